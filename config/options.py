@@ -15,7 +15,7 @@ from config.groups.databroker import DatabrokerSettings
 from config.groups.directory import DirectorySettings, groups_come_from_somewhere
 from config.groups.proxy import ProxySettings
 from config.groups.rpc import RpcSettings
-from config.groups.shared import SharedSettings
+from config.groups.shared import MOST_MEASURED_ROUTES, SharedSettings
 from config.groups.tracing import TracingSettings
 from config.routes.route import Route
 from config.types.pem import check_authority, check_pair, check_signing_key
@@ -191,6 +191,13 @@ class Options(
     def tells_the_admin(self) -> bool:
         """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @property
+    def measures_routes(self) -> bool:
+        """Are there metrics of each route, and somebody who may read them?"""
+        if self.metrics_address is None:
+            return False
+        return len(self.policy) <= MOST_MEASURED_ROUTES if self.metrics_per_route is None else self.metrics_per_route
 
     @property
     def service_label(self) -> str:

@@ -13,6 +13,7 @@ from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
 from proxy.upstreams.request import OutgoingRequest, Upstream
+from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Carry
 
 
@@ -32,9 +33,12 @@ class RouteForwarding:
     timeout: float | None
     is_default_timeout: bool
     silence: float | None
+    statistics: RouteStatistics | None = None
 
     @classmethod
-    def build(cls, compiled: CompiledRoute, options: Options, clusters: Clusters) -> "RouteForwarding":
+    def build(
+        cls, compiled: CompiledRoute, options: Options, clusters: Clusters, statistics: RouteStatistics | None = None
+    ) -> "RouteForwarding":
         route = compiled.route
         timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
         return cls(
@@ -47,6 +51,7 @@ class RouteForwarding:
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
             silence=route.idle_timeout.total_seconds() or None,
+            statistics=statistics,
         )
 
     def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
@@ -84,6 +89,7 @@ class RouteForwarding:
             timeout=self.timeout,
             is_default_timeout=self.is_default_timeout,
             selection=selection,
+            statistics=self.statistics,
         )
 
 
@@ -92,14 +98,22 @@ class ProxyState:
 
     def __init__(self, routes: tuple[CompiledRoute, ...], options: Options, previous: "ProxyState | None" = None):
         self._options = options
-        known = previous._by_route if previous is not None and previous._options.differs_in_routes_only(options) else {}
+        measures = options.measures_routes
+        is_alike = previous is not None and previous._options.measures_routes is measures
+        known = previous._by_route if is_alike and previous is not None and previous._options.differs_in_routes_only(options) else {}
+        counted_before = previous.statistics if previous is not None else {}
+        # By label.  Who goes on under its label goes on counting.
+        self.statistics: dict[str, RouteStatistics] = {}
         self.clusters: Clusters = Clusters(previous.clusters if previous is not None else None)
         self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
         for compiled in routes:
             if compiled.route.to and not compiled.route.redirect and compiled.id not in self._by_route:
                 before = known.get(compiled.id)
+                label = route_label(compiled.route)
+                if measures and label not in self.statistics:
+                    self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
                 if before is None or before[0] is not compiled:
-                    before = (compiled, RouteForwarding.build(compiled, options, self.clusters))
+                    before = (compiled, RouteForwarding.build(compiled, options, self.clusters, self.statistics.get(label)))
                 else:
                     self.clusters.of(compiled.route)  # lives on
                 self._by_route[compiled.id] = before
@@ -110,6 +124,13 @@ class ProxyState:
 
     def __repr__(self) -> str:
         return f"<ProxyState {len(self._by_route)} routes>"
+
+    def counted_routes(self) -> tuple[RouteStatistics, ...]:
+        """Statistics of the routes, which learn of their upstreams now that this state is in force (of one label, the last route's)."""
+        for compiled, forwarding in self._by_route.values():
+            if (statistics := forwarding.statistics) is not None:
+                statistics.upstreams, statistics.cluster = len(compiled.route.to), forwarding.cluster
+        return tuple(self.statistics.values())
 
     def may_be_silent(self, compiled: CompiledRoute) -> bool:
         """Whether a route's application may be silent for longer than a client may not read."""

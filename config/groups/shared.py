@@ -27,6 +27,7 @@ from config.types.reader import SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, canonical_host
 
+MOST_MEASURED_ROUTES = 500
 LOG_LEVELS = ("debug", "info", "warn", "error")
 
 
@@ -149,6 +150,12 @@ class SharedSettings(Settings):
         None,
         description="Where Prometheus reads `/metrics`, by plain HTTP and without signing in; it tells names and addresses of servers.",
         examples=["127.0.0.1:9090"],
+    )
+    metrics_per_route: Bool | None = Field(
+        None,
+        description="Requests, answers, durations, bytes and connections of each route among the metrics: some 50 numbers for each.",
+        examples=[True],
+        json_schema_extra={"when_unset": f"true with up to {MOST_MEASURED_ROUTES} routes, else false"},
     )
     timeout_read: Duration = Field(
         timedelta(seconds=30), description="Bounds the request's head, and each gap in its body; 0 is no bound.", examples=["30s"]

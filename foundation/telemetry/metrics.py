@@ -41,6 +41,7 @@ upstream_healthy = _gauge("gate_upstream_healthy", "1 while its health checks sa
 upstream_ejections = _counter(
     "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"]
 )
+envoy_up = _gauge("gate_envoy_up", "1 while Envoy's own statistics are told here, 0 where it does not answer; with `data_plane: envoy`.")
 envoy_pressure = _gauge("gate_envoy_pressure", "How much of what Envoy may have it has, 0 to 1: heap or connections.", ["resource"])
 tunnels = _gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"])
 tunnel_bytes = _counter(

@@ -6,7 +6,7 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError
-from foundation.telemetry.exposition import metrics
+from foundation.telemetry.exposition import MetricsPage
 from foundation.values import HostPort
 from proxy.listener.listen import PlainListener, bind
 
@@ -16,7 +16,8 @@ SETTING = "metrics_address"
 
 
 class MetricsListener:
-    def __init__(self) -> None:
+    def __init__(self, page: MetricsPage) -> None:
+        self._page = page
         self.is_on = True  # false where a server that is not ours listens
         self._served: tuple[HostPort, PlainListener] | None = None
 
@@ -45,7 +46,7 @@ class MetricsListener:
         try:
             return bind(address, SETTING)
         except ConfigError:
-            self._served = before, PlainListener(metrics, bind(before, SETTING))
+            self._served = before, PlainListener(self._page, bind(before, SETTING))
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
@@ -54,7 +55,7 @@ class MetricsListener:
             return
         self.close()
         address = options.metrics_address
-        self._served = None if address is None or taken is None else (address, PlainListener(metrics, taken))
+        self._served = None if address is None or taken is None else (address, PlainListener(self._page, taken))
         log.info("metrics are served at", address=None if address is None else str(address))
 
     def close(self) -> None:

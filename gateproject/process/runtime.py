@@ -25,6 +25,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.fd_limit import raise_limit
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
+from foundation.telemetry.exposition import MetricsPage, TextFamilies
 from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
@@ -37,6 +38,7 @@ from gateproject.process.services import SERVES_GRPC_ONLY, SIGNS_IN, ServiceBuil
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.service import EnvoyPlane
+from proxy.envoy.statistics import merged
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -56,6 +58,11 @@ def needs_rungate(options: Options) -> Problem | None:
     return None
 
 
+def _tell_measured(options: Options) -> None:
+    if options.metrics_address is not None and options.services in ("all", "proxy") and not options.measures_routes:
+        log.info("metrics tell nothing of single routes", routes=len(options.policy), setting="metrics_per_route")
+
+
 @dataclass(slots=True)
 class Runtime:
     """Runtime of the services that `services` names, in this process; `status` says which configuration is in force."""
@@ -71,7 +78,7 @@ class Runtime:
     _resources: ForwardingResources = field(init=False)
     _builder: ServiceBuilder = field(init=False)
     envoy: EnvoyPlane | None = None
-    _metrics: MetricsListener = field(default_factory=MetricsListener)
+    _metrics: MetricsListener = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -97,6 +104,8 @@ class Runtime:
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
+        self._metrics = MetricsListener(MetricsPage(self.options.service_label, self._families))
+        _tell_measured(self.options)
         self._keep_decisions()
 
     def _wants_certificate(self, name: str | None) -> bool:
@@ -117,6 +126,12 @@ class Runtime:
     def open_metrics(self) -> None:
         """Take the port of `metrics_address`; ConfigError."""
         self._metrics.serve(self.options, self._metrics.take(self.options))
+
+    def _families(self) -> TextFamilies:
+        """Metrics of routes, and Envoy's own; called in a thread."""
+        service, statistics = self.options.service_label, self._resources.statistics
+        families = statistics.families(service)
+        return families if self.envoy is None else merged(families, self.envoy.statistics.families(service, statistics.labels()))
 
     def open_redirects(self) -> None:
         """Take the port of `http_redirect_addr`; ConfigError."""
@@ -209,6 +224,7 @@ class Runtime:
         self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
         for name, value in cookies.items():
             setattr(settings, name, value)
+        _tell_measured(options)
         reload = Reload()
         reload.lags("envoy", late)
         await self._tell(old, services, taken, reload)

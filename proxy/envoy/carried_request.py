@@ -11,7 +11,7 @@ import grpc
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from foundation.errors import AccessEnded, GateError, UpstreamError
+from foundation.errors import AccessEnded, GateError, UpstreamError, UpstreamTimeout
 from foundation.tasks import spawn
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
@@ -23,7 +23,7 @@ from proxy.envoy.timeouts import EnvoyTimeout, EnvoyTimeouts
 from proxy.forwarding.http import Ending
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
-from proxy.planes.embedded import DataPlane
+from proxy.planes.embedded import DataPlane, count_ending
 from proxy.rewriting.headers import Headers
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
@@ -89,6 +89,8 @@ class CarriedRequest:
     async def _tell_when_heard(self, envoy_timeout: EnvoyTimeout) -> None:
         if (ending := await envoy_timeout.ending()) is not None:
             self._log.problem = ending.value
+            if self._outgoing.statistics is not None:
+                count_ending(self._outgoing.statistics, ending)
         self._tell(envoy_timeout)
 
     def _tell(self, envoy_timeout: EnvoyTimeout) -> None:
@@ -101,7 +103,7 @@ class CarriedRequest:
 
     async def _carry(self, context: Context, envoy_timeout: EnvoyTimeout) -> None:
         task = cast("asyncio.Task[object]", asyncio.current_task())
-        with self._plane.tracked(self._judged, self._outgoing.selection) as stream:
+        with self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics) as stream:
             stream.end = partial(self._end, task, Ending.REVOKED.value)
             try:
                 await self._converse(context, envoy_timeout)
@@ -109,9 +111,11 @@ class CarriedRequest:
                 if not self._ended_because or task.uncancel() > 0:
                     raise
                 self._log.problem = self._ended_because
+                stream.status, stream.ending = self._log.status, Ending(self._ended_because)
                 await self._cut(context)
             finally:
-                stream.status = self._log.status
+                if stream.ending is Ending.COMPLETE:
+                    stream.status = self._log.status
                 if self._patience is not None:
                     self._patience.cancel()
 
@@ -182,6 +186,8 @@ class CarriedRequest:
             self._require_answer(details, status)
             after = self._plane.state.response_headers.for_client([pair for pair in headers if not pair[0].startswith(b":")])
         except UpstreamError as error:
+            if isinstance(error, UpstreamTimeout) and self._outgoing.statistics is not None:
+                count_ending(self._outgoing.statistics, Ending.TIMED_OUT)
             return await self._instead(error)
         self._log.status = status
         if self._may_stream and not self._is_stream(after):

@@ -12,6 +12,7 @@ from foundation.values import ip_of
 from proxy.envoy.bootstrap import TYPE, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
 from proxy.upstreams.request import Upstream
+from proxy.upstreams.route_statistics import route_label, stat_name
 
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"
@@ -30,27 +31,34 @@ _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.
 
 
 class EnvoyClusters:
-    """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload."""
+    """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload.
 
-    def __init__(self, routes: Iterable[Route], dns_lookup_family: str):
+    With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
+    """
+
+    def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False):
         self.resources: dict[str, Json] = {}
-        self._names: dict[tuple[object, bool], str] = {}
+        self._by_route = by_route
+        self._names: dict[tuple[object, bool, str], str] = {}
         bundle = system_bundle()
         for route in routes:
             for position in range(len(route.to)):
                 upstream = Upstream.build(route, position)
-                key = upstream.connection_key, route.upstream_http2
+                key = self._key(upstream, route)
                 if key not in self._names and _can_verify(route, upstream, bundle):
-                    cluster = _cluster(route, upstream, _FAMILIES[dns_lookup_family], bundle)
+                    cluster = _cluster(route, upstream, _FAMILIES[dns_lookup_family], bundle, key[2])
                     self.resources[cluster["name"]] = cluster
                     self._names[key] = cluster["name"]
 
     def __repr__(self) -> str:
         return f"<EnvoyClusters of {len(self._names)} upstreams>"
 
-    def name(self, upstream: Upstream, *, is_http2: bool) -> str | None:
-        """Name of an upstream's cluster; None where Envoy can't reach it as gate would."""
-        return self._names.get((upstream.connection_key, is_http2))
+    def name(self, upstream: Upstream, route: Route) -> str | None:
+        """Name of the cluster of a route's upstream; None where Envoy can't reach it as gate would."""
+        return self._names.get(self._key(upstream, route))
+
+    def _key(self, upstream: Upstream, route: Route) -> tuple[object, bool, str]:
+        return upstream.connection_key, route.upstream_http2, stat_name(route_label(route)) if self._by_route else ""
 
 
 def system_bundle() -> str | None:
@@ -63,9 +71,10 @@ def _can_verify(route: Route, upstream: Upstream, bundle: str | None) -> bool:
     return not upstream.is_ssl() or route.tls_skip_verify or route.tls_custom_ca is not None or bundle is not None
 
 
-def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None) -> Json:
+def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, statistics: str) -> Json:
     host, port = upstream.host.strip("[]"), upstream.port
     cluster: Json = {
+        **({"alt_stat_name": statistics} if statistics else {}),
         "connect_timeout": f"{CONNECT_TIMEOUT:.0f}s",
         "per_connection_buffer_limit_bytes": _AHEAD,
         "circuit_breakers": {"thresholds": [_UNBOUNDED]},

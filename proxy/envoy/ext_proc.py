@@ -17,6 +17,7 @@ import structlog
 from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
+from config.routes.route import Route
 from foundation.errors import GateError
 from proxy.envoy.authentication import require_our_envoy
 from proxy.envoy.bootstrap import GATE
@@ -34,7 +35,7 @@ from proxy.verdict import Carry
 log = structlog.get_logger(__name__)
 
 SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
-NameOf = Callable[[Upstream, bool], str | None]
+NameOf = Callable[[Upstream, Route], str | None]
 
 
 class ExtProcServer:
@@ -117,7 +118,7 @@ class ExtProcServer:
                 # client that does not read, and chooses between several upstreams; but HTTP/2 it does not speak.
                 return None
             outgoing = await plane.outgoing(judged, verdict)
-            cluster = self._cluster_of(outgoing.upstream, is_http2)
+            cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
             if cluster is None:
                 return None
             judged = await plane.judge.with_shadow(judged, log)

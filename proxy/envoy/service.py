@@ -15,6 +15,7 @@ import grpc
 import structlog
 
 from config.options import Options
+from config.routes.route import Route
 from foundation.errors import ConfigError, Problem
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
@@ -25,6 +26,7 @@ from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.overload import watch
 from proxy.envoy.process import EnvoyProcess, find
+from proxy.envoy.statistics import EnvoyStatistics
 from proxy.listener.context import Application
 from proxy.listener.listen import bind
 from proxy.service import ProxyService
@@ -54,6 +56,7 @@ class EnvoyPlane:
         self.internal_listener = InternalListener(application, scheme)
         self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme)
         self._ext_proc_socket, self._admin = ext_proc, admin
+        self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
@@ -129,13 +132,13 @@ class EnvoyPlane:
         self.socket.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
-    def _cluster_of(self, upstream: Upstream, is_http2: bool) -> str | None:
-        name = self._clusters.name(upstream, is_http2=is_http2)
+    def _cluster_of(self, upstream: Upstream, route: Route) -> str | None:
+        name = self._clusters.name(upstream, route)
         return name if name in self._discovery.known else None
 
     def _publish(self, options: Options) -> None:
         # A request that was judged just now may still name a cluster of before.
-        before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family)
+        before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes)
         hosts = sorted(
             {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
         )

@@ -129,6 +129,8 @@ async def _ask(
             raise
         if request.has_body:
             watch.hold_upload()
+        if request.statistics is not None:
+            request.statistics.retries += 1
         return await _ask_once(request, client, watch, is_fresh=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from authorize.client import Authorizer
 from config.options import Options
-from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError
+from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
@@ -16,7 +16,7 @@ from proxy.answers.send import Answers, send_refusal
 from proxy.client_address import TrustedPeers, client_address
 from proxy.forwarding import spdy
 from proxy.forwarding.handshake import Handshake, HandshakeRefused
-from proxy.forwarding.http import ForwardResult, forward
+from proxy.forwarding.http import Ending, ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
@@ -27,8 +27,10 @@ from proxy.planes.open_streams import Stream
 from proxy.planes.request_judge import RequestJudge
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState, RouteForwarding
+from proxy.upstreams.cluster import NoHealthyUpstream
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest, Selection
+from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
 
 # Of one session, or of nobody's from one address, in one process.
@@ -72,6 +74,8 @@ class DataPlane:
             else:
                 log.answered(verdict, await self._answers.send(log.incoming, verdict, send, judged.now))
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
+            if isinstance(error, NoHealthyUpstream):
+                self._count_unhealthy(log.judged)
             await send_refusal(log.incoming, log.refused(refusal_of(error)), send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
             log.status = CLIENT_LEFT
@@ -116,10 +120,11 @@ class DataPlane:
             else:
                 switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
-        with self.tracked(judged, outgoing.selection) as handle:
+        with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
             answer = forward(outgoing, self._resources.client, receive, send, self._answer_headers, handle, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
-            handle.status = result.status
+            handle.status, handle.ending = result.status, result.ending
+            _count_tunnel(outgoing.statistics, result)
         return result
 
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
@@ -132,29 +137,47 @@ class DataPlane:
         upstream, selection = forwarding.chosen(self._who(forwarding, judged))
         family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
-        dialled = partial(dial, upstream, selection, family, self.upstream_errors)
-        with self.tracked(judged, selection) as handle:
-            result = await carry_tcp(compiled.route.name or compiled.id, dialled, take_over, headers, receive, limits, handle)
-            handle.status = result.status
+        statistics = forwarding.statistics
+        dialled = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
+        with self.tracked(judged, selection, statistics) as handle:
+            result = await carry_tcp(route_label(compiled.route), dialled, take_over, headers, receive, limits, handle)
+            handle.status, handle.ending = result.status, result.ending
+            _count_tunnel(statistics, result)
         return result
 
     @contextmanager
-    def tracked(self, judged: JudgedRequest, selection: Selection | None) -> Iterator[Stream]:
+    def tracked(self, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None) -> Iterator[Stream]:
         """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the stream is told how that went."""
-        stream = self.begin(judged)
+        stream, began, status = self.begin(judged), time.perf_counter(), None
         if selection is not None:
             selection.begin()
+        if statistics is not None:
+            statistics.begin()
         try:
             yield stream
-        except NoDescriptors:  # says nothing of the upstream
-            raise
         except UpstreamError as error:
-            stream.status = error.status
+            status = error.status
+            if isinstance(error, UpstreamTimeout):
+                stream.ending = Ending.TIMED_OUT
+            if not isinstance(error, NoDescriptors):  # which says nothing of the upstream
+                stream.status = status
+            raise
+        except AccessEnded:
+            stream.ending = Ending.REVOKED
             raise
         finally:
+            if statistics is not None:
+                statistics.end(status or stream.status, time.perf_counter() - began)
+                count_ending(statistics, stream.ending)
             self.streams.close(stream)
             if selection is not None:
                 selection.end(stream.status)
+
+    def _count_unhealthy(self, judged: JudgedRequest | None) -> None:
+        if judged is None or judged.check.decision.route is None:
+            return
+        if (statistics := self.state.forwarding(judged.check.decision.route).statistics) is not None:
+            statistics.refused_for_health(NoHealthyUpstream.status)
 
     def _who(self, forwarding: RouteForwarding, judged: JudgedRequest) -> str:
         """For balancing that sticks: the session, else the client's address."""
@@ -171,6 +194,22 @@ class DataPlane:
         if not isinstance(verdict, Carry):
             return False
         return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
+
+
+def count_ending(statistics: RouteStatistics, ending: Ending) -> None:
+    """Count how a request ended that did not end well."""
+    if ending is Ending.BROKE_OFF:
+        statistics.received_resets += 1
+    elif ending in (Ending.TIMED_OUT, Ending.SILENT):
+        statistics.timeouts += 1
+    elif ending is not Ending.COMPLETE:
+        statistics.sent_resets += 1
+
+
+def _count_tunnel(statistics: RouteStatistics | None, result: ForwardResult) -> None:
+    if statistics is not None and result.bytes_received is not None:
+        statistics.sent_bytes += result.bytes_received
+        statistics.received_bytes += result.bytes_sent
 
 
 def _take_over(incoming: IncomingRequest) -> Any:

@@ -12,6 +12,7 @@ from proxy.planes.open_streams import OpenStreams
 from proxy.state import ProxyState
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.health import HealthChecks
+from proxy.upstreams.route_statistics import StatisticsInForce
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class ForwardingResources:
     streams: OpenStreams = field(default_factory=OpenStreams)
     saw: Saw = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
+    statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,6 +39,7 @@ class ForwardingResources:
         self.client.upstream_errors.forget()
         carries = options.services in ("all", "proxy")
         self.health.use(state.clusters.members() if state is not None and carries else ())
+        self.statistics.use(state.counted_routes() if state is not None and carries else ())
 
     def observer(self, trusted: TrustedPeers) -> Observer:
         return Observer(trusted, self.decisions, self.saw)

@@ -11,7 +11,7 @@ from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
-from proxy.forwarding.http import StreamHandle
+from proxy.forwarding.http import Ending, StreamHandle
 from proxy.incoming import IncomingRequest
 
 log = structlog.get_logger(__name__)
@@ -36,6 +36,7 @@ class Stream(StreamHandle):
     is_timed: bool = False
     asks_provider: bool = False
     status: int | None = None  # that its upstream answered, once that is known
+    ending: Ending = Ending.COMPLETE
 
 
 class OpenStreams:

@@ -64,9 +64,13 @@ class UpstreamClient:
                 exchange = UpstreamExchange(await self._connection(upstream, is_fresh), request, self.upstream_errors)
             except _TROUBLE as error:
                 trouble = self.upstream_errors.connect_error(upstream.endpoint, error)
+                if request.statistics is not None:
+                    request.statistics.connect_failures += 1
                 # Where we lack a descriptor no other upstream could be asked either.
                 if isinstance(trouble, NoDescriptors) or request.selection is None or not request.selection.move_on(request):
                     raise trouble from error
+                if request.statistics is not None:
+                    request.statistics.retries += 1
             else:
                 exchange.begin(head)
                 return exchange
@@ -125,8 +129,7 @@ class UpstreamExchange:
             max_field_size=MAX_RESPONSE_HEADERS,
             max_headers=MAX_RESPONSE_HEADER_COUNT,
         )
-        self._protocol.requests += 1
-        self._protocol.has_spoken = False
+        self._protocol.begin_request(self._request.statistics)
         self._protocol.begin_answer()
         self._write(head)
 
@@ -196,6 +199,8 @@ class UpstreamExchange:
         transport.set_protocol(protocol)
         transport.resume_reading()
         self._is_taken_over = True
+        if self._request.statistics is not None:  # who takes over counts these
+            self._request.statistics.received_bytes -= len(self._protocol._tail)
         return transport, self._protocol._tail
 
     async def read(self) -> tuple[bytes, bool]:
@@ -220,9 +225,13 @@ class UpstreamExchange:
             if transport is not None and not self._is_taken_over and transport.get_write_buffer_size():
                 transport.abort()  # who hangs would keep the connection, closed as it is, until all was sent: for ever
             self._connection.close()
+            if self._is_taken_over:  # the protocol that has it is told of its end
+                self._protocol.is_over()
 
     def _write(self, data: bytes) -> None:
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
             raise UpstreamError("the upstream has closed the connection")
+        if self._request.statistics is not None:
+            self._request.statistics.sent_bytes += len(data)
         transport.write(data)

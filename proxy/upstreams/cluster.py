@@ -3,6 +3,7 @@
 import random
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -66,6 +67,7 @@ class Cluster:
         self._is_watched = self._detector is not None or bool(route.health_checks)
         self._balancer = balancer(route, tuple(member.name for member in members), draw)
         self._all = tuple(range(len(members)))
+        self.ejections: Counter[str] = Counter()  # by reason
         self.is_sticky = isinstance(self._balancer, HashTable)
 
     def choose(self, key: bytes = b"", without: Collection[int] = ()) -> int:
@@ -88,7 +90,17 @@ class Cluster:
         for out, reason in self._detector.answered(outliers, index, status, self._clock()):
             name = self.members[out].name
             metrics.upstream_ejections.labels(name).inc()
+            self.ejections[reason] += 1
             log.warning("upstream is left out for a while", upstream=name, reason=reason)
+
+    def available(self) -> int:
+        """Number of members that may be asked."""
+        now = self._clock()
+        return sum(member.standing.is_available(now) for member in self.members)
+
+    def ejected(self) -> int:
+        now = self._clock()
+        return sum(member.standing.outlier.is_out(now) for member in self.members)
 
     def health(self, member: Member) -> str:
         """Health of one member, in words."""

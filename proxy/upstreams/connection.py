@@ -6,6 +6,8 @@ from typing import Any, cast
 
 from aiohttp.client_proto import ResponseHandler
 
+from proxy.upstreams.route_statistics import RouteStatistics
+
 # How much is read at once, and at most held beside what the client is still to take.  asyncio reads 256 KiB and aiohttp (3.14) holds
 # 512: with two thousand clients that do not read, more than a gigabyte.
 AT_FIRST = 16 * 1024  # bytes, and then nothing until the client has taken what came before
@@ -17,7 +19,10 @@ _LAST_WORDS = 256 * 1024  # bytes
 
 
 class UpstreamConnection(ResponseHandler):
-    """Upstream connection.  `requests` counts those that were sent on it; `has_spoken`: a byte came since the last of them."""
+    """Upstream connection.  `requests` counts those that were sent on it; `has_spoken`: a byte came since the last of them.
+
+    It counts as one of the route that it was opened for; its bytes are the present route's.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         super().__init__(loop)
@@ -26,6 +31,23 @@ class UpstreamConnection(ResponseHandler):
         self._piece = 0  # bytes
         self._taken = 0  # bytes in a row, soon enough
         self._given_at = 0.0
+        self._opened_for: RouteStatistics | None = None
+        self.statistics: RouteStatistics | None = None
+
+    def begin_request(self, statistics: RouteStatistics | None) -> None:
+        """Begin a request of a route."""
+        if statistics is not None and self.requests == 0:
+            self._opened_for = statistics
+            statistics.opened()
+        self.statistics = statistics
+        self.requests += 1
+        self.has_spoken = False
+
+    def is_over(self) -> None:
+        """Note the end: it is no open connection of any route."""
+        if self._opened_for is not None:
+            self._opened_for.closed()
+            self._opened_for = None
 
     def begin_answer(self) -> None:
         self._piece = self._taken = 0
@@ -55,9 +77,12 @@ class UpstreamConnection(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         self.has_spoken = True
+        if self.statistics is not None:
+            self.statistics.received_bytes += len(data)
         super().data_received(data)
 
     def connection_lost(self, error: BaseException | None) -> None:
+        self.is_over()
         if self._parser is not None and not self._upgraded:
             self._take_what_has_arrived()
         super().connection_lost(error)

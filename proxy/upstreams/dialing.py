@@ -10,24 +10,36 @@ from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.cluster import ClusterSelection
 from proxy.upstreams.connection import IN_FULL, read_at_once
 from proxy.upstreams.request import Upstream
+from proxy.upstreams.route_statistics import RouteStatistics
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
 async def dial(
-    upstream: Upstream, selection: ClusterSelection | None, family: int, upstream_errors: UpstreamErrors, protocol: asyncio.Protocol
+    upstream: Upstream,
+    selection: ClusterSelection | None,
+    family: int,
+    upstream_errors: UpstreamErrors,
+    protocol: asyncio.Protocol,
+    statistics: RouteStatistics | None = None,
 ) -> asyncio.Transport:
     """TCP connection.  `selection` is where it was chosen among several: another is tried if it can't be reached.  UpstreamError."""
     while True:
         try:
-            return await _dialed(upstream, family, upstream_errors, protocol)
-        except NoDescriptors:
-            raise
-        except UpstreamError:
-            if selection is None or not selection.take_another():
+            transport = await _dialed(upstream, family, upstream_errors, protocol)
+        except UpstreamError as error:
+            if statistics is not None:
+                statistics.connect_failures += 1
+            if isinstance(error, NoDescriptors) or selection is None or not selection.take_another():
                 raise
+            if statistics is not None:
+                statistics.retries += 1
             upstream = selection.upstream
+        else:
+            if statistics is not None:
+                statistics.opened()
+            return transport
 
 
 async def _dialed(upstream: Upstream, family: int, upstream_errors: UpstreamErrors, protocol: asyncio.Protocol) -> asyncio.Transport:

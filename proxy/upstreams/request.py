@@ -11,6 +11,7 @@ from yarl import URL
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams import tls
+from proxy.upstreams.route_statistics import RouteStatistics
 
 # No upstream is reached by a proxy, so this part of aiohttp's key is free.
 _APART = 1
@@ -71,7 +72,7 @@ class OutgoingRequest:
     `is_upgrade`: they ask for a change of protocols.
 
     `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `selection` is None where there is one
-    upstream only.
+    upstream only, `statistics` None where nobody counts.
     """
 
     upstream: Upstream
@@ -84,6 +85,7 @@ class OutgoingRequest:
     is_default_timeout: bool = False
     is_upgrade: bool = False
     selection: Selection | None = None
+    statistics: RouteStatistics | None = None
 
 
 def request_head(request: OutgoingRequest) -> bytes:

@@ -1,5 +1,6 @@
 """What a client of the metrics' listener gets."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,18 +8,21 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import AllMetrics
-from foundation.telemetry.exposition import metrics as application
+from foundation.telemetry.exposition import AllMetrics, MetricsPage, TextFamilies, TextFamily, escaped
+
+HOSTILE = 'a"} 1\ngate_forged{x="\\'
 
 
-async def answer(path: str, method: str = "GET", accept: bytes | None = None) -> tuple[int, dict[bytes, bytes], bytes]:
+async def answer(
+    path: str, method: str = "GET", accept: bytes | None = None, families: Callable[[], TextFamilies] = dict
+) -> tuple[int, dict[bytes, bytes], bytes]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
     headers = [] if accept is None else [(b"accept", accept)]
-    await application({"path": path, "method": method, "headers": headers}, None, send)
+    await MetricsPage("gate", families)({"path": path, "method": method, "headers": headers}, None, send)
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
@@ -42,10 +46,34 @@ async def test_a_refused_configuration_is_told() -> None:
     assert b'gate_config_checksum_int64{service="gate"} 42.0' in body
 
 
-async def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
-    _, headers, body = await answer("/metrics", accept=b"application/openmetrics-text; version=1.0.0")
-    assert headers[b"content-type"].startswith(b"application/openmetrics-text")
-    assert body.endswith(b"# EOF\n")
+async def test_the_text_format_is_told_whatever_is_asked_for() -> None:
+    _, headers, _ = await answer("/metrics", accept=b"application/openmetrics-text; version=1.0.0")
+    assert headers[b"content-type"] == b"text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_every_sample_has_its_service() -> None:
+    metrics.kvstore_conns.set(3)
+    _, _, body = await answer("/metrics")
+    samples = [sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples]
+    assert [sample.name for sample in samples if not sample.labels.get("service")] == []
+    assert ("kvstore_conns", {"service": "gate"}, 3.0) in {
+        (each.name, 0): (each.name, each.labels, each.value) for each in samples
+    }.values()
+
+
+async def test_families_from_elsewhere_are_told_once_each() -> None:
+    families = {
+        "a_total": TextFamily("counter", "Words.", ['a_total{x="1"} 2', 'a_total{x="2"} 3']),
+        "none": TextFamily("gauge", "No.", []),
+    }
+    _, _, body = await answer("/metrics", families=lambda: families)
+    assert b'# HELP a_total Words.\n# TYPE a_total counter\na_total{x="1"} 2\na_total{x="2"} 3\n' in body
+    assert b"# TYPE none" not in body
+
+
+def test_a_value_stays_between_its_quotes() -> None:
+    (family,) = text_string_to_metric_families(f'a{{x="{escaped(HOSTILE)}"}} 1\n')
+    assert family.samples[0].labels == {"x": HOSTILE}
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/Metrics", "/.gate/admin/", "/metrics/../ping"])
@@ -62,9 +90,9 @@ def test_a_label_can_not_end_its_line() -> None:
     from prometheus_client.exposition import generate_latest
 
     hostile = CollectorRegistry()
-    Counter("hostile", "x", ["name"], registry=hostile).labels('a"} 1\ngate_forged{x="\\').inc()
-    text = generate_latest(AllMetrics(hostile)).decode()
+    Counter("hostile", "x", ["name"], registry=hostile).labels(HOSTILE).inc()
+    text = generate_latest(AllMetrics("gate", hostile)).decode()
     families = list(text_string_to_metric_families(text))
     assert "gate_forged" not in {sample.name for family in families for sample in family.samples}
     (sample,) = (sample for family in families for sample in family.samples if sample.name == "hostile_total")
-    assert sample.labels == {"name": 'a"} 1\ngate_forged{x="\\'}
+    assert sample.labels == {"service": "gate", "name": HOSTILE}

@@ -72,7 +72,7 @@ async def stage(tmp_path: Path) -> Stage:
 
     internal_listener = InternalListener(application, "https")
     ext_proc = ExtProcServer(
-        lambda: service, internal_listener, lambda upstream, is_http2: f"to-{upstream.host}-{is_http2}", TOKEN, "https"
+        lambda: service, internal_listener, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, "https"
     )
     return Stage(ext_proc, internal_listener, await sign_in(broker, options), resources.streams)
 

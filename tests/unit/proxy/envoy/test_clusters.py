@@ -10,6 +10,7 @@ from config.options import Options
 from proxy.envoy import clusters
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.upstreams.request import Upstream
+from proxy.upstreams.route_statistics import stat_name
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
 
@@ -23,9 +24,19 @@ def options(directory: Path, *routes: dict[str, Any]) -> Options:
 
 def named(made: EnvoyClusters, chosen: Options, number: int = 0, *, position: int = 0) -> dict[str, Any]:
     route = chosen.policy[number]
-    name = made.name(Upstream.build(route, position), is_http2=route.upstream_http2)
+    name = made.name(Upstream.build(route, position), route)
     assert name is not None
     return made.resources[name]
+
+
+def test_routes_that_are_measured_share_no_cluster_and_those_of_one_name_do(tmp_path: Path) -> None:
+    to = {"to": "http://10.0.0.1:8001"}
+    chosen = options(tmp_path, to, to, {"name": "a.b", **to}, {"name": "a.b", **to})
+    assert len(EnvoyClusters(chosen.policy, "AUTO").resources) == 1
+    made = EnvoyClusters(chosen.policy, "AUTO", by_route=True)
+    names = [named(made, chosen, number)["alt_stat_name"] for number in range(4)]
+    assert names[2] == names[3] == stat_name("a.b")
+    assert len(set(names)) == len(made.resources) == 3
 
 
 def address(cluster: dict[str, Any]) -> dict[str, Any]:
@@ -103,8 +114,8 @@ def test_without_authorities_to_verify_by_envoy_is_not_used(tmp_path: Path, monk
     monkeypatch.setattr(clusters, "system_bundle", lambda: None)
     chosen = options(tmp_path, {"to": "https://a.internal"}, {"to": "http://a.internal"})
     made = EnvoyClusters(chosen.policy, "AUTO")
-    assert made.name(Upstream.build(chosen.policy[0]), is_http2=False) is None
-    assert made.name(Upstream.build(chosen.policy[1]), is_http2=False) is not None
+    assert made.name(Upstream.build(chosen.policy[0]), chosen.policy[0]) is None
+    assert made.name(Upstream.build(chosen.policy[1]), chosen.policy[1]) is not None
 
 
 def test_a_certificate_of_ours_is_shown_to_upstreams_that_want_one(tmp_path: Path) -> None:

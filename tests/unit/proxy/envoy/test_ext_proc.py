@@ -88,7 +88,7 @@ async def test_a_session_of_one_host_is_nothing_at_another(stage: Stage, ask: As
 
 
 async def test_an_upstream_that_envoy_does_not_know_is_served_by_gate(stage: Stage, ask: Ask) -> None:
-    stage.ext_proc._cluster_of = lambda upstream, is_http2: None
+    stage.ext_proc._cluster_of = lambda upstream, route: None
     assert (await stage.first_answer(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
 
 

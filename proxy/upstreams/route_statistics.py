@@ -1,0 +1,222 @@
+"""Route statistics: what became of each route's requests, under the names that Envoy's Prometheus page has for clusters.
+
+Counted on the event loop with plain numbers (a metric of the library takes a lock each time), and rendered in another thread.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from config.routes.route import Route
+from foundation.telemetry.exposition import TextFamilies, TextFamily, escaped
+
+# Milliseconds, as Envoy's histograms have them.
+BUCKETS = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000)
+_PREFIX = "envoy_cluster_"
+_COUNTER, _GAUGE, _HISTOGRAM = "counter", "gauge", "histogram"
+_SWITCHED = 101
+
+
+class ClusterState(Protocol):
+    """Cluster as its route's statistics see it: how many upstreams may be asked, and how often one was ejected, by reason."""
+
+    ejections: Counter[str]
+
+    def available(self) -> int: ...
+    def ejected(self) -> int: ...
+
+
+def route_label(route: Route) -> str:
+    """Label of a route in metrics: its name, else its id.  Routes with one name are told together."""
+    return route.name or route.id
+
+
+def stat_name(label: str) -> str:
+    """Name of a route's clusters in Envoy's statistics, where a label could hold dots and end early."""
+    return f"route-{hashlib.sha256(label.encode()).hexdigest()[:16]}"
+
+
+class RouteStatistics:
+    """Statistics of one route.  `begin` and `end`, once each, for each request that is carried to its upstream."""
+
+    __slots__ = (
+        "active",
+        "buckets",
+        "cluster",
+        "codes",
+        "connect_failures",
+        "connections",
+        "label",
+        "milliseconds",
+        "none_healthy",
+        "open_connections",
+        "received_bytes",
+        "received_resets",
+        "requests",
+        "retries",
+        "sent_bytes",
+        "sent_resets",
+        "timeouts",
+        "upstreams",
+    )
+
+    def __init__(self, label: str):
+        self.label = label
+        self.active = self.requests = self.retries = self.timeouts = self.received_resets = self.sent_resets = 0
+        self.connections = self.open_connections = self.connect_failures = self.none_healthy = 0
+        self.received_bytes = self.sent_bytes = 0
+        self.codes: Counter[int] = Counter()
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.milliseconds = 0.0
+        self.upstreams = 0
+        self.cluster: ClusterState | None = None
+
+    def __repr__(self) -> str:
+        return f"<RouteStatistics {self.label}: {self.requests} requests>"
+
+    def begin(self) -> None:
+        self.requests += 1
+        self.active += 1
+
+    def end(self, status: int | None, seconds: float) -> None:
+        """End of a request.  `status` is the upstream's, or that of the error in its place; None where the client left first."""
+        self.active -= 1
+        if status is None:
+            return
+        self.codes[status] += 1
+        if status != _SWITCHED:  # hours of a websocket say nothing among durations of requests
+            milliseconds = seconds * 1000
+            self.buckets[bisect_left(BUCKETS, milliseconds)] += 1
+            self.milliseconds += milliseconds
+
+    def refused_for_health(self, status: int) -> None:
+        """Count a request for which there was no upstream that may be asked."""
+        self.codes[status] += 1
+        self.requests += 1
+        self.none_healthy += 1
+
+    def opened(self) -> None:
+        self.connections += 1
+        self.open_connections += 1
+
+    def closed(self) -> None:
+        self.open_connections -= 1
+
+
+# Names after `envoy_cluster_`, as Envoy documents them, and how each is read.
+SCALARS: tuple[tuple[str, str, str, Callable[[RouteStatistics], int]], ...] = (
+    (
+        "upstream_rq_total",
+        _COUNTER,
+        "Requests to upstreams of the route, those that were repeated included.",
+        lambda s: s.requests + s.retries,
+    ),
+    ("upstream_rq_active", _GAUGE, "Requests under way.", lambda s: s.active),
+    ("upstream_rq_retry", _COUNTER, "Requests that were repeated, at the same or another upstream.", lambda s: s.retries),
+    ("upstream_rq_timeout", _COUNTER, "Requests whose answer did not come, or end, in time.", lambda s: s.timeouts),
+    ("upstream_rq_rx_reset", _COUNTER, "Answers that the upstream broke off.", lambda s: s.received_resets),
+    ("upstream_rq_tx_reset", _COUNTER, "Requests that ended early because their client left, or access ended.", lambda s: s.sent_resets),
+    ("upstream_cx_total", _COUNTER, "Connections that were opened for the route.", lambda s: s.connections),
+    ("upstream_cx_active", _GAUGE, "Those of them that are open.", lambda s: s.open_connections),
+    ("upstream_cx_connect_fail", _COUNTER, "Connections that could not be opened.", lambda s: s.connect_failures),
+    ("upstream_cx_none_healthy", _COUNTER, "Requests for which no upstream was healthy.", lambda s: s.none_healthy),
+    (
+        "upstream_cx_rx_bytes_total",
+        _COUNTER,
+        "Bytes that upstreams sent, heads included; of a tunnel when it ends.",
+        lambda s: s.received_bytes,
+    ),
+    (
+        "upstream_cx_tx_bytes_total",
+        _COUNTER,
+        "Bytes that upstreams were sent, heads included; of a tunnel when it ends.",
+        lambda s: s.sent_bytes,
+    ),
+    ("membership_total", _GAUGE, "Upstreams of the route.", lambda s: s.upstreams),
+    (
+        "membership_healthy",
+        _GAUGE,
+        "Those of them that may be asked.",
+        lambda s: s.upstreams if s.cluster is None else s.cluster.available(),
+    ),
+)
+RESPONSES, RESPONSE_CLASSES, DURATION = "upstream_rq", "upstream_rq_xx", "upstream_rq_time"
+LABELLED = (
+    (RESPONSES, _COUNTER, "Answers by status (`envoy_response_code`), gate's own in the place of an upstream's included."),
+    (RESPONSE_CLASSES, _COUNTER, "Answers by the first digit of their status (`envoy_response_code_class`)."),
+    (DURATION, _HISTOGRAM, "From the decision to the end of the answer, milliseconds; without websockets."),
+)
+# By the reasons of the outlier detector.
+_REASONS = {
+    "5xx in a row": "consecutive_5xx",
+    "gateway failures in a row": "consecutive_gateway_failure",
+    "low success rate": "success_rate",
+    "failures": "failure_percentage",
+}
+_EJECTIONS = "outlier_detection_ejections_"
+EJECTIONS: tuple[tuple[str, str, str, Callable[[ClusterState], int]], ...] = (
+    (f"{_EJECTIONS}active", _GAUGE, "Upstreams that outlier detection leaves out now.", lambda c: c.ejected()),
+    (f"{_EJECTIONS}enforced_total", _COUNTER, "How often it has left one out.", lambda c: c.ejections.total()),
+    *(
+        (f"{_EJECTIONS}enforced_{name}", _COUNTER, f"How often for {reason}.", lambda c, reason=reason: c.ejections[reason])
+        for reason, name in _REASONS.items()
+    ),
+)
+
+
+class StatisticsInForce:
+    """Statistics of the routes in force: of a route that a reload takes away nothing is told any more, at once."""
+
+    def __init__(self) -> None:
+        self._statistics: tuple[RouteStatistics, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<StatisticsInForce of {len(self._statistics)} routes>"
+
+    def use(self, statistics: Iterable[RouteStatistics]) -> None:
+        self._statistics = tuple(statistics)
+
+    def labels(self) -> dict[str, str]:
+        """Labels by the names that Envoy has for them."""
+        return {stat_name(each.label): each.label for each in self._statistics}
+
+    def families(self, service: str) -> TextFamilies:
+        """Families of text lines; called in any thread."""
+        shown = [(f'{{service="{escaped(service)}",envoy_cluster_name="{escaped(each.label)}"', each) for each in self._statistics]
+        if not shown:
+            return {}
+        families = {
+            _PREFIX + name: TextFamily(kind, help, [f"{_PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
+            for name, kind, help, read in SCALARS
+        }
+        for name, kind, help in LABELLED:
+            families[_PREFIX + name] = TextFamily(kind, help, [])
+        for labels, each in shown:
+            _add_answers(families, labels, each)
+        watched = [(labels, cluster) for labels, each in shown if (cluster := each.cluster) is not None]
+        if watched:
+            for name, kind, help, read_cluster in EJECTIONS:
+                lines = [f"{_PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in watched]
+                families[_PREFIX + name] = TextFamily(kind, help, lines)
+        return families
+
+
+def _add_answers(families: TextFamilies, labels: str, statistics: RouteStatistics) -> None:
+    codes = dict(statistics.codes)
+    if not codes:
+        return
+    name = _PREFIX + RESPONSES
+    families[name].lines.extend(f'{name}{labels},envoy_response_code="{code}"}} {count}' for code, count in sorted(codes.items()))
+    classes: Counter[int] = Counter()
+    for code, count in codes.items():
+        classes[code // 100] += count
+    name = _PREFIX + RESPONSE_CLASSES
+    families[name].lines.extend(f'{name}{labels},envoy_response_code_class="{each}"}} {count}' for each, count in sorted(classes.items()))
+    name, below, lines = _PREFIX + DURATION, 0, families[_PREFIX + DURATION].lines
+    for bound, count in zip((*BUCKETS, "+Inf"), list(statistics.buckets), strict=True):
+        below += count
+        lines.append(f'{name}_bucket{labels},le="{bound}"}} {below}')
+    lines.append(f"{name}_sum{labels}}} {statistics.milliseconds}")
+    lines.append(f"{name}_count{labels}}} {below}")

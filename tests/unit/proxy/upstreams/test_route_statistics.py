@@ -1,0 +1,165 @@
+"""What is counted of a route, and how it is told."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from authorize.policy.route_table import RouteTable
+from proxy.forwarding.http import Ending
+from proxy.planes.embedded import count_ending
+from proxy.state import ProxyState
+from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.route_statistics import BUCKETS, RouteStatistics, StatisticsInForce, route_label, stat_name
+from tests.support.options import make_options
+from tests.support.upstreams import OK, CanaryUpstream
+from tests.unit.proxy.upstreams.test_client import fetch, make_request
+
+ROUTES = ({"name": "one"}, {"name": "two"}, {})
+
+
+def state(directory: Path, *routes: dict, previous: ProxyState | None = None, **settings) -> ProxyState:
+    policy = [
+        {"from": f"https://app{number}.example.com", "to": "http://127.0.0.1:1", **route} for number, route in enumerate(routes or ROUTES)
+    ]
+    options = make_options(directory, policy=policy, metrics_address="127.0.0.1:0", **settings)
+    return ProxyState(RouteTable.build(options.policy, client_ca=None).routes(), options, previous)
+
+
+def lines(statistics: RouteStatistics) -> set[str]:
+    told = StatisticsInForce()
+    told.use([statistics])
+    return {line for family in told.families("gate").values() for line in family.lines}
+
+
+def test_a_request_is_told_by_its_status_and_duration() -> None:
+    statistics = RouteStatistics("app")
+    for status, seconds in ((200, 0.003), (204, 0.3), (503, 0.1), (101, 9000.0), (None, 1.0)):
+        statistics.begin()
+        statistics.end(status, seconds)
+    own = 'service="gate",envoy_cluster_name="app"'
+    assert lines(statistics) >= {
+        f"envoy_cluster_upstream_rq_total{{{own}}} 5",
+        f"envoy_cluster_upstream_rq_active{{{own}}} 0",
+        f'envoy_cluster_upstream_rq{{{own},envoy_response_code="204"}} 1',
+        f'envoy_cluster_upstream_rq_xx{{{own},envoy_response_code_class="2"}} 2',
+        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="5"}} 1',
+        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="100"}} 2',
+        f'envoy_cluster_upstream_rq_time_bucket{{{own},le="+Inf"}} 3',
+        f"envoy_cluster_upstream_rq_time_sum{{{own}}} 403.0",
+        f"envoy_cluster_upstream_rq_time_count{{{own}}} 3",
+    }
+
+
+@pytest.mark.parametrize("milliseconds", BUCKETS)
+def test_a_bound_belongs_to_its_bucket(milliseconds: float) -> None:
+    statistics = RouteStatistics("app")
+    statistics.begin()
+    statistics.end(200, milliseconds / 1000)
+    assert statistics.buckets.index(1) == BUCKETS.index(milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("ending", "counts"),
+    [
+        (Ending.COMPLETE, (0, 0, 0)),
+        (Ending.TIMED_OUT, (1, 0, 0)),
+        (Ending.SILENT, (1, 0, 0)),
+        (Ending.BROKE_OFF, (0, 1, 0)),
+        (Ending.CLIENT_LEFT, (0, 0, 1)),
+        (Ending.REVOKED, (0, 0, 1)),
+    ],
+)
+def test_who_ended_it_is_told(ending: Ending, counts: tuple[int, int, int]) -> None:
+    statistics = RouteStatistics("app")
+    count_ending(statistics, ending)
+    assert (statistics.timeouts, statistics.received_resets, statistics.sent_resets) == counts
+
+
+def test_ejections_are_told_where_a_cluster_detects_them() -> None:
+    class Watched:
+        ejections = Counter({"5xx in a row": 2, "failures": 1})
+
+        def available(self) -> int:
+            return 1
+
+        def ejected(self) -> int:
+            return 2
+
+    statistics = RouteStatistics("app")
+    statistics.upstreams, statistics.cluster = 3, Watched()
+    told = {line.partition("{")[0].removeprefix("envoy_cluster_"): line.rpartition(" ")[2] for line in lines(statistics)}
+    assert (told["membership_total"], told["membership_healthy"]) == ("3", "1")
+    assert {name.removeprefix("outlier_detection_ejections_"): value for name, value in told.items() if "ejections" in name} == {
+        "active": "2",
+        "enforced_total": "3",
+        "enforced_consecutive_5xx": "2",
+        "enforced_consecutive_gateway_failure": "0",
+        "enforced_success_rate": "0",
+        "enforced_failure_percentage": "1",
+    }
+
+
+def test_a_name_of_an_operator_is_one_value_of_a_label() -> None:
+    assert 'envoy_cluster_upstream_rq_total{service="gate",envoy_cluster_name="a\\"} 1\\n\\\\"} 0' in lines(RouteStatistics('a"} 1\n\\'))
+    assert stat_name("a.b").replace("-", "").isalnum()
+
+
+def test_where_no_route_is_measured_nothing_is_told() -> None:
+    assert StatisticsInForce().families("gate") == {}
+
+
+def test_routes_have_their_name_or_id(tmp_path: Path) -> None:
+    made = state(tmp_path)
+    assert list(made.statistics) == ["one", "two", route_label(made._options.policy[2])]
+    assert route_label(made._options.policy[2]) == made._options.policy[2].id
+
+
+def test_routes_of_one_name_count_together(tmp_path: Path) -> None:
+    made = state(tmp_path, {"name": "one"}, {"name": "one"})
+    assert len(made.counted_routes()) == 1
+
+
+def test_a_thousand_reloads_with_other_names_leave_nothing_behind_and_who_stays_goes_on(tmp_path: Path) -> None:
+    made = state(tmp_path, {"name": "stays"}, {"name": "0"})
+    in_force = StatisticsInForce()
+    stays = made.statistics["stays"]
+    for number in range(1, 1001):
+        made = state(tmp_path, {"name": "stays"}, {"name": str(number)}, previous=made)
+        in_force.use(made.counted_routes())
+    assert list(made.statistics) == ["stays", "1000"]
+    assert made.statistics["stays"] is stays
+    assert in_force.labels() == {stat_name("stays"): "stays", stat_name("1000"): "1000"}
+
+
+@pytest.mark.parametrize(
+    ("routes", "setting", "is_on"), [(500, None, True), (501, None, False), (501, True, True), (2, False, False), (2, None, True)]
+)
+def test_many_routes_are_measured_only_where_that_is_asked_for(tmp_path: Path, routes: int, setting: bool | None, is_on: bool) -> None:
+    made = state(tmp_path, *({"name": str(number)} for number in range(routes)), metrics_per_route=setting)
+    assert len(made.counted_routes()) == (routes if is_on else 0)
+
+
+def test_without_a_listener_nobody_counts(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://127.0.0.1:1"}], metrics_per_route=True)
+    assert not options.measures_routes
+
+
+def test_what_grew_too_many_is_not_counted_any_more(tmp_path: Path) -> None:
+    before = state(tmp_path)
+    after = state(tmp_path, metrics_per_route=False, previous=before)
+    again = state(tmp_path, previous=after)
+    assert (len(before.statistics), len(after.statistics), len(again.statistics)) == (3, 0, 3)
+
+
+async def test_bytes_are_those_of_the_route_that_asks_and_a_connection_of_the_one_that_opened_it() -> None:
+    client, first, second = UpstreamClient(), RouteStatistics("first"), RouteStatistics("second")
+    async with CanaryUpstream() as canary:
+        for statistics in (first, second, second):
+            await fetch(client, make_request(canary.url, statistics=statistics))
+        heads = [len(request.head) for request in canary.requests]
+        assert (first.sent_bytes, second.sent_bytes) == (heads[0], heads[1] + heads[2])
+        assert (first.received_bytes, second.received_bytes) == (len(OK), 2 * len(OK))
+        assert (first.connections, first.open_connections, second.connections) == (1, 1, 0)
+        await client.close()
+    assert (first.open_connections, second.open_connections) == (0, 0)
