@@ -233,7 +233,7 @@ route_table.without(
     f"{RELOAD}::test_a_replaced_authority_of_all_routes_judges_connections_that_are_open",
 )
 exposition = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
-exposition.without("beside the metrics there is nothing", "metrics", never('scope["path"] != "/metrics"'))
+exposition.without("beside the metrics there is nothing", "MetricsPage.__call__", never('scope["path"] != "/metrics"'))
 
 DOORS = (
     reload,

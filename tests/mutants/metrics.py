@@ -18,6 +18,22 @@ answered.without(
 )
 answered.without("clients' spellings fill no memory", "RequestCounter._name", always("len(self._names) < _MOST_SPELLINGS"))
 
+page = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
+page.without(
+    "no name ends its label", "escaped", replaced(r"""value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")""", "value")
+)
+page.without(
+    "every sample has its service", "AllMetrics._labelled", replaced('{"service": self._service, **sample.labels}', "sample.labels")
+)
+many = door("config.options", "unit/proxy/upstreams/test_route_statistics.py")
+many.without(
+    "ten thousand routes make no ten thousand histograms",
+    "Options.measures_routes",
+    replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
+)
+by_envoy = door("proxy.envoy.statistics", "unit/proxy/envoy/test_statistics.py")
+by_envoy.without("clusters of no route are not told", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
+
 output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")
 output.without(
     "nobody waits for who reads the log",
@@ -39,4 +55,4 @@ output.without("who is not heard ends all the same", "NonBlockingOutput.finish",
 speaking = door("gateproject.process.start", "unit/gateproject/process/test_start.py")
 speaking.without("a running gate waits for no reader", "from_settings", skips("make_output_non_blocking()"))
 
-DOORS = (output, speaking, answered, http_calls, calls)
+DOORS = (page, many, by_envoy, output, speaking, answered, http_calls, calls)
