@@ -1,7 +1,46 @@
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
+import pytest
+
+from foundation import version as module
 from foundation.version import RELEASE, version
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_version_is_the_release_and_the_commit() -> None:
     assert re.fullmatch(rf"v{re.escape(RELEASE)}(\+[0-9a-f]{{12}})?", version())
+
+
+def test_what_an_image_was_built_from_is_told_without_git(tmp_path: Path) -> None:
+    shutil.copy(module.__file__, tmp_path / "version.py")
+    (tmp_path / "revision.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
+    asked = [sys.executable, "-c", "import version; print(version.version())"]
+    told = subprocess.run(asked, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
+    assert told.strip() == f"v{RELEASE}+0123456789ab"
+
+
+@pytest.mark.parametrize("text", [None, "", "$Format:%H$\n"])
+def test_without_either_there_is_the_release(tmp_path: Path, text: str | None) -> None:
+    shutil.copy(module.__file__, tmp_path / "version.py")
+    if text is not None:
+        (tmp_path / "revision.txt").write_text(text)
+    asked = [sys.executable, "-c", "import version; print(version.version())"]
+    told = subprocess.run(asked, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
+    assert told.strip() == f"v{RELEASE}"
+
+
+def test_a_source_archive_holds_its_revision(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("there is no checkout to make an archive of")
+    (tmp_path / "source").mkdir()
+    made = subprocess.run(
+        ["git", "archive", "HEAD", "foundation/revision.txt", ".gitattributes"], cwd=ROOT, capture_output=True, check=True
+    )
+    subprocess.run(["tar", "--extract", "--directory", tmp_path / "source"], input=made.stdout, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert (tmp_path / "source/foundation/revision.txt").read_text() == head
