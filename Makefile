@@ -51,7 +51,7 @@ fix: venv-test ## format, and what lint can mend by itself
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-docs: venv ## write docs/settings.md and docs/config.schema.json out of the declarations of the settings
+docs: venv ## write docs/settings.md, config.schema.json and metrics.md out of the declarations of settings and metrics
 	@$(PY) manage.py settingsreference
 
 proto: venv-test ## generate the Python of databroker.proto anew (tests/repo checks that it is what is committed)

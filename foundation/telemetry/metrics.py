@@ -1,14 +1,35 @@
 """Metrics: every one is declared here, once."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 registry = CollectorRegistry()
-_counter, _gauge, _histogram = partial(Counter, registry=registry), partial(Gauge, registry=registry), partial(Histogram, registry=registry)
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class DeclaredMetric(NamedTuple):
+    """Declared metric; `labels` beside `service`, which every sample has."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+
+
+declared: list[DeclaredMetric] = []
+
+
+def _declared(kind: type[Kind], name: str, help: str, labels: Sequence[str] = (), **keys: Any) -> Kind:
+    written = f"{name}_total" if kind is Counter else name
+    declared.append(DeclaredMetric(written, kind.__name__.lower(), help, tuple(label for label in labels if label != "service")))
+    return kind(name, help, labels, registry=registry, **keys)
+
+
+_counter, _gauge, _histogram = partial(_declared, Counter), partial(_declared, Gauge), partial(_declared, Histogram)
 
 shadow_decisions = _counter(
     "gate_shadow_decisions",

@@ -158,6 +158,7 @@ def _asked(incoming: IncomingRequest, trusted: TrustedPeers, status: int | None)
 def _decided(decision: Decision) -> dict[str, object]:
     return {
         "route": decision.route.id if decision.route else "",
+        "route_name": (decision.route.route.name or "") if decision.route else "",
         "outcome": decision.outcome.value,
         "reason": decision.trace[-1].reason.value if decision.trace else "",
     }

@@ -51,7 +51,13 @@ def name_page(request: AccessRequest) -> None:
 
 def decided(decision: Decision) -> Facts:
     reason = decision.trace[-1].reason.value if decision.trace else ""
-    return {"gate.outcome": decision.outcome.value, "gate.reason": reason, "gate.route": decision.route.id if decision.route else ""}
+    name = (decision.route.route.name or "") if decision.route else ""
+    return {
+        "gate.outcome": decision.outcome.value,
+        "gate.reason": reason,
+        "gate.route": decision.route.id if decision.route else "",
+        "gate.route_name": name,
+    }
 
 
 async def judged_in_span(asked: Awaitable[Check]) -> Check:

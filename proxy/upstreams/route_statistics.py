@@ -14,7 +14,7 @@ from foundation.telemetry.exposition import TextFamilies, TextFamily, escaped
 
 # Milliseconds, as Envoy's histograms have them.
 BUCKETS = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000)
-_PREFIX = "envoy_cluster_"
+PREFIX = "envoy_cluster_"
 _COUNTER, _GAUGE, _HISTOGRAM = "counter", "gauge", "histogram"
 _SWITCHED = 101
 
@@ -188,18 +188,18 @@ class StatisticsInForce:
         if not shown:
             return {}
         families = {
-            _PREFIX + name: TextFamily(kind, help, [f"{_PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
+            PREFIX + name: TextFamily(kind, help, [f"{PREFIX}{name}{labels}}} {read(each)}" for labels, each in shown])
             for name, kind, help, read in SCALARS
         }
         for name, kind, help in LABELLED:
-            families[_PREFIX + name] = TextFamily(kind, help, [])
+            families[PREFIX + name] = TextFamily(kind, help, [])
         for labels, each in shown:
             _add_answers(families, labels, each)
         watched = [(labels, cluster) for labels, each in shown if (cluster := each.cluster) is not None]
         if watched:
             for name, kind, help, read_cluster in EJECTIONS:
-                lines = [f"{_PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in watched]
-                families[_PREFIX + name] = TextFamily(kind, help, lines)
+                lines = [f"{PREFIX}{name}{labels}}} {read_cluster(cluster)}" for labels, cluster in watched]
+                families[PREFIX + name] = TextFamily(kind, help, lines)
         return families
 
 
@@ -207,14 +207,14 @@ def _add_answers(families: TextFamilies, labels: str, statistics: RouteStatistic
     codes = dict(statistics.codes)
     if not codes:
         return
-    name = _PREFIX + RESPONSES
+    name = PREFIX + RESPONSES
     families[name].lines.extend(f'{name}{labels},envoy_response_code="{code}"}} {count}' for code, count in sorted(codes.items()))
     classes: Counter[int] = Counter()
     for code, count in codes.items():
         classes[code // 100] += count
-    name = _PREFIX + RESPONSE_CLASSES
+    name = PREFIX + RESPONSE_CLASSES
     families[name].lines.extend(f'{name}{labels},envoy_response_code_class="{each}"}} {count}' for each, count in sorted(classes.items()))
-    name, below, lines = _PREFIX + DURATION, 0, families[_PREFIX + DURATION].lines
+    name, below, lines = PREFIX + DURATION, 0, families[PREFIX + DURATION].lines
     for bound, count in zip((*BUCKETS, "+Inf"), list(statistics.buckets), strict=True):
         below += count
         lines.append(f'{name}_bucket{labels},le="{bound}"}} {below}')

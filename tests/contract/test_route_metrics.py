@@ -249,6 +249,7 @@ def test_bytes_and_connections_are_told(gate: RunningGate) -> None:
     wait_until(lambda: grown()["upstream_cx_rx_bytes_total"] == len(ANSWER % b"200"), "its bytes are told", 10)
     assert grown()["upstream_cx_tx_bytes_total"] > 100
     samples = scraped(gate)
+    assert gate.wait_for_event("request", lambda entry: entry["host"].startswith(host_of(CASES[0])))["route_name"] == label
     assert sum(value for (name, _), value in samples.items() if name == f"{PREFIX}upstream_cx_total") >= 1
 
 

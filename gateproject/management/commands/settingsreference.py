@@ -1,4 +1,4 @@
-"""`manage.py settingsreference`: writes docs/settings.md and docs/config.schema.json anew."""
+"""`manage.py settingsreference`: writes docs/settings.md, docs/config.schema.json and docs/metrics.md anew."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.reference.schema import json_schema
 from config.reference.settings_page import settings_page
+from gateproject.management.metrics_page import metrics_page
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 class Command(BaseCommand):
-    help = "Write docs/settings.md and docs/config.schema.json out of the declarations of the settings."
+    help = "Write docs/settings.md, docs/config.schema.json and docs/metrics.md out of the declarations of the settings and metrics."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,4 +33,5 @@ class Command(BaseCommand):
 
 
 def files() -> dict[str, str]:
-    return {"settings.md": settings_page(), "config.schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"}
+    schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return {"settings.md": settings_page(), "config.schema.json": schema, "metrics.md": metrics_page()}

@@ -54,6 +54,7 @@ async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_p
         "gate.outcome": "allowed",
         "gate.reason": whole.attributes["gate.reason"],
         "gate.route": whole.attributes["gate.route"],
+        "gate.route_name": "",
         "http.response.status_code": 200,
     }
     assert upstream.attributes["server.address"] == "127.0.0.1"

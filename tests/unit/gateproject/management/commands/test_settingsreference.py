@@ -7,11 +7,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 
-def test_both_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call_command("settingsreference", directory=tmp_path)
     assert (tmp_path / "settings.md").read_text().startswith("# Settings\n")
     assert json.loads((tmp_path / "config.schema.json").read_text())["properties"]["cookie_expire"]["default"] == "14h"
-    assert capsys.readouterr().out.count("is written") == 2
+    assert capsys.readouterr().out.count("is written") == 3
     call_command("settingsreference", directory=tmp_path, check=True)
 
 
