@@ -140,7 +140,7 @@ balanced = door("proxy.listener.proxy_protocol.wrapper", "unit/proxy/listener/pr
 balanced.without(
     "no byte passes before a good PROXY header",
     "ProxyHeaderReader.look",
-    replaced("self._refuse(str(error))", "self._hand_over(None, data)"),
+    replaced("self._refuse(str(error))", "self.hand_over(self._behind.factory, self.received)"),
 )
 balanced.without(
     "a PROXY header comes in time", "ProxyHeaderReader.__init__", replaced("min(behind.limits().read, MOST_SECONDS)", "3600.0")
