@@ -1,5 +1,6 @@
 """A key that was replaced is served for another day, after a reload and a restart, and by every process."""
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -150,8 +151,10 @@ async def test_a_record_serves_no_key_under_another_id(broker: LocalBroker, cloc
 
 async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
     generated = SigningKey.from_options(make_options(tmp_path))
-    await PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run()
+    running = asyncio.ensure_future(PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run())
+    await asyncio.wait({running}, timeout=5)
     assert await broker.page(SIGNING_KEY, "", 10) == []
+    assert running.done()
 
 
 def test_the_file_is_for_a_memory_that_forgets(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:

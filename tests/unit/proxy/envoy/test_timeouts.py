@@ -50,6 +50,6 @@ async def test_nobody_else_tells_of_cuts() -> None:
     made = EnvoyTimeouts(TOKEN)
     envoy_timeout, envoy = made.begin(), Envoy("x" * 43)
     with pytest.raises(Aborted):
-        await made.listen(None, envoy)  # type: ignore[arg-type]
+        await asyncio.wait_for(made.listen(None, envoy), 5)  # type: ignore[arg-type]
     assert envoy.aborted is grpc.StatusCode.UNAUTHENTICATED
     assert not envoy_timeout._heard.done()
