@@ -1,13 +1,14 @@
 """Prometheus exposition: an ASGI application with `/metrics`, and nothing else."""
 
 import asyncio
-import copy
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from prometheus_client import REGISTRY as LIBRARIES
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client import Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from foundation.telemetry.metrics import registry
 
@@ -32,26 +33,30 @@ def escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-class AllMetrics:
-    """Registries as one: ours, and what libraries count by themselves (the process, the garbage collector, the database).
+# Of the text format, where its kinds are fewer than the library's.
+_KINDS = {"unknown": "untyped", "info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram"}
 
-    Every sample has the label `service`; those that were declared without it get this process's.
+
+def families_of(collector: Collector, service: str) -> TextFamilies:
+    """Families of a registry.  Every sample has the label `service`; those that were declared without it get this process's.
+
+    When a series began is left out: the text format has no place for it but a family of its own.
     """
+    return {family: told for metric in collector.collect() for family, told in [_family(metric, service)]}
 
-    def __init__(self, service: str, *registries: CollectorRegistry):
-        self._service = service
-        self._registries = registries
 
-    def collect(self) -> Iterator[Metric]:
-        for each in self._registries:
-            yield from map(self._labelled, each.collect())
-
-    def _labelled(self, metric: Metric) -> Metric:
-        if all("service" in sample.labels for sample in metric.samples):
-            return metric
-        labelled = copy.copy(metric)  # a collector may keep its own
-        labelled.samples = [sample._replace(labels={"service": self._service, **sample.labels}) for sample in metric.samples]
-        return labelled
+def _family(metric: Metric, service: str) -> tuple[str, TextFamily]:
+    name = f"{metric.name}_total" if metric.type == "counter" else f"{metric.name}_info" if metric.type == "info" else metric.name
+    own = f'service="{escaped(service)}"'
+    lines = []
+    for sample in metric.samples:
+        if sample.name.endswith("_created"):
+            continue
+        labels = ",".join([f'{key}="{escaped(value)}"' for key, value in sample.labels.items()])
+        if "service" not in sample.labels:
+            labels = f"{own},{labels}" if labels else own
+        lines.append(f"{sample.name}{{{labels}}} {floatToGoString(sample.value)}")
+    return name, TextFamily(_KINDS.get(metric.type, metric.type), metric.documentation.replace("\\", r"\\").replace("\n", r"\n"), lines)
 
 
 class MetricsPage:
@@ -62,7 +67,7 @@ class MetricsPage:
     """
 
     def __init__(self, service: str, families: Callable[[], TextFamilies] = dict):
-        self._all = AllMetrics(service, registry, LIBRARIES)
+        self._service = service
         self._families = families
         self._one_at_a_time = asyncio.Lock()
 
@@ -78,11 +83,13 @@ class MetricsPage:
 
     def _body(self) -> bytes:
         families = self._families()  # first, because some of the registry's numbers say how that went
+        told = families_of(registry, self._service) | families_of(LIBRARIES, self._service) | families
         lines: list[str] = []
-        for name, family in families.items():
+        for name, family in told.items():
             if family.lines:
                 lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines)
-        return generate_latest(self._all) + "".join(f"{line}\n" for line in lines).encode()
+        lines.append("")
+        return "\n".join(lines).encode()
 
 
 async def _answer(send: Send, status: int, content_type: str, body: bytes, *headers: tuple[bytes, bytes]) -> None:

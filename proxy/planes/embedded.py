@@ -168,7 +168,8 @@ class DataPlane:
         finally:
             if statistics is not None:
                 statistics.end(status or stream.status, time.perf_counter() - began)
-                count_ending(statistics, stream.ending)
+                if stream.ending is not Ending.COMPLETE:
+                    count_ending(statistics, stream.ending)
             self.streams.close(stream)
             if selection is not None:
                 selection.end(stream.status)

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
-from foundation.telemetry.exposition import AllMetrics, MetricsPage, TextFamilies, TextFamily, escaped
+from foundation.telemetry.exposition import MetricsPage, TextFamilies, TextFamily, escaped, families_of
 
 HOSTILE = 'a"} 1\ngate_forged{x="\\'
 
@@ -87,12 +88,27 @@ async def test_other_methods_are_refused() -> None:
 
 
 def test_a_label_can_not_end_its_line() -> None:
-    from prometheus_client.exposition import generate_latest
-
     hostile = CollectorRegistry()
     Counter("hostile", "x", ["name"], registry=hostile).labels(HOSTILE).inc()
-    text = generate_latest(AllMetrics("gate", hostile)).decode()
-    families = list(text_string_to_metric_families(text))
-    assert "gate_forged" not in {sample.name for family in families for sample in family.samples}
-    (sample,) = (sample for family in families for sample in family.samples if sample.name == "hostile_total")
-    assert sample.labels == {"service": "gate", "name": HOSTILE}
+    (family,) = text_string_to_metric_families("\n".join(families_of(hostile, "gate")["hostile_total"].lines) + "\n")
+    assert [(sample.name, sample.labels) for sample in family.samples] == [("hostile_total", {"service": "gate", "name": HOSTILE})]
+
+
+def test_each_kind_is_written_as_the_library_writes_it_but_for_when_it_began() -> None:
+    kinds = CollectorRegistry()
+    Counter("counted", "Words\\ of\ntwo lines.", ["service"], registry=kinds).labels("gate").inc(2)
+    Gauge("measured", "x", ["service"], registry=kinds).labels("gate").set(float("-inf"))
+    Histogram("spread", "x", ["service"], buckets=(0.5, 2), registry=kinds).labels("gate").observe(1)
+    Info("told", "x", ["service"], registry=kinds).labels("gate").info({"version": "1"})
+    written = generate_latest(kinds).decode().splitlines()
+    expected = [line for line in written if "_created" not in line]
+    lines = []
+    for name, family in families_of(kinds, "gate").items():
+        lines += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines]
+
+    def sorted_labels(line: str) -> str:  # theirs are sorted
+        name, brace, rest = line.partition("{")
+        labels, _, value = rest.rpartition("}")
+        return line if line.startswith("#") else f"{name}{brace}{','.join(sorted(labels.split(',')))}}}{value}"
+
+    assert [sorted_labels(line) for line in lines] == expected
