@@ -30,10 +30,13 @@ With `data_plane: envoy` its own statistics stand on the same page, with `plane=
 
 
 def metrics_page() -> str:
+    return f"{_HEAD}\n{_table(sorted(declared))}\n{_ROUTES}\n{_table(metrics_of_routes())}\n{_ENVOY}"
+
+
+def metrics_of_routes() -> list[DeclaredMetric]:
     described = [(name, kind, help) for name, kind, help, _ in SCALARS]
     described += [*LABELLED, *((name, kind, help) for name, kind, help, _ in EJECTIONS)]
-    of_routes = [DeclaredMetric(PREFIX + name, kind, help, (*_ROUTE, *_MORE.get(name, ()))) for name, kind, help in described]
-    return f"{_HEAD}\n{_table(sorted(declared))}\n{_ROUTES}\n{_table(of_routes)}\n{_ENVOY}"
+    return [DeclaredMetric(PREFIX + name, kind, help, (*_ROUTE, *_MORE.get(name, ()))) for name, kind, help in described]
 
 
 def _table(metrics: Iterable[DeclaredMetric]) -> str:
