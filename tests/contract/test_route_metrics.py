@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import httpx
 import pytest
@@ -289,3 +290,14 @@ def test_a_route_that_a_reload_takes_away_is_told_no_more_and_one_that_stays_goe
         assert "metrics tell nothing of single routes" in {entry["event"] for entry in gate.log}
     finally:
         reload(gate, policy=policy, metrics_per_route=None)
+
+
+def test_a_proxy_of_its_own_tells_its_routes_as_its_own(tmp_path: Path) -> None:
+    elsewhere = {name: f"http://127.0.0.1:{free_port()}" for name in ("authorize_service_url", "databroker_service_url")}
+    without = {"idp_client_id": None, "idp_client_secret": None, "idp_scopes": None}
+    builder = GateBuilder("http://127.0.0.1:9").setting(services="proxy", grpc_insecure=True, data_plane="embedded", **elsewhere, **without)
+    builder.setting(metrics_address=f"127.0.0.1:{free_port()}").route("app.localhost", name="app", to="http://127.0.0.1:9", **PUBLIC)
+    with builder.start(tmp_path) as gate:
+        told = ("envoy_cluster_upstream_rq_total", (("envoy_cluster_name", "app"), ("service", "gate-proxy")))
+        wait_until(lambda: told in scraped(gate), "its route is told", 10)
+        assert {dict(labels)["service"] for _, labels in scraped(gate)} == {"gate-proxy"}
