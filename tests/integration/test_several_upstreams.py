@@ -89,8 +89,8 @@ async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(ga
         await until(client, gate, "checked.localhost", {(200, "0"), (200, "2")})
         gate.wait_for_event("upstream is unhealthy", lambda event: event["upstream"] == TO[1])
         metrics = httpx.get(f"http://127.0.0.1:{METRICS}/metrics", trust_env=False).text
-        assert f'gate_upstream_healthy{{upstream="{TO[1]}"}} 0.0' in metrics
-        assert f'gate_upstream_healthy{{upstream="{TO[0]}"}} 1.0' in metrics
+        assert f'gate_upstream_healthy{{service="gate",upstream="{TO[1]}"}} 0.0' in metrics
+        assert f'gate_upstream_healthy{{service="gate",upstream="{TO[0]}"}} 1.0' in metrics
         for number in (0, 2):
             await upstreams.kill(number)
         await until(client, gate, "checked.localhost", {(503, "")})

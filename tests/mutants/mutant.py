@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.mutants.operations import Operation, place_of
+from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +32,7 @@ class Mutant:
 
     def tree(self, source: str) -> ast.Module:
         """The module without the defence.  ValueError where its place or what it changes there is not found: the table is wrong."""
-        tree = ast.parse(source)
+        tree = parsed(source)
         place = place_of(tree, self.where)
         before = ast.dump(place)
         if (count := self.operation.edit(place)) != self.operation.times:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
+from tests.support.source_trees import parsed
+
 Field = tuple[ast.AST, str, int | None]  # where a node stands: its parent, the name of the field, the index where that is a list
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -297,12 +299,12 @@ def _takes_anything(pattern: Any) -> bool:
 def _expression_of(source: str) -> ast.expr:
     """An expression, or `*expression` as it stands among the elements of a list or of arguments."""
     if source.startswith("*"):
-        return ast.parse(f"[{source}]", mode="eval").body.elts[0]
-    return ast.parse(source, mode="eval").body
+        return parsed(f"[{source}]", "eval").body.elts[0]
+    return parsed(source, "eval").body
 
 
 def _statements(source: str) -> list[ast.stmt]:
-    return ast.parse(dedent(source)).body
+    return parsed(dedent(source)).body
 
 
 def _is_expression(source: str) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.operations import Operation, always, constant, does, in_text, lacks, never, omits, passes, replaced, returns, skips
+from tests.support.source_trees import parsed
 
 SAMPLE = r'''
 MOST = 3
@@ -69,7 +70,7 @@ def _mutant(where: str, operation: Operation) -> Mutant:
 @pytest.mark.parametrize(("where", "operation", "old", "new"), CASES, ids=lambda each: str(each)[:20])
 def test_a_place_means_what_the_operation_says(where: str, operation: Operation, old: str, new: str) -> None:
     assert SAMPLE.count(old) == 1
-    assert ast.dump(ast.parse(_mutant(where, operation).applied_to(SAMPLE))) == ast.dump(ast.parse(SAMPLE.replace(old, new)))
+    assert ast.dump(parsed(_mutant(where, operation).applied_to(SAMPLE))) == ast.dump(parsed(SAMPLE.replace(old, new)))
 
 
 def test_what_is_found_several_times_is_changed_where_the_table_says_how_often() -> None:

@@ -33,9 +33,11 @@ async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(threads: D
     assert "0.1 s" in str(outcomes[0])
 
 
-async def test_writes_take_turns(threads: DatabaseThreads) -> None:
+async def test_writes_take_turns() -> None:
     order: list[int] = []
+    threads = DatabaseThreads(30)
     await asyncio.gather(*(threads.do(lambda number=number: order.append(number), writes=True) for number in range(20)))
+    await threads.close()
     assert order == list(range(20))
 
 

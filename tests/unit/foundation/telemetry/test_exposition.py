@@ -53,11 +53,11 @@ async def test_the_text_format_is_told_whatever_is_asked_for() -> None:
 
 
 async def test_every_sample_has_its_service() -> None:
-    metrics.kvstore_conns.set(3)
+    metrics.clock_skew.set(3)
     _, _, body = await answer("/metrics")
     samples = [sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples]
     assert [sample.name for sample in samples if not sample.labels.get("service")] == []
-    assert ("kvstore_conns", {"service": "gate"}, 3.0) in {
+    assert ("gate_clock_skew_seconds", {"service": "gate"}, 3.0) in {
         (each.name, 0): (each.name, each.labels, each.value) for each in samples
     }.values()
 
