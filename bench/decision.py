@@ -4,7 +4,7 @@
 
 Goals: at most 60 µs with 10 routes, and at most 1.3 times that with 10,000.  And what the policy alone takes, from values: at most
 5 µs for a route with 4 criteria, 40 µs for one with 100.  And what it takes that applications read paths in their own ways: at most
-2 µs for a plain path, 30 µs for the strangest that passes.  And what the canonical form takes of a
+2 µs for a plain path, 30 µs for a strange one, 45 µs for the dearest that passes.  And what the canonical form takes of a
 path as long as the listener lets one be: at most 300 µs of nothing but escapes, 600 µs of segments with dots and escapes,
 900 µs of parent segments.
 """
@@ -49,7 +49,8 @@ READINGS_GOALS = {
     b"/dashboard/a%20b/%C3%A4.png": 2.0,
     b"/dashboard/items;v=1/42": 30.0,
     b"/dashboard/group%2Fname;v=1": 30.0,
-    STRANGEST: 30.0,
+    b"/dashboard/https%3A%2F%2Fexample.com%2Fa%3Fb%3Dc%2520d%23part": 30.0,
+    STRANGEST: 45.0,
 }  # path: microseconds
 CANONICAL_GOALS = {
     (b"/" + b"%c3%a4" * 1365).ljust(8192, b"a"): 300.0,
