@@ -26,7 +26,8 @@ LONGEST_WITH_MOST_MARKS = 512
 MOST_READINGS = 8
 # ASP.NET Framework keeps sessions (S), sign-ins (F) and anonymous names (A) in a segment that its applications never see.
 _COOKIELESS = re.compile(r"/\((?:[A-Za-z]\([^()/]*\))+\)(?=/|$)")
-_COOKIELESS_OF_MERGED = re.compile(f"/*{_COOKIELESS.pattern}")
+# From the first of the slashes only: a run of thousands is otherwise looked at from each of them.
+_COOKIELESS_OF_MERGED = re.compile(f"(?<!/)/*{_COOKIELESS.pattern}")
 _PARAMETERS = re.compile(r";[^/]*")
 _ESCAPED_AGAIN = re.compile(r"%(?:25)+([0-9A-Fa-f]{2})")
 # What comes of an escape that was escaped, by its digits: what can't stand in a canonical path is left encoded.
