@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from config.options import Options
 from foundation.errors import ConfigError
 from gateproject.process.config_report import NO_FILE
+from gateproject.process.database import migrate
 
 # The others write their tables, the audit log among them, where the admin can't read them.
 HAS_TABLES = ("all", "authenticate")
@@ -32,10 +33,15 @@ def configured() -> Options:
     return options
 
 
-def require_tables(options: Options) -> None:
-    """CommandError where the process of this configuration has not the admin's tables and audit log."""
+def open_tables(options: Options) -> None:
+    """Make the admin's tables and audit log ready; CommandError where this configuration has none, or they can't be reached."""
     if options.services not in HAS_TABLES:
         raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
+    try:
+        options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        migrate(options)
+    except (ConfigError, OSError) as error:
+        raise CommandError(f"the audit log can't be written: {error}") from error
 
 
 def command_line_user() -> str:

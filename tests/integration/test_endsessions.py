@@ -74,6 +74,7 @@ def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], l
 def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:
     with pytest.raises(CommandError, match=r"eve@a\.org is no address of anybody"):
         run(options, "--user", "ann@a.org", "eve@a.org")
+    assert not AuditEntry.objects.exists(), "the log tells of no ending that was not tried"
     assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]
 
 
@@ -92,3 +93,16 @@ def test_what_has_no_audit_log_says_where_to_run_it(tmp_path: Path) -> None:
     )
     with pytest.raises(CommandError, match="configuration of authenticate"):
         run(options, "--everybody")
+
+
+@pytest.mark.parametrize("command", ["endsessions --everybody", "checkbroker", "serviceaccount list"])
+def test_tables_that_can_not_be_opened_are_a_sentence(tmp_path: Path, command: str) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    options = make_options(tmp_path, data_dir=str(in_the_way / "data"))
+    name, *arguments = command.split()
+    with (
+        override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None),
+        pytest.raises(CommandError, match="the audit log can't be written"),
+    ):
+        call_command(name, *arguments)

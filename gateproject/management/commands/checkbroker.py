@@ -10,8 +10,7 @@ from config.options import Options
 from databroker.tables.check import TableCheck
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
-from gateproject.management.configured_command import ConfiguredCommand, configured, require_tables
-from gateproject.process.database import migrate
+from gateproject.management.configured_command import ConfiguredCommand, configured, open_tables
 
 MOST_LINES = 100
 
@@ -25,10 +24,8 @@ class Command(ConfiguredCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
-        require_tables(options)
+        open_tables(options)
         try:
-            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            migrate(options)
             is_right = asyncio.run(self._check(options, arguments["repair"]))
         except BrokerError as error:
             raise CommandError(f"nothing was compared: {error}") from error

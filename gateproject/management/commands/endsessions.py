@@ -15,8 +15,7 @@ from databroker.models import Session, User
 from databroker.records import SESSION, USER
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
-from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, require_tables
-from gateproject.process.database import migrate
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 EVERYBODY = "everybody"
 
@@ -33,10 +32,8 @@ class Command(ConfiguredCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
-        require_tables(options)
+        open_tables(options)
         try:
-            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            migrate(options)
             ended = asyncio.run(_end(options, arguments["session"], arguments["user"] or []))
         except BrokerError as error:
             raise CommandError(f"not all sessions are ended: {error}") from error
@@ -49,13 +46,13 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
     async with opened_broker(options) as broker:
         whom = [(id, Session, ENDS, NOT_ENDED) for id in sessions or ()]
         whom += [(id, User, ENDS_ALL, NOT_ENDED_ALL) for id in people or ([] if sessions else [EVERYBODY])]
+        ids = await _people(broker, people) if people else None
         # First the log: what can't be told of must not be done.
         for id, model, action, _ in whom:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
         try:
             if sessions is not None:
                 return len(await end_sessions(broker, sessions))
-            ids = await _people(broker, people) if people else None
             return sum([len(await end_sessions(broker, batch)) async for batch in batches(_sessions_of(broker, ids))])
         except BrokerError:
             for id, model, _, failed in whom:

@@ -16,10 +16,9 @@ from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES,
 from databroker.models import ServiceAccount
 from databroker.records import ServiceAccountRecord
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
-from foundation.errors import BrokerError, ConfigError
+from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
-from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, require_tables
-from gateproject.process.database import migrate
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 
 class Command(ConfiguredCommand):
@@ -43,16 +42,14 @@ class Command(ConfiguredCommand):
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
-        require_tables(options)
+        open_tables(options)
         try:
-            options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            migrate(options)
             getattr(self, f"_{arguments['action']}")(options, arguments)
         except AccountError as error:
             raise CommandError(str(error)) from error
         except BrokerError as error:
             raise CommandError(f"nothing was done: {error}{_hint(options)}") from error
-        except (ConfigError, Error) as error:
+        except Error as error:
             raise CommandError(f"the audit log can't be written: {error}") from error
 
     def _create(self, options: Options, arguments: dict[str, Any]) -> None:
