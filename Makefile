@@ -6,7 +6,7 @@ IDP_PORT ?= 9400
 # The order in which all tests run: one everywhere, so that what fails in CI fails on a desk.
 SEED ?= 1
 # As many tests at once; those of one file stay together, because they share what they start.
-JOBS ?= 3
+JOBS ?= 4
 PYTEST = $(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 export VENV
 # Compiled modules are kept for the next process: tests run in several, and start many.
@@ -36,7 +36,7 @@ test: tools venv-test
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif
 
-test-fast: JOBS = 2# these wait for nothing
+test-fast: JOBS = 3# these wait for little
 test-fast: venv-test ## what a change most likely breaks: lint, types, import contracts, unit tests, the matrix of verdicts
 	@$(MAKE) check
 	@$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py)
@@ -70,7 +70,7 @@ mutants: tools venv-test ## switch off one defence at a time: do the tests notic
 	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run
-	@status=0; for name in decision decision_log configuration sign_in requests streaming reload websockets tcp slow_clients silent_readers stores split directory scim ext_authz envoy admin metrics tunings; do $(PY) -m bench.$$name || status=1; done; exit $$status
+	@status=0; for name in decision decision_log configuration sign_in requests streaming reload websockets tcp slow_clients silent_readers stores split directory scim ext_authz envoy admin metrics tunings workers; do $(PY) -m bench.$$name || status=1; done; exit $$status
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis tests/support/*/node_modules tests/support/readers/*/node_modules tests/support/readers/*/built

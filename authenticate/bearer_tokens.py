@@ -111,7 +111,7 @@ class BearerTokens:
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._refused: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._questions: dict[_Key, asyncio.Task[_CachedResult | ProviderError]] = {}
-        self._strangers = ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE)
+        self._strangers = ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE, options.process_count)
 
     def __repr__(self) -> str:
         return f"<BearerTokens {len(self._trusts)} routes, {len(self._good) + len(self._refused)} tokens>"

@@ -33,6 +33,7 @@ from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ProviderError
+from foundation.readiness import PartReadiness, degraded, moment
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,8 @@ SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
 # Sign-ins that wait for the provider at a time, and of them those of one client network.  All have a connection: there are 100.
 MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
+LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
+PART = "provider"
 FIRST_PAUSE = 0.5  # seconds until something is tried again
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
@@ -77,7 +80,7 @@ class AuthenticateService:
         self.directory = directory or DirectoryService(options, broker, clock)
         self._own_client = self.provider_client.for_our_own_work()
         self.refresh = SessionRefresh(self._own_client, broker, clock)
-        self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK)
+        self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
         self.scim = ScimDirectory(options, broker, clock)
         self.scim_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())
@@ -85,22 +88,46 @@ class AuthenticateService:
         self._background: list[asyncio.Task[None]] = []
         self._revocations: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
+    async def start(self, *, alone: bool = True) -> None:
+        """Begin the background work; not `alone`, only that of pages, because another process of this gate does what is done once."""
         if self.scim_access:
             self.scim_trail.start()
+        if not alone:
+            return
+        if self.scim_access:
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
-        self._background.append(spawn(self._look_at_provider(), name="first look at the provider"))
+        self._background.append(spawn(self._look_at_provider(), name="looks at the provider"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def _look_at_provider(self) -> None:
-        """Read the discovery document once: the operator hears of a wrong setting now, and not from the first person who signs in."""
-        try:
-            await self.provider_client.provider.discovery(self.provider_client.http)
-        except ProviderError as error:
-            log.warning("the identity provider can't be used: nobody can sign in until that changes", reason=str(error))
+        """Read the discovery document once: the operator hears of a wrong setting now, and not from the first person who signs in.
+
+        And again while something is wrong there, so that it is known when that is over.
+        """
+        health, warned = self.provider_client.health, False
+        while True:
+            began = health.since if health.trouble else None
+            try:
+                if health.trouble or not health.since:
+                    await self._own_client.provider.discovery(self._own_client.http)
+                    health.works()
+                warned = False
+            except ProviderError as error:
+                health.fails(str(error), began)  # an answer that can't be used came between
+                if not warned:
+                    log.warning("the identity provider can't be used: nobody can sign in until that changes", reason=str(error))
+                warned = True
+            await asyncio.sleep(LOOK_EVERY)
+
+    def readiness(self) -> PartReadiness:
+        """Readiness of the provider, as far as it was asked; without it, who is signed in goes on."""
+        health = self.provider_client.health
+        if health.trouble:
+            return degraded(PART, f"nobody can sign in since {moment(health.since)}: {health.trouble}")
+        return PartReadiness(PART, reason=f"answered at {moment(health.since)}" if health.since else "not asked yet")
 
     async def _tidy_scim(self) -> None:
         waits = pauses(FIRST_PAUSE)

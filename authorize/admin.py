@@ -11,8 +11,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils import timezone
-from django.utils.formats import date_format
-from django.utils.timezone import localtime
 
 from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
@@ -20,6 +18,7 @@ from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from authorize.page_context import page_context
 from databroker.admin import ReadOnlyAdmin
+from foundation.times import time_element
 from foundation.values import ip_of
 
 _SPANS = {
@@ -76,7 +75,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="time", ordering="id")
     def when(self, row: LoggedDecision) -> str:
-        return date_format(localtime(row.at), "j M, H:i:s e")
+        return time_element(row.at, "exact")
 
     @admin.display(description="person", ordering="person")
     def who(self, row: LoggedDecision) -> str:

@@ -70,6 +70,7 @@ class Authorizer(Protocol):
 
     default_ports: frozenset[int]
     routes: RouteTable
+    has_shadow: bool  # whether anything is in `mode: shadow`, and known here
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         """Decision on a request; BadRequest where its path has two readings.  Who decides logs it by `request_id`."""
@@ -92,11 +93,6 @@ class Authorizer(Protocol):
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
         """Names of all headers that may tell an upstream about the caller."""
-        ...
-
-    @property
-    def has_shadow(self) -> bool:
-        """Whether anything is in `mode: shadow`, and known here."""
         ...
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:

@@ -21,6 +21,7 @@ class RouteHosts:
 
     def __init__(self, options: Options, previous: Authorizer | None = None):
         self.default_ports = default_ports(options)
+        self.has_shadow = False  # what is in shadow only the process that decides can say
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
         self._with_credentials = frozenset(route.id for route in self.routes.routes() if shows_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
@@ -59,10 +60,6 @@ class RouteHosts:
         return route.id in self._with_credentials
 
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
-
-    @property
-    def has_shadow(self) -> bool:
-        return False
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         return None

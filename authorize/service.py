@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from authorize.client import Attestation, Authorizer, Check, ShadowOutcome
-from authorize.decisions.shadow import EnforcedDecision, ShadowPolicy
+from authorize.decision_log.shadow import EnforcedDecision, ShadowPolicy
 from authorize.identity import credentials
 from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates
@@ -18,10 +18,10 @@ from authorize.policy.request import AccessRequest
 from authorize.route_hosts import RouteHosts
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
-from config.groups.authorize import claimed_groups, groups_are_claimed
-from config.groups.directory import groups_are_recorded
 from config.options import Options
 from config.routes.route import Route
+from config.settings.authorize import claimed_groups, groups_are_claimed
+from config.settings.directory import groups_are_recorded
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
 from foundation.challenges import RefusedToken
@@ -49,6 +49,7 @@ class AuthorizeService(RouteHosts):
         super().__init__(options, previous)
         self._certificates = ClientCertificates()
         self._shadow = ShadowPolicy(options)
+        self.has_shadow = self._shadow.is_any
         self.identity_headers = IdentityHeaders(options, signing_key)
         self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
         self._cookies = SessionCookies(options)
@@ -94,10 +95,6 @@ class AuthorizeService(RouteHosts):
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
         return self.identity_headers.names
-
-    @property
-    def has_shadow(self) -> bool:
-        return bool(self._shadow)
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""

@@ -7,10 +7,10 @@ from authorize.identity.account_identity import PROVIDER
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.documents.document import KeyPath, path_of
-from config.groups.authenticate import PROVIDERS
-from config.groups.authorize import claimed_groups
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
 from config.routes.policy_language import comparisons
+from config.settings.authenticate import PROVIDERS
+from config.settings.authorize import claimed_groups
 from config.validation import Finding
 
 

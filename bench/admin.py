@@ -50,6 +50,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("groups found by name", GROUPS_, {"q": "team 5000"}),
     ("a session", f"{SESSIONS}s050000/change/", {}),
     ("a user", f"{USERS}oidc_2F050000/change/", {}),
+    ("groups of a claim", GROUPS_, {"origin": "claim"}),
     ("a group", f"{GROUPS_}g5000/change/", {}),
     ("what was done to a session", AUDIT, {"object_id": "s050000"}),
     ("the question whether to end a session", f"{SESSIONS}s050000/delete/", {}),
@@ -77,11 +78,15 @@ def main() -> int:
 
 def pages() -> Iterator[float]:
     from databroker import admin
+    from databroker.adminsite import group_admin
     from databroker.client import LocalBroker
     from databroker.store.memory import MemoryStore
     from tests.support.admin import AdminPages
+    from tests.support.options import make_options
 
-    site = AdminPages(admin.register, broker=LocalBroker(MemoryStore()))
+    with tempfile.TemporaryDirectory() as directory:
+        options = make_options(Path(directory))
+    site = AdminPages(admin.register, group_admin.register, broker=LocalBroker(MemoryStore()), options=options)
     site.get(SESSIONS)  # templates are read once
     for words, page, query in PAGES:
         started, processor = time.perf_counter(), time.process_time()
@@ -132,13 +137,13 @@ async def loaded(store: Any) -> float:
 def seed() -> None:
     from databroker.models import AuditEntry, Group, Membership, Session, User
 
-    many(Group, GROUPS, lambda n: Group(id=f"g{n:04}", name=f"team {n}", email=f"team-{n}@example.com"))
+    many(Group, GROUPS, lambda n: Group(id=f"g{n:04}", name=f"team {n}", email=f"team-{n}@example.com", by_claim=True))
     many(
         User,
         PEOPLE,
         lambda n: User(id=f"oidc/{n:06}", email=f"person-{n:06}@example.com", name=f"Person {n}", last_sign_in=NOW - timedelta(seconds=n)),
     )
-    many(Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % PEOPLE:06}", group_id=f"g{n // MEMBERS:04}"))
+    many(Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % PEOPLE:06}", group_id=f"g{n // MEMBERS:04}", by_claim=True))
     many(
         Session,
         PEOPLE,
@@ -164,7 +169,7 @@ def seed() -> None:
 
 def many(model: Any, number: int, row: Callable[[int], Any]) -> None:
     for start in range(0, number, 10_000):
-        model.objects.bulk_create([row(n) for n in range(start, min(start + 10_000, number))], batch_size=2000)
+        getattr(model, "rows", model.objects).bulk_create([row(n) for n in range(start, min(start + 10_000, number))], batch_size=2000)
 
 
 @contextmanager
@@ -177,7 +182,7 @@ def sqlite() -> Iterator[None]:
 
 @contextmanager
 def postgresql() -> Iterator[None]:
-    from config.groups.storage_url import database_server
+    from config.settings.storage_url import database_server
     from gateproject.settings import _postgresql
     from tests.support.postgresql import PostgresServer
 

@@ -32,8 +32,8 @@ import yaml
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2, status_pb2
 
-from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import DecisionRecorder
+from authorize.decision_log.log import DecisionLog
+from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.rig import child, free_port, pin, wait_for

@@ -5,23 +5,31 @@
 The same requests through the embedded data plane, measured and not, in turns; processor time of the whole process, so that others on
 the machine don't count.  Goals: at most 7 µs more a request, which takes 250 µs and more with its listener.  And a scrape of 500 routes,
 each with answers of three statuses, and 500 hosts: at most 300 ms of processor time, and the event loop waits at most 20 ms longer than it
-does beside a thread that sleeps (medians of the longest waits).
+does beside a thread that sleeps (medians of the longest waits).  The same with `data_plane: envoy`, whose statistics are merged.
 """
 
 import asyncio
+import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import structlog
 
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage
 from proxy.upstreams.route_statistics import RouteStatistics, StatisticsInForce
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder
 from tests.support.proxied import Proxied, proxied
+from tests.support.sample_upstream import SampleUpstream
 
 MOST_MICROSECONDS = 7.0
 MOST_SECONDS, MOST_WAIT = 0.3, 0.02
@@ -34,7 +42,9 @@ async def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     with tempfile.TemporaryDirectory() as directory:
         is_cheap = await requests(Path(directory))
-    sys.exit(not (await scrapes() and is_cheap))
+        is_quick = await scrapes()
+        is_quick_with_envoy = await asyncio.to_thread(scrapes_with_envoy, Path(directory))
+    sys.exit(not (is_quick and is_quick_with_envoy and is_cheap))
 
 
 async def requests(directory: Path) -> bool:
@@ -100,13 +110,51 @@ def told(label: str) -> RouteStatistics:
 
 
 async def scraped(page: MetricsPage) -> int:
-    sent: list[bytes] = []
+    return len(await page())
 
-    async def send(message: dict[str, object]) -> None:
-        sent.append(bytes(message.get("body", b"")))  # type: ignore[call-overload]
 
-    await page({"path": "/metrics", "method": "GET", "headers": []}, None, send)
-    return len(b"".join(sent))
+def scrapes_with_envoy(directory: Path) -> bool:
+    """Scrapes of a whole gate whose Envoy has statistics of its own for each route; seen from outside, so the wait is that of `/livez`."""
+    with DevelopmentProvider() as provider, SampleUpstream() as upstream:
+        address = f"127.0.0.1:{free_port()}"
+        builder = GateBuilder(provider.url).setting(data_plane="envoy", metrics_address=address)
+        for number in range(ROUTES):
+            builder.route(f"app{number}.localhost", to=upstream.url, **OPEN)
+        with builder.start(directory) as gate, httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30) as asks:
+            pid = gate.child.process.pid
+            with httpx.Client(verify=gate.certificates.client_context(), trust_env=False) as client:
+                for number in range(ROUTES):
+                    host = {"Host": f"app{number}.localhost:{gate.port}"}
+                    client.get(
+                        f"https://127.0.0.1:{gate.port}/", headers=host, extensions={"sni_hostname": "app0.localhost"}
+                    ).raise_for_status()
+            quiet, spent, waits = longest_answer(asks, lambda: time.sleep(0.3)), [], []
+            sizes: list[int] = []
+            for _ in range(SCRAPES):
+                before = processor_seconds(pid)
+                waits.append(longest_answer(asks, lambda: sizes.append(len(httpx.get(f"http://{address}/metrics", timeout=30).content))))
+                spent.append(processor_seconds(pid) - before)
+    seconds, wait = statistics.median(spent), statistics.median(waits) - quiet
+    print(f"with Envoy's of {ROUTES} routes, {sizes[-1] / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MOST_SECONDS * 1000:.0f})", end=", ")
+    print(f"another question waits {wait * 1000:.1f} ms at most (goal {MOST_WAIT * 1000:.0f})")
+    return seconds <= MOST_SECONDS and wait <= MOST_WAIT
+
+
+def longest_answer(asks: httpx.Client, meanwhile: Callable[[], object]) -> float:
+    """Longest time that `/livez` takes while something else is done in a thread."""
+    longest, thread = 0.0, threading.Thread(target=meanwhile)
+    thread.start()
+    while thread.is_alive():
+        began = time.perf_counter()
+        asks.get("/livez").raise_for_status()
+        longest = max(longest, time.perf_counter() - began)
+        time.sleep(0.002)
+    return longest
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from bench.rig import pin
-from config.groups.storage_url import storage_url
+from config.settings.storage_url import storage_url
 from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica

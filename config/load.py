@@ -11,11 +11,11 @@ from typing import Any
 from config import removed_keys
 from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
 from config.documents.parse import parse
-from config.groups.rpc import not_needed_by
 from config.options import Options
 from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
+from config.settings.rpc import not_needed_by
 from config.types.files import LARGEST_CONFIGURATION, SettingFiles, read_capped
 from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from foundation.errors import ConfigError, Problem

@@ -8,18 +8,19 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, WrapValidator
 
 from config import removed_keys
-from config.groups.authenticate import AuthenticateSettings
-from config.groups.authorize import AuthorizeSettings
-from config.groups.autocert import AutocertSettings
-from config.groups.databroker import DatabrokerSettings
-from config.groups.directory import DirectorySettings, groups_come_from_somewhere
-from config.groups.proxy import ProxySettings
-from config.groups.rpc import RpcSettings
-from config.groups.shared import MOST_MEASURED_ROUTES, SharedSettings
-from config.groups.tracing import TracingSettings
 from config.routes.route import Route
+from config.settings.authenticate import AuthenticateSettings
+from config.settings.authorize import AuthorizeSettings
+from config.settings.autocert import AutocertSettings
+from config.settings.databroker import DatabrokerSettings
+from config.settings.directory import DirectorySettings, groups_come_from_somewhere
+from config.settings.proxy import ProxySettings
+from config.settings.rpc import RpcSettings
+from config.settings.shared import AUTO, MOST_MEASURED_ROUTES, SharedSettings
+from config.settings.tracing import TracingSettings
 from config.types.pem import check_authority, check_pair, check_signing_key
 from config.validation import Finding, Rule
+from foundation.cores import usable_cores
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 
@@ -191,6 +192,11 @@ class Options(
     def tells_the_admin(self) -> bool:
         """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @cached_property
+    def process_count(self) -> int:
+        """Processes that serve `address`; `workers` as a number."""
+        return usable_cores() if self.workers == AUTO else int(self.workers)
 
     @property
     def measures_routes(self) -> bool:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from config.groups.autocert import is_covered, why_not
+from config.settings.autocert import is_covered, why_not
 from config.validation import Finding, Rule
 from foundation.values import ip_of, is_loopback
 

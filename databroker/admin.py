@@ -15,18 +15,19 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
-from django.utils.timezone import localtime
 from django.views.decorators.csrf import csrf_protect
 
 from databroker.adminsite import search
 from databroker.adminsite.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
 from databroker.adminsite.cached_paginator import CachedPaginator
-from databroker.adminsite.details import broker_answer, short_moment, shown_claims, shown_facts
+from databroker.adminsite.details import broker_answer, shown_claims, shown_facts
 from databroker.adminsite.end_sessions import EndSessionsAction
+from databroker.adminsite.times import time_column
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.page_context import page_context
 from databroker.records import DIRECTORY_USER, SESSION, USER, Record
 from foundation.errors import BrokerError
+from foundation.times import time_element
 
 __all__ = ["record_action", "register"]
 
@@ -112,9 +113,14 @@ class SessionAdmin(EndSessionsAdmin):
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "Person, route, the beginning of a client address, or a session's id"
     ordering = ["-since", "id"]
-    fields = ["id", "account", "since", "expires", "last_seen", "last_route", "client_address", "user_agent", "in_the_store", "claims"]
-    readonly_fields = ["account", "in_the_store", "claims"]
+    fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_route", "client_address", "user_agent", "in_the_store", "claims"]
+    readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
+
+    # The list has many columns: short forms there, whole ones on the session's own page.
+    began, began_at = time_column("since", "short"), time_column("since")
+    ends, ends_at = time_column("expires", "short"), time_column("expires")
+    seen, seen_at = time_column("last_seen", "short"), time_column("last_seen")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
         # Not by a join, which would be made for every row before fifty of them are chosen.
@@ -145,19 +151,6 @@ class SessionAdmin(EndSessionsAdmin):
     def account(self, session: Session) -> str:
         user = user_of(session)
         return self.link(user) if user else (session.user_id or "")
-
-    # The list has many columns: short forms here, whole ones on the session's own page.
-    @admin.display(description="since", ordering="since")
-    def began(self, session: Session) -> str:
-        return short_moment(session.since)
-
-    @admin.display(description="expires", ordering="expires")
-    def ends(self, session: Session) -> str:
-        return short_moment(session.expires)
-
-    @admin.display(description="last seen", ordering="last_seen")
-    def seen(self, session: Session) -> str:
-        return short_moment(session.last_seen)
 
     @admin.display(description="user agent", ordering="user_agent")
     def browser(self, session: Session) -> str:
@@ -197,14 +190,16 @@ class SessionAdmin(EndSessionsAdmin):
 class UserAdmin(EndSessionsAdmin):
     """Users."""
 
-    list_display = ["id", "email", "name", "last_sign_in"]
+    list_display = ["id", "email", "name", "signed_in"]
     list_filter = ["last_sign_in"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "Id, e-mail, name or group"
     ordering = ["email", "id"]
-    fields = ["id", "email", "name", "last_sign_in", "member_of", "signed_in_as", "claims"]
-    readonly_fields = ["member_of", "signed_in_as", "claims"]
+    fields = ["id", "email", "name", "signed_in", "member_of", "signed_in_as", "claims"]
+    readonly_fields = ["signed_in", "member_of", "signed_in_as", "claims"]
     actions = ["end_all"]
+
+    signed_in = time_column("last_sign_in")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
         return search.users(queryset, search_term), False
@@ -236,14 +231,17 @@ class UserAdmin(EndSessionsAdmin):
 class AuditAdmin(ReadOnlyAdmin):
     """The audit log."""
 
-    list_display = ["when", "who", "action", "whom", "address"]
+    list_display = ["at", "who", "action", "whom", "address"]
+    list_display_links = ["at"]
     list_filter = ["when", "action"]
     search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
     search_help_text = "Who, what, to whom, or from which address"
     ordering = ["-id"]  # entries are numbered as they are made
-    fields = ["when", "who", "account", "address", "action", "object_type", "whom", "object_id"]
-    readonly_fields = ["whom"]
+    fields = ["at", "who", "account", "address", "action", "object_type", "whom", "object_id"]
+    readonly_fields = ["at", "whom"]
     actions = ["as_csv"]
+
+    at = time_column("when")
 
     @admin.display(description="to whom or what", ordering="object_words")
     def whom(self, entry: AuditEntry) -> str:
@@ -272,5 +270,5 @@ def _ended(ending: EndSessionsAction) -> str:
 def _summary(row: Model) -> str:
     if not isinstance(row, Session):
         return str(row)
-    since = f"{localtime(row.since):%Y-%m-%d %H:%M %Z}" if row.since else "an unknown time"
-    return f"since {since} from {row.client_address or 'an unknown address'}"
+    since = time_element(row.since, "long") if row.since else "an unknown time"
+    return format_html("since {} from {}", since, row.client_address or "an unknown address")

@@ -1,20 +1,20 @@
 """Clock skew between this machine and the store: what has expired is said by clocks, so a wrong one signs people out."""
 
 import asyncio
-from contextlib import suppress
 from typing import Protocol
 
 import structlog
 
 from foundation.errors import BrokerError
+from foundation.readiness import PartHealth
 from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 30.0  # seconds
+LOOK_EVERY = 10.0  # seconds
 # Less than what answers to questions take and clocks without a fault differ by.
 BORNE = 5.0
-AGAIN_AFTER = 20  # looks until a difference that lasts is said again
+AGAIN_AFTER = 60  # looks until a difference that lasts is said again
 
 
 class ClockSkewSource(Protocol):
@@ -24,14 +24,24 @@ class ClockSkewSource(Protocol):
 
 
 class ClockWatch:
-    """Log and metric of the skew; `tell` is given each measured one, in seconds: positive where our clock is ahead."""
+    """Log and metric of the skew; `tell` is given each measured one, in seconds: positive where our clock is ahead.
+
+    `answers` says whether the store does, to which nobody else here may have anything to say.
+    """
 
     def __init__(self) -> None:
+        self.skew = 0.0
+        self.answers = PartHealth()
         self._since = 0  # looks since it differs
+
+    @property
+    def differs(self) -> bool:
+        return abs(self.skew) > BORNE
 
     def tell(self, skew: float) -> None:
         metrics.clock_skew.set(skew)
-        if abs(skew) <= BORNE:
+        self.skew = skew
+        if not self.differs:
             if self._since:
                 log.info("this machine's clock agrees with the store's again")
             self._since = 0
@@ -40,11 +50,12 @@ class ClockWatch:
             log.error("this machine's clock differs from the store's: set one of them right", seconds_ahead=round(skew, 1))
         self._since += 1
 
-
-async def watch(clocks: ClockSkewSource) -> None:
-    """Measure for ever; a store that is away is told of elsewhere."""
-    told = ClockWatch()
-    while True:
-        with suppress(BrokerError):
-            told.tell(await clocks.clock_skew())
-        await asyncio.sleep(LOOK_EVERY)
+    async def run(self, clocks: ClockSkewSource) -> None:
+        """Measure for ever; the log hears elsewhere of a store that is away."""
+        while True:
+            try:
+                self.tell(await clocks.clock_skew())
+                self.answers.works()
+            except BrokerError as error:
+                self.answers.fails(str(error))
+            await asyncio.sleep(LOOK_EVERY)

@@ -43,6 +43,10 @@ class ShownRecord(models.Model):
     def save(self, *arguments: Any, **options: Any) -> None:
         raise TypeError(_elsewhere(type(self)))
 
+    def save_base(self, *arguments: Any, **options: Any) -> None:
+        """What `loaddata` calls."""
+        raise TypeError(_elsewhere(type(self)))
+
     def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
         raise TypeError(_elsewhere(type(self)))
 
@@ -52,9 +56,18 @@ def _elsewhere(model: Any) -> str:
 
 
 class Group(ShownRecord):
+    """A group that the directory has a record of (`name`, `email`, and the `issuer` of whose people it is), or that a claim names, or
+    both.
+    """
+
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
+    # A process of an earlier release writes rows without them: therefore the database has their defaults, too.
+    in_directory = models.BooleanField(default=True, db_default=True)
+    issuer = models.CharField(max_length=512, blank=True, default="", db_default="")
+    # In no record: it is so while a membership says so.
+    by_claim = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         indexes = [models.Index(fields=["name", "id"], name="group_by_name")]
@@ -84,15 +97,18 @@ class User(ShownRecord):
 
 
 class Membership(ShownRecord):
-    """A user in a group.  Outlives its group's row, so that a group that vanishes from the directory for one run comes back with its
-    members.
+    """A user in a group, as the directory says, or the claim of their last sign-in, or both.  That of a directory outlives its group's row,
+    so that a group that vanishes from the directory for one run comes back with its members.
     """
 
     user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
     group = models.ForeignKey(Group, models.DO_NOTHING, db_constraint=False)
+    by_directory = models.BooleanField(default=True, db_default=True)
+    by_claim = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "group"], name="one_membership_a_user_and_group")]
+        indexes = [models.Index(fields=["group"], name="claimed_membership_by_group", condition=models.Q(by_claim=True))]
 
 
 class Session(ShownRecord):
@@ -158,7 +174,7 @@ class DirectoryRun(ShownRecord):
         verbose_name = "directory sync"
 
     def __str__(self) -> str:
-        return f"{self.began:%Y-%m-%d %H:%M:%S}" if self.began else self.id
+        return f"{self.began:%Y-%m-%d %H:%M:%S} UTC" if self.began else self.id
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):

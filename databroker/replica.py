@@ -15,6 +15,7 @@ from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT,
 from databroker.store.base import ANEW, RecordChange, StartOver
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
+from foundation.readiness import PartHealth
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ class Replica:
         self._server_version = ""
         self._position = 0
         self._moved = asyncio.Event()
+        self.health = PartHealth(clock)  # of the change stream
         # Grows whenever the cache is cleared: another server may number its changes from the beginning.
         self.life = 0
 
@@ -91,6 +93,11 @@ class Replica:
     def seen(self) -> str:
         """Version up to which this copy is right, for another process's `catch_up`; empty while nothing is known."""
         return f"{self._server_version}:{self._position}" if self._is_following else ""
+
+    @property
+    def is_following(self) -> bool:
+        """Whether every change is heard of as it comes."""
+        return self._is_following
 
     async def catch_up(self, seen: str, timeout: float) -> None:
         """Return when nothing here is older than `seen`, another replica's; what does not arrive within `timeout` seconds is dropped.
@@ -100,13 +107,14 @@ class Replica:
         server_version, _, version = seen.rpartition(":")
         try:
             async with asyncio.timeout(timeout):
-                while version and self._is_serving and not self._has_reached(server_version, int(version)):
+                while version and self.is_serving and not self._has_reached(server_version, int(version)):
                     await self._moved.wait()
         except TimeoutError:
             self._start_over(is_following=self._is_following)
 
     @property
-    def _is_serving(self) -> bool:
+    def is_serving(self) -> bool:
+        """Whether what is cached may be served: while the stream is followed, and for the staleness after it."""
         return self._is_following or self._end_of_staleness is not None
 
     def _has_reached(self, server_version: str, version: int) -> bool:
@@ -164,7 +172,9 @@ class Replica:
                     if self._is_following:
                         waits = pauses(self._first_wait, LONGEST_WAIT)
                         self._lose()
-                    log.warning("replica lost the change stream", reason=str(error) or "it was silent")
+                    reason = str(error) or "it was silent"
+                    self.health.fails(reason)
+                    log.warning("replica lost the change stream", reason=reason)
                 except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
                     log.exception("a change was not told to the end")
                     self._forget_all(is_following=False)
@@ -216,6 +226,7 @@ class Replica:
                 self._start_over(is_following=True)
                 self._was_right(asked)
                 self._move(position)
+                self.health.works()
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
     def _apply(self, change: RecordChange) -> None:
@@ -256,6 +267,10 @@ class Replica:
             self._cache[type].drop(id)
         self._calls.pop((type, id), None)
         self._tell(RecordChange(self._position, type, id, None))
+
+    def doubt(self) -> None:
+        """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""
+        self._start_over(is_following=self._is_following)
 
     def _lose(self) -> None:
         """Handle the end of the stream: what is cached is all that may be served, and not for long."""

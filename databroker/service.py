@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker import clock_skew as clocks
+from databroker.claims import GroupsClaim
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
+from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
@@ -16,12 +17,15 @@ from databroker.tables import activity, rows
 from databroker.tables.projection import Projection
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
+from foundation.readiness import PartReadiness, degraded, failing, moment
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
 # An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
 SWEEP_INTERVAL = 0.5
+PART = "data broker"
+NOT_YET = "not reached yet"
 # About a millisecond among 100,000 records; requests are answered between two such steps.
 SWEEP_AT_ONCE = 100
 
@@ -41,11 +45,12 @@ class DataBrokerService:
         has_replica: bool = True,
         has_tables: bool = True,
         tells_activity: bool | None = None,
+        groups_claim: GroupsClaim | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
         `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.  `tells_activity`: it
-        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.
+        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.  `groups_claim` is shown there.
         """
         self._has_replica = has_replica
         self._has_tables = has_tables
@@ -56,11 +61,18 @@ class DataBrokerService:
         self.replica = Replica(client, clock=clock, staleness=staleness)
         self.client: BrokerClient = ForgettingBroker(client, self.replica.forget)
         self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
-        self._projection = Projection(self.client)
+        self._projection = Projection(self.client, groups_claim)
+        self._following: asyncio.Task[None] | None = None
+        self._clock = ClockWatch()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use(self, secrets: Sequence[bytes], staleness: float) -> None:
-        """Take over a new `shared_secret`, or `session_staleness`."""
+    def use(self, secrets: Sequence[bytes], staleness: float, groups_claim: GroupsClaim | None = None) -> None:
+        """Take over a new `shared_secret`, `session_staleness`, or claim whose groups the tables show: by that they are made anew."""
+        if groups_claim != self._projection.groups_claim:
+            self._projection.groups_claim = groups_claim
+            if self._following is not None:
+                self._following.cancel()
+                self._follow()
         self.replica.staleness = staleness
         if isinstance(self._store, SealedStore):
             self._store.use(secrets)
@@ -69,13 +81,38 @@ class DataBrokerService:
         if self._has_replica:
             self._tasks.append(spawn(self.replica.run(), name="replica"))
         if self._has_tables:
-            self._tasks.append(spawn(self._projection.run(), name="projection"))
+            self._follow()
         if self._tells_activity:
             self._tasks.append(spawn(self.activity.run(), name="last seen"))
         if (store := self._store) is not None:
             work = run_elected(store, "sweep of expired records", lambda: self._sweep(store))
             self._tasks.append(spawn(work, name="election of the sweep"))
-            self._tasks.append(spawn(clocks.watch(store), name="the store's clock"))
+            self._tasks.append(spawn(self._clock.run(store), name="the store's clock"))
+
+    def readiness(self) -> PartReadiness:
+        """Readiness: not without a word of the store, or of the other process, within the staleness."""
+        name, replica, store = PART, self.replica, self._clock.answers
+        if self._has_replica and not replica.is_following:
+            reason = (
+                f"no change stream since {moment(replica.health.since)}: {replica.health.trouble}" if replica.health.trouble else NOT_YET
+            )
+            if replica.is_serving:
+                return degraded(name, f"{reason}; who was seen lately goes on for session_staleness ({replica.staleness:g} s) at most")
+            return failing(name, f"{reason}; all that needs a session is answered with 503")
+        if not self._has_replica and not store.since:
+            return failing(name, NOT_YET)
+        if not self._has_replica and store.trouble:
+            return failing(name, f"the store does not answer since {moment(store.since)}: {store.trouble}")
+        if self._clock.differs:
+            skew = self._clock.skew
+            return degraded(
+                name, f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's: set one right"
+            )
+        return PartReadiness(name)
+
+    def _follow(self) -> None:
+        self._following = spawn(self._projection.run(), name="projection")
+        self._tasks.append(self._following)
 
     async def stop(self) -> None:
         for task in self._tasks:

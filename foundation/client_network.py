@@ -18,10 +18,13 @@ def client_network(address: str) -> str:
 
 
 class ConcurrencyLimit:
-    """A limit on how many at a time, and fewer of one network, so that nobody alone takes the slots of all others."""
+    """A limit on how many at a time, and fewer of one network, so that nobody alone takes the slots of all others.
 
-    def __init__(self, of_all: int, of_one: int):
-        self._of_all, self._of_one = of_all, of_one
+    Of several processes that serve the same people (`among`) each has its share: together they let in no more.
+    """
+
+    def __init__(self, of_all: int, of_one: int, among: int = 1):
+        self._of_all, self._of_one = max(1, of_all // among), max(1, of_one // among)
         self._taken: Counter[str] = Counter()
 
     def take(self, network: str) -> bool:

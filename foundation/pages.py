@@ -1,4 +1,4 @@
-"""HTML pages of ours, rendered the same inside Django and in the data plane; no page has a script."""
+"""HTML pages of ours, rendered the same inside Django and in the data plane; their one script rewrites times."""
 
 import base64
 import hashlib
@@ -11,12 +11,14 @@ from typing import Any
 import jinja2
 
 TEMPLATES = Path(__file__).parent / "templates"
+STATIC = Path(__file__).parent / "static"
 STYLESHEET = (TEMPLATES / "gate.css").read_text()
+TIMES_SCRIPT = (STATIC / "times.js").read_text()
 
 _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-_environment.globals["stylesheet"] = STYLESHEET
+_environment.globals.update(stylesheet=STYLESHEET, times_script=TIMES_SCRIPT, shows_times=False)
 
 # The title says what happened to a person who has never heard of status codes.
 TITLES = {
@@ -40,15 +42,17 @@ def render(template: str, **context: Any) -> bytes:
 
 
 @cache
-def headers(form_targets: str = "'self'", framed_by: str = "") -> tuple[tuple[str, str], ...]:
+def headers(form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False) -> tuple[tuple[str, str], ...]:
     """Response headers of every page of ours.  The one inline style is allowed by its hash.
 
     `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
     end at the identity provider passes "" and has none.  `framed_by` are the origins whose pages may show this one in a frame.
+    `shows_times` allows times.js by its hash: 'self' would at a route's host allow every script of the application.
     """
-    style_hash = base64.b64encode(hashlib.sha256(STYLESHEET.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'"
+    policy = f"default-src 'none'; style-src {_hash(STYLESHEET)}; img-src data:; base-uri 'none'"
     policy += "; frame-ancestors " + (framed_by or "'none'")
+    if shows_times:
+        policy += f"; script-src {_hash(TIMES_SCRIPT)}"
     if form_targets:
         policy += f"; form-action {form_targets}"
     # X-Frame-Options knows no list; where both are there, browsers go by the policy.
@@ -60,6 +64,11 @@ def headers(form_targets: str = "'self'", framed_by: str = "") -> tuple[tuple[st
         ("Referrer-Policy", "same-origin"),
         ("Cache-Control", "no-store"),
     )
+
+
+def _hash(inline: str) -> str:
+    """CSP source (CSP 3, 2.3.1) of what stands in a page."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
 def preferred_type(accept: str) -> str:

@@ -18,10 +18,13 @@ def page(
     status: int = 200,
     form_targets: str = "'self'",
     framed_by: str = "",
+    shows_times: bool = False,
     **context: object,
 ) -> HttpResponse:
-    response = HttpResponse(pages.render(template, **context), status=status, content_type="text/html; charset=utf-8")
-    return finished(response, form_targets=form_targets, framed_by=framed_by)
+    response = HttpResponse(
+        pages.render(template, shows_times=shows_times, **context), status=status, content_type="text/html; charset=utf-8"
+    )
+    return finished(response, form_targets=form_targets, framed_by=framed_by, shows_times=shows_times)
 
 
 def error_page(
@@ -58,9 +61,11 @@ handler500 = _handler(500, "Something went wrong on our side; the log says what,
 csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
 
 
-def finished(response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'", framed_by: str = "") -> HttpResponse:
+def finished(
+    response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False
+) -> HttpResponse:
     """`set_cookies` are Set-Cookie values as foundation.crypto makes them."""
-    for name, value in pages.headers(form_targets, framed_by):
+    for name, value in pages.headers(form_targets, framed_by, shows_times):
         response.headers.setdefault(name, value)
     return with_cookies(response, set_cookies)
 

@@ -12,8 +12,13 @@ _UNFILLED = "$Format"
 
 def version() -> str:
     """The version; the hash is missing where neither revision.txt nor a git checkout tells it."""
-    revision = _written() or _of_checkout()
-    return f"v{RELEASE}+{revision}" if revision else f"v{RELEASE}"
+    known = revision()
+    return f"v{RELEASE}+{known}" if known else f"v{RELEASE}"
+
+
+def revision() -> str:
+    """Git hash, twelve digits, or ""."""
+    return _written() or _of_checkout()
 
 
 def _written() -> str:

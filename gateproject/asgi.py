@@ -21,7 +21,6 @@ from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
-from foundation.telemetry.tracing import tracer  # noqa: E402
 from gateproject.process.other_server import OtherServer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
@@ -95,7 +94,7 @@ class GateApplication:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
         incoming = incoming_request(scope)
-        if (tracing := tracer.in_force()) is None or (span := request_span(tracing, services, incoming)) is None:
+        if (tracing := services.tracing) is None or (span := request_span(tracing, services, incoming)) is None:
             await self._answer(services, incoming, receive, send)
         else:
             with span:
@@ -115,8 +114,9 @@ class GateApplication:
             await proxy.dataplane(incoming, receive, send)
         elif owner is Owner.FORWARD_AUTH:
             await proxy.forward_auth(incoming, receive, send, partial(self._page, services, Owner.ROUTE_PAGES))
-        elif owner is Owner.HEALTH:  # asked every few seconds: no line in the log
-            await proxy.answer(owner, incoming, send)
+        elif owner in (Owner.HEALTH, Owner.READINESS):  # asked every few seconds: no line in the log
+            is_well = owner is Owner.HEALTH or self._runtime.readiness().is_ready
+            await proxy.answer(owner, incoming, send, is_well=is_well)
         else:
             await self._ours(services, owner, incoming, receive, send)
 
@@ -179,6 +179,7 @@ try:
             on_open=runtime.open_under_daphne,
             on_ready=begin_under_daphne,
             on_stop=runtime.stop,
+            before_stop=runtime.about_to_stop,
             ended=answered,
             obtained=runtime.autocert.obtained,
         )

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
+from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
@@ -33,6 +34,15 @@ ADMIN_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
+
+
+class PageMetricsMiddleware(PrometheusAfterMiddleware):
+    """Metrics of our pages, by view, method and status: django-prometheus's, under labels that no client chooses."""
+
+    def label_metric(self, metric: Any, request: HttpRequest, response: HttpResponse | None = None, **labels: str) -> Any:
+        if "method" in labels:  # of which its latency has any that a client writes
+            labels["method"] = self._method(request)
+        return super().label_metric(metric, request, response, **labels)
 
 
 class HostPagesMiddleware(MiddlewareMixin):

@@ -5,16 +5,19 @@ import secrets
 from pathlib import Path
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.groups.storage_url import DatabaseUrl
 from config.load import config_path
 from config.options import Options
+from config.settings.storage_url import DatabaseUrl
 from config.source import ConfigSource
+from foundation import pages
 from foundation.crypto.cookies import host_name, is_host_name
 from foundation.crypto.sealing import derive_keys
 from foundation.errors import ConfigError
 from gateproject.cache import caches
+from gateproject.worker_process import WorkerProcess
 
 GATE_OPTIONS: Options | None = None
+GATE_WORKER: WorkerProcess | None = None  # which of several processes this is, set by `rungate`
 GATE_CONFIG_ERROR: ConfigError | None = None
 GATE_CONFIG_PATH = config_path(os.environ, Path.cwd())  # noqa: TID251 - an entry point
 GATE_SOURCE = ConfigSource(GATE_CONFIG_PATH, os.environ, CONFIG_CHECKS)  # noqa: TID251
@@ -102,6 +105,7 @@ INSTALLED_APPS = [
     "django_prometheus",
 ]
 MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "gateproject.middleware.ResponseHeadersMiddleware",
     "gateproject.middleware.HostPagesMiddleware",
     "gateproject.middleware.TimeZoneMiddleware",
@@ -111,6 +115,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "gateproject.middleware.StoreUnavailableMiddleware",
+    "gateproject.middleware.PageMetricsMiddleware",
 ]
 TEMPLATES = [
     {
@@ -140,6 +145,7 @@ CSRF_FAILURE_VIEW = "foundation.responses.csrf_failure"
 
 STATIC_URL = "/.gate/static/"
 STATIC_ROOT = None
+STATICFILES_DIRS = [("foundation", pages.STATIC)]
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 

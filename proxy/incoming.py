@@ -1,5 +1,6 @@
 """Incoming request: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
-from foundation.telemetry.request_id import new_request_id
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
@@ -88,6 +88,14 @@ class IncomingRequest:
 
 
 UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
+
+
+def new_request_id() -> str:
+    """Request id, 128 random bits as 32 hex digits, which ties a person's error page, the log lines and the upstream's log together.
+
+    It is never taken from a client, so that nobody can forge another's trail.
+    """
+    return secrets.token_hex(16)
 
 
 def incoming_request(scope: dict[str, Any]) -> IncomingRequest:

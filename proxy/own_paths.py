@@ -6,6 +6,7 @@ from enum import Enum, auto
 class Owner(Enum):
     DATA_PLANE = auto()  # a route decides
     HEALTH = auto()  # /ping and /healthz, on every host, unknown ones too
+    READINESS = auto()  # /.gate/readyz, there too
     ROBOTS = auto()
     ADD_SLASH = auto()  # /.gate -> /.gate/
     TO_DASHBOARD = auto()  # the front door of the authenticate host
@@ -16,12 +17,15 @@ class Owner(Enum):
 
 
 HEALTH_PATHS = frozenset({"/ping", "/healthz"})
+READINESS_PATH = "/.gate/readyz"
 SLASHLESS = frozenset({"/.gate", "/.well-known/gate"})
 
 
 def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callback_path: str, is_forward_auth_host: bool = False) -> Owner:
     if path in HEALTH_PATHS:
         return Owner.HEALTH
+    if path == READINESS_PATH:
+        return Owner.READINESS
     if is_forward_auth_host:
         return Owner.FORWARD_AUTH
     if not (is_authenticate_host or is_route_host):

@@ -121,5 +121,5 @@ class ProxyService:
         """Log of a request that we answer ourselves."""
         return PageLog(incoming, send, self._trusted)
 
-    async def answer(self, found: Owner, incoming: IncomingRequest, send: Send) -> None:
-        await own_pages.answer(found, incoming, self._options, send)
+    async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
+        await own_pages.answer(found, incoming, self._options, send, is_well=is_well)

@@ -7,9 +7,9 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
-from proxy.forwarding.http import framing
 from proxy.incoming import IncomingRequest
-from proxy.rewriting.headers import Downstream, ResponseHeaders, RouteHeaders
+from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
+from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
 from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
 from proxy.upstreams.request import OutgoingRequest, Upstream
@@ -53,6 +53,11 @@ class RouteForwarding:
             silence=route.idle_timeout.total_seconds() or None,
             statistics=statistics,
         )
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all requests to one Host go to the same upstream, with a target as it came, and with the same Host."""
+        return self.cluster is None and self.path.changes_nothing and not self.host.follows_request
 
     def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
         """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""

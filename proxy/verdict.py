@@ -19,7 +19,7 @@ from proxy.forwarding import spdy
 from proxy.forwarding.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
 from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
-from proxy.rewriting.headers import Header
+from proxy.rewriting.header_names import Header
 from proxy.rewriting.target import without_token
 from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.sign_in.loops import SignInLoops

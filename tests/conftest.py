@@ -1,9 +1,13 @@
 """What holds for every test: no network beyond loopback, Django set up once, the environment left as it was."""
 
+import atexit
 import gc
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ import pytest
 os.environ["DJANGO_SETTINGS_MODULE"] = "gateproject.settings"
 os.environ["GATE_CONFIG"] = os.devnull + "/absent.yaml"
 
+import certifi
 import django
 from hypothesis import settings
 
@@ -20,6 +25,14 @@ settings.register_profile("gate", deadline=None)
 settings.load_profile("gate")
 
 from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
+
+# httpx reads this file for each client that is told nothing of TLS.  Nobody on loopback has a certificate of a public authority, and to
+# load all of them takes a hundred times as long as one.
+_one_authority = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+_authorities = Path(tempfile.mkdtemp(prefix="gate-tests-")) / "authorities.pem"
+_authorities.write_text("".join(_one_authority[:2]) + "\n")
+certifi.where = lambda: str(_authorities)
+atexit.register(shutil.rmtree, _authorities.parent)
 
 _connect = socket.socket.connect
 

@@ -11,6 +11,7 @@ from authenticate.directory.sync import apply, difference
 from config.types.files import stamp_of
 from databroker.client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
+from foundation.readiness import PartHealth
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,8 @@ class FileSource:
 class DirectoryFollower:
     """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
 
-    def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL):
+    def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL, health: PartHealth | None = None):
+        self._health = health or PartHealth()
         self._path = path
         self._broker = broker
         self._provider = provider
@@ -61,11 +63,14 @@ class DirectoryFollower:
             changes = await difference(snapshot, self._broker)
             await apply(changes, self._broker)
         except ConfigError as error:
+            self._health.fails(f"{self._path.name} is broken, the last good one stays in force: {error}")
             log.error("directory file is broken, the last good one stays in force", file=str(self._path), problems=str(error))
         except BrokerError as error:
+            self._health.fails(str(error))
             log.warning("directory not written, will be tried again", error=str(error))
             return
         else:
+            self._health.works()
             log.info(
                 "directory read", users=len(snapshot.users), groups=len(snapshot.groups), put=len(changes.put), deleted=len(changes.delete)
             )

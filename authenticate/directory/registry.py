@@ -10,8 +10,8 @@ from authenticate.directory.google import GoogleDirectory
 from authenticate.directory.okta import OktaDirectory
 from authenticate.directory.onelogin import OneLoginDirectory
 from authenticate.directory.vendor import Vendor
-from config.groups.directory import account_of
 from config.options import Options
+from config.settings.directory import account_of
 
 DIRECTORIES: dict[str, type[Vendor]] = {
     "google": GoogleDirectory,

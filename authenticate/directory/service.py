@@ -20,6 +20,7 @@ from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from foundation.backoff import delay
 from foundation.errors import BrokerError, ProviderError
+from foundation.readiness import PartHealth, PartReadiness, degraded, moment
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 
@@ -27,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
 RUNS = 500
+PART = "directory"
 
 
 class DirectoryService:
@@ -37,16 +39,26 @@ class DirectoryService:
         self._broker = broker
         self._clock = clock
         self._source = DirectorySource.from_options(options, clock)
+        self._health = PartHealth(clock)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         if self._options.directory_file:
-            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.idp_provider).run
+            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.idp_provider, health=self._health).run
         elif self._source is not None:
-            work = DirectorySchedule(self._source, self._broker, self._options, self._clock).run
+            work = DirectorySchedule(self._source, self._broker, self._options, self._clock, health=self._health).run
         else:
             return
         self._task = spawn(run_elected(self._broker, "directory", work), name="election for the directory")
+
+    def readiness(self) -> PartReadiness:
+        """Readiness of the directory, as far as this process reads it; without it groups grow old."""
+        if not self._options.directory_file and self._source is None:
+            return PartReadiness(PART, reason="none is configured")
+        if self._health.trouble:
+            return degraded(PART, f"groups grow old since {moment(self._health.since)}: {self._health.trouble}")
+        since = self._health.since
+        return PartReadiness(PART, reason=f"read at {moment(since)}" if since else "another process reads it, or it is not due yet")
 
     async def stop(self, grace: float = 0.0) -> None:
         """Release the work to another process at once; sign-ins under way may look somebody up for `grace` seconds."""
@@ -97,8 +109,16 @@ class DirectorySchedule:
     """The elected work `run`: a reading at once, where the last is old enough, and then every interval."""
 
     def __init__(
-        self, source: DirectorySource, broker: BrokerClient, options: Options, clock: Callable[[], float], *, sleep: Sleep = asyncio.sleep
+        self,
+        source: DirectorySource,
+        broker: BrokerClient,
+        options: Options,
+        clock: Callable[[], float],
+        *,
+        sleep: Sleep = asyncio.sleep,
+        health: PartHealth | None = None,
     ):
+        self._health = health or PartHealth(clock)
         self._source = source
         self._broker = broker
         self._clock = clock
@@ -114,6 +134,10 @@ class DirectorySchedule:
                 if wait <= 0:
                     run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
                     failures = failures + 1 if run.error else 0
+                    if run.error:
+                        self._health.fails(run.error)
+                    else:
+                        self._health.works()
                     wait = delay(failures - 1, RETRY, self._interval) if failures else self._interval
             except DoneElsewhere:
                 wait = RETRY

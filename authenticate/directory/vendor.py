@@ -14,9 +14,9 @@ from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
 from authenticate.directory.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
 from authenticate.provider.kinds.registry import PROVIDERS
-from config.groups.directory_account import DirectoryAccount
 from config.issuers import issuer_of
 from config.options import Options
+from config.settings.directory_account import DirectoryAccount
 from databroker.records import DirectoryGroup, DirectoryUser
 
 _NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)

@@ -19,6 +19,7 @@ from authenticate.provider.tokens import Tokens
 from config.options import Options
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
+from foundation.readiness import PartHealth
 from foundation.values import parse_url
 
 # Claims about the token and not about the person: userinfo has no say in them.
@@ -41,8 +42,9 @@ class ProviderClient:
         self._client_secret = options.idp_client_secret
         self._clock = clock
         # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
-        self.http = http or ProviderHttp(options)
-        self._own_http = own_http = http or ProviderHttp(options)
+        self.health = PartHealth(clock)
+        self.http = http or ProviderHttp(options, health=self.health)
+        self._own_http = own_http = http or ProviderHttp(options, health=self.health)
         self._discovery = remembered_discovery(lambda: provider.discovery(own_http), clock)
         self._key_set = KeySet(own_http, clock)
 

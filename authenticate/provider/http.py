@@ -17,6 +17,7 @@ from config.options import Options
 from foundation.client_tls import client_context
 from foundation.connection_errors import connection_fault
 from foundation.errors import ProviderError
+from foundation.readiness import PartHealth
 from foundation.telemetry.http_calls import HttpCalls
 from foundation.telemetry.tracing.spans import CLIENT, span
 
@@ -58,7 +59,8 @@ class ProviderResponse:
 class ProviderHttp:
     """The connections to one provider; ProviderError for whatever prevents a response."""
 
-    def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY):
+    def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY, health: PartHealth | None = None):
+        self.health = health or PartHealth()
         self._calls = HttpCalls.made(options.service_label)
         self._timeout = timeout
         self._max_body = max_body
@@ -91,9 +93,15 @@ class ProviderHttp:
                     status, size = str(response.status_code), len(body)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
-            raise ProviderError(f"the identity provider at {_host(url)} {connection_fault(error)}") from error
+            reason = f"the identity provider at {_host(url)} {connection_fault(error)}"
+            self.health.fails(reason)
+            raise ProviderError(reason) from error
         finally:
             self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
+        if response.status_code >= 500:
+            self.health.fails(f"the identity provider at {_host(url)} answers with status {response.status_code}")
+        else:
+            self.health.works()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return ProviderResponse(response.status_code, media_type, body, response.headers, _secrets(headers, content))
 

@@ -1,22 +1,20 @@
 """Dashboard of the signed-in person: identity, groups, session, and the button that ends it."""
 
-from datetime import datetime
-from functools import partial
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authenticate.page_context import page_context
-from authenticate.provider.kinds.base import groups_in
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.details import claim_text
+from databroker.claims import groups_in
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
 from databroker.session_reader import group_of, person_of, user_of
 from foundation import responses
 from foundation.errors import BrokerError
+from foundation.times import time_element
 
 MAX_GROUPS = 200
 # They tie tokens together and tell a person nothing.
@@ -41,10 +39,11 @@ async def dashboard(request: HttpRequest) -> HttpResponse:
     response = responses.page(
         "authenticate/dashboard.html",
         form_targets="",
+        shows_times=True,
         person=person,
         claims=_rows(person["claims"]),
         csrf=token,
-        day=partial(_day, ZoneInfo(service.options.time_zone)),
+        time=time_element,
         administers=await _administers(request, headers),
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
@@ -86,7 +85,3 @@ async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
 
 def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, claim_text(name, value)) for name, value in claims.items()]
-
-
-def _day(zone: ZoneInfo, moment: float) -> str:
-    return datetime.fromtimestamp(moment, zone).strftime("%-d %B %Y, %H:%M %Z")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from authorize.decisions.recorded_facts import identity_of_facts, request_of
+from authorize.decision_log.recorded_facts import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.loader import IdentitySources
 from authorize.policy import explain

@@ -16,10 +16,10 @@ from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
-from config.groups.authorize import claimed_groups
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
+from config.settings.authorize import claimed_groups
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.errors import BadRequest
 from foundation.values import canonical_host

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from authorize.decisions.recorded_facts import identity_of_facts, missing_for, request_of
+from authorize.decision_log.recorded_facts import identity_of_facts, missing_for, request_of
 from authorize.policy import explain
 from authorize.policy.decision import Outcome, judge
 from authorize.policy.route_table import RouteTable

@@ -7,7 +7,7 @@ from foundation.challenges import BAD_TOKEN
 from foundation.crypto.service_account_token import PREFIX
 
 # Whatever is read here is taken out before a request is forwarded.
-# proxy/rewriting/headers.py and proxy/rewriting/target.py are more lenient readers.
+# proxy/rewriting/request_headers.py and proxy/rewriting/target.py are more lenient readers.
 _TOKEN = re.compile(r"[A-Za-z0-9_.~+/-]+=*", re.ASCII)  # RFC 6750 2.1
 _OF_A_REQUEST = (b"authorization",)
 _OF_A_TUNNEL = (b"authorization", b"proxy-authorization")

@@ -7,6 +7,7 @@ from typing import Any
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from config.routes.bearer_tokens import JWT
+from databroker.claims import flattened, groups_among
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
@@ -41,8 +42,7 @@ def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_group
     if not (rule_email or (is_foreign and may_match)):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
         claims.pop("email", None)
-    claimed_groups = [value for value in claims.get(groups_claim, ()) if isinstance(value, str) and value] if groups_claim else []
-    group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *claimed_groups]))
+    group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
         user_id=session.user_id,
@@ -83,26 +83,6 @@ def _raw(claims: Mapping[str, Any], path: str) -> Any:
         if letter == "." and isinstance(level := claims.get(path[:end]), Mapping) and (found := _raw(level, path[end + 1 :])) is not None:
             return found
     return None
-
-
-def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Claims flattened: nested maps become dotted keys, scalars one-element tuples; what is no text, number or truth value is left out."""
-    flat: dict[str, tuple[Any, ...]] = {}
-    waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
-    while waiting:
-        path, level = waiting.pop()
-        for name, value in level.items():
-            key = f"{path}{name}"
-            if isinstance(value, Mapping):
-                waiting.append((f"{key}.", value))
-            elif values := _scalars(value):
-                flat[key] = (*flat.get(key, ()), *values)
-    return flat
-
-
-def _scalars(value: Any) -> tuple[Any, ...]:
-    values = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(item for item in values if isinstance(item, (str, int, float)))
 
 
 def _may_match_by_email(facts: PersonRecords) -> bool:

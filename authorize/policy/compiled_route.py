@@ -45,7 +45,8 @@ class ClientAuthority:
 class CompiledRoute:
     """Route made ready.  `matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where it has neither.
 
-    `id`, `grants` and `is_for_people` are made for the first request that asks, and then kept: of ten thousand routes most are never asked.
+    What has no place among the arguments is made for the first request that asks, and then kept: of ten thousand routes most are never
+    asked.
     """
 
     route: Route
@@ -67,6 +68,8 @@ class CompiledRoute:
     id: str = field(init=False)
     grants: tuple[Evaluation, ...] = field(init=False)  # any one suffices
     is_for_people: bool = field(init=False)  # only who is asking decides: nobody is let in unasked, and everybody may sign in
+    # The decision depends on who asks and on nothing else: what it was, it is until something about the person or the policy changes.
+    sees_person_alone: bool = field(init=False)
 
     def __getattr__(self, name: str) -> Any:
         if name == "id":
@@ -76,6 +79,8 @@ class CompiledRoute:
         elif name == "is_for_people":
             is_free = self.client_ca is None and not self.has_policy
             made = is_free and all(criterion.look.nobody is not None for criterion in grants_of(self.route))
+        elif name == "sees_person_alone":
+            made = _sees_person_alone(self)
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)
@@ -211,6 +216,13 @@ def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Ma
     paths, prefixes = ((None,) if text is None else setting_forms(text) for text in (path, prefix))
     matchers = [_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
     return lambda candidate: any(matches(candidate) for matches in matchers)
+
+
+def _sees_person_alone(compiled: CompiledRoute) -> bool:
+    """Every part that is evaluated must be known to: a criterion of a kind that nobody has thought of yet is not."""
+    of_keys = all(each.sees_person_alone for each in (*compiled.requirements, *grants_of(compiled.route), *compiled.strengths))
+    of_policy = all(each.sees_person_alone for each in (*compiled.denials, *compiled.allows))
+    return of_keys and of_policy and not compiled.route.has_shadow
 
 
 def name_of(route: Route) -> str:

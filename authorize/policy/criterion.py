@@ -14,6 +14,9 @@ from foundation.errors import TooManyReadings
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
 NOTHING = 0
 
+# What a judge is shown: the case, or the identity alone.
+_CASE, _PERSON = 0, 1
+
 # The readings of a path that holds too many marks: nobody worked them out.
 UNTOLD = ("",)
 
@@ -76,7 +79,7 @@ Evaluation = Callable[[Case, list[TraceStep]], int]
 class CriterionLook(NamedTuple):  # taken apart for each criterion of each request
     """Look by one criterion: `judge` answers TRUE, FALSE, UNKNOWN or NOTHING, and `steps` has the TraceStep for each.
 
-    `judge` is shown the case, or the identity where `subject` is 1.  `nobody` is the TraceStep before anybody has signed in, None where
+    `judge` is shown what `subject` says, the case or the identity.  `nobody` is the TraceStep before anybody has signed in, None where
     that makes no difference.  `yes` is the one TraceStep that holds.
     """
 
@@ -134,6 +137,11 @@ class Criterion:
     def wanted(self) -> str:
         return self.wants if isinstance(self.wants, str) else self.wants()
 
+    @property
+    def sees_person_alone(self) -> bool:
+        """Whether its judge is shown who asks and nothing else; of no other criterion is it known what its answer depends on."""
+        return self.look.subject == _PERSON
+
     def test(self, case: Case) -> TraceStep:
         trace: list[TraceStep] = []
         every((self.look,))(case, trace)
@@ -157,12 +165,12 @@ def on_request(
     criterion: Criterion, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
 ) -> Criterion:
     """Criterion that the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
-    return _asked(criterion, answers, judge, 0, is_negated=is_negated, needs_person=needs_person)
+    return _asked(criterion, answers, judge, _CASE, is_negated=is_negated, needs_person=needs_person)
 
 
 def on_person(criterion: Criterion, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
     """Criterion as of `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
-    return _asked(criterion, answers, judge, 1, is_negated=is_negated, needs_person=True)
+    return _asked(criterion, answers, judge, _PERSON, is_negated=is_negated, needs_person=True)
 
 
 def _asked(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from config.groups.authenticate import PROVIDERS
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
+from config.settings.authenticate import PROVIDERS
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"

@@ -12,7 +12,7 @@ from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
-from authorize.decisions.recorder import DecisionRecorder
+from authorize.decision_log.recorder import DecisionRecorder
 from authorize.policy.criteria import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity

@@ -10,10 +10,10 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from config.groups.authorize import claimed_groups
 from config.options import Options
 from config.routes.policy_language import comparisons
 from config.routes.route import Route
+from config.settings.authorize import claimed_groups
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto.signing_key import SigningKey
 

@@ -9,17 +9,17 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from config.groups.authenticate import AuthenticateSettings
-from config.groups.authorize import AuthorizeSettings
-from config.groups.autocert import AutocertSettings
-from config.groups.databroker import DatabrokerSettings
-from config.groups.directory import DirectorySettings
-from config.groups.proxy import ProxySettings
-from config.groups.rpc import RpcSettings
-from config.groups.shared import SharedSettings
-from config.groups.tracing import TracingSettings
 from config.options import Options
 from config.routes.route import Route
+from config.settings.authenticate import AuthenticateSettings
+from config.settings.authorize import AuthorizeSettings
+from config.settings.autocert import AutocertSettings
+from config.settings.databroker import DatabrokerSettings
+from config.settings.directory import DirectorySettings
+from config.settings.proxy import ProxySettings
+from config.settings.rpc import RpcSettings
+from config.settings.shared import SharedSettings
+from config.settings.tracing import TracingSettings
 from config.types.reader import SettingReader
 from config.validation import Settings
 

@@ -275,6 +275,20 @@ def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator
     return WrapValidator(choose)
 
 
+def up_to(most: int) -> SettingReader:
+    """Reader of a whole number from 0 to `most`; in the environment a number is text."""
+
+    def count(value: Any) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value[:20])
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise ValueError(f"must be a whole number from 0 to {most}")
+        return value
+
+    shape = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": most}, {"type": "string", "pattern": "^[0-9]+$"}]}
+    return SettingReader("integer", count, shape)
+
+
 Text = Annotated[str, SettingReader("string", text, TEXT)]
 Secret = Annotated[SecretText, SettingReader("string", lambda value: SecretText(text(value)), TEXT)]
 Bool = Annotated[bool, SettingReader("bool", boolean, BOOL)]

@@ -4,17 +4,15 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
-from datetime import datetime
 from typing import Any
 
-from django.utils.formats import date_format
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 
 from databroker.records import Record, SessionRecord
 from databroker.tables.rows import moment
 from foundation.errors import BrokerError
+from foundation.times import time_element
 
 # What the store has of each type that was asked for.
 Answer = tuple[Record | None, ...]
@@ -48,11 +46,11 @@ def claims(data: Mapping[str, Any]) -> Facts:
 
 
 def claim_text(name: str, value: Any) -> str:
-    """A claim as people read it: moments in UTC, plain lists without brackets; what is nested stays JSON."""
+    """A claim as people read it: moments as times, plain lists without brackets; what is nested stays JSON."""
     if isinstance(value, str):
         return value
     if name in _MOMENTS and isinstance(value, int | float) and (known := moment(value)):
-        return date_format(localtime(known), "j M Y, H:i:s e")
+        return time_element(known)
     if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value):
         return ", ".join(claim_text("", each) for each in value)
     return json.dumps(value, ensure_ascii=False)
@@ -97,12 +95,7 @@ def _described(facts: Mapping[str, Any]) -> Facts:
 
 def _time_of(seconds: Any) -> str:
     known = moment(seconds)
-    return date_format(localtime(known), "j M Y, H:i:s e") if known else "-"
-
-
-def short_moment(known: datetime | None) -> str:
-    """Day, month and time: a session lives for hours."""
-    return date_format(localtime(known), "j M, H:i e") if known else "-"
+    return time_element(known) if known else "-"
 
 
 def _secrets(data: Mapping[str, Any]) -> Iterator[str]:

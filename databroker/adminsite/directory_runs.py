@@ -6,11 +6,11 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.formats import date_format
-from django.utils.timezone import localtime
 
 from databroker.admin import ReadOnlyAdmin
+from databroker.adminsite.times import time_column
 from databroker.models import DirectoryRun
+from foundation.times import time_element
 
 
 def last_reading(now: float) -> str:
@@ -43,12 +43,14 @@ class DirectoryRunAdmin(ReadOnlyAdmin):
     list_display_links = ["when"]
     list_filter = [OutcomeFilter]
     ordering = ["-id"]
-    fields = ["began", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
-    readonly_fields = ["duration", "outcome"]
+    fields = ["began_at", "source", "by", "duration", "users", "groups", "added", "changed", "removed", "requests", "outcome"]
+    readonly_fields = ["began_at", "duration", "outcome"]
+
+    began_at = time_column("began")
 
     @admin.display(description="began", ordering="id")
     def when(self, run: DirectoryRun) -> str:
-        return date_format(localtime(run.began), "j M, H:i:s e") if run.began else run.id
+        return time_element(run.began, "exact") if run.began else run.id
 
     @admin.display(description="duration", ordering="seconds")
     def duration(self, run: DirectoryRun) -> str:

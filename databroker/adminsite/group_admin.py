@@ -1,42 +1,69 @@
-"""The admin's pages about the groups of a directory; and where groups are from, where there is none."""
+"""The admin's pages about groups: those of a directory and those that a claim names, and where each comes from."""
 
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from config.groups.authorize import claimed_groups
+from config.issuers import configured_issuer, counts_for
+from config.options import Options
+from config.settings.directory import groups_are_recorded, ways_to_groups
 from databroker.admin import ReadOnlyAdmin
+from databroker.claims import GroupsClaim
 from databroker.models import Group, Membership, User
 from databroker.page_context import page_context
 
-NO_DIRECTORY = "The groups of a directory stand here, and none has been read (directory_file, SCIM, or the provider's own directory)."
-CLAIMED = "Groups of the claim “{}” count all the same: rules match them, and they stand on the page of each session."
-UNCLAIMED = "No claim counts as groups either (groups_claim)."
+READ_ONLY = "Nobody changes groups here: they are what {sources} last said of each person, and rules (allowed_groups) go by it."
+BEARERS = " Groups that only a bearer token names count for its own requests and are not listed."
+NONE_YET = "No group is known yet: {sources} named none so far."
+BY_CLAIM = " The provider puts the claim into the ID token or userinfo of a sign-in; some want a scope for it (idp_scopes)."
+NO_SOURCE = "Nobody has groups: configure {ways}."
+
+
+class OriginFilter(admin.SimpleListFilter):
+    """Filter by where groups come from."""
+
+    title = "origin"
+    parameter_name = "origin"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("claim", "a claim"), ("directory", "the directory")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
+        wanted = {"claim": queryset.filter(by_claim=True), "directory": queryset.filter(in_directory=True)}
+        return wanted.get(self.value() or "", queryset)
 
 
 class GroupAdmin(ReadOnlyAdmin):
-    """Groups of the directory."""
+    """Groups."""
 
-    list_display = ["id", "name", "email", "size"]
+    list_display = ["id", "name", "email", "origin", "size"]
+    list_filter = [OriginFilter]
     search_fields = ["id__holds", "name__holds", "email__holds"]
     ordering = ["name", "id"]
-    fields = ["id", "name", "email", "people"]
-    readonly_fields = ["people"]
+    fields = ["id", "name", "email", "origin", "people", "changes"]
+    readonly_fields = ["origin", "people", "changes"]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if not Group.objects.exists():
-            claim = claimed_groups(page_context(request).options)
-            self.message_user(request, f"{NO_DIRECTORY} {CLAIMED.format(claim) if claim else UNCLAIMED}")
-        return super().changelist_view(request, extra_context)
+        options = page_context(request).options
+        return super().changelist_view(request, {"about": about(options, is_empty=not Group.objects.exists()), **(extra_context or {})})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
+        options = page_context(request).options
         members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
         size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
-        return super().get_queryset(request).annotate(size=size)
+        # What a column shows knows its row and no request.
+        words = {"claim": Value(_claim(options)), "directory": Value(_directory(options)), "our_issuer": Value(configured_issuer(options))}
+        return super().get_queryset(request).annotate(size=size, **words)
+
+    @admin.display(description="comes from")
+    def origin(self, group: Any) -> str:
+        is_ours = counts_for(group.issuer, group.our_issuer)
+        directory = group.directory if is_ours else f"the directory of {group.issuer}, whose people have no access now"
+        return "; ".join([group.claim] * group.by_claim + [directory] * group.in_directory)
 
     @admin.display(description="members", ordering="size")
     def size(self, group: Any) -> int:
@@ -45,6 +72,35 @@ class GroupAdmin(ReadOnlyAdmin):
     @admin.display(description="members")
     def people(self, group: Group) -> SafeString:
         return self.links(group.members.order_by("email", "id"), self.list_of(User, groups__id__exact=group.pk))
+
+    @admin.display(description="changes")
+    def changes(self, group: Any) -> str:
+        return READ_ONLY.format(sources=self.origin(group))
+
+
+def about(options: Options, *, is_empty: bool) -> str:
+    """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
+    claim = GroupsClaim.from_options(options).name
+    sources = " and ".join([_claim(options)] * bool(claim) + [_directory(options)] * _has_directory(options))
+    if not sources:
+        return NO_SOURCE.format(ways=ways_to_groups(options))
+    if is_empty:
+        return NONE_YET.format(sources=sources) + (BY_CLAIM if claim else "")
+    return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
+
+
+def _claim(options: Options) -> str:
+    return f"the claim “{GroupsClaim.from_options(options).name}” of {configured_issuer(options)}"
+
+
+def _directory(options: Options) -> str:
+    if options.directory_file:
+        return "directory_file"
+    return f"{'SCIM' if options.scim_token else 'the directory'} of {configured_issuer(options)}"
+
+
+def _has_directory(options: Options) -> bool:
+    return options.directory_file is not None or groups_are_recorded(options)
 
 
 def register(site: admin.AdminSite) -> None:

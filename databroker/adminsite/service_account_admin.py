@@ -1,6 +1,6 @@
 """Admin page of service accounts: make one, give it a new secret, revoke it.  A secret is shown once, in the answer to the form."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -10,11 +10,11 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
-from django.utils.formats import date_format
 from django.views.decorators.csrf import csrf_protect
 
 from databroker.admin import ReadOnlyAdmin
 from databroker.adminsite.audit import record_actions, who
+from databroker.adminsite.times import time_column
 from databroker.models import ServiceAccount
 from databroker.page_context import page_context
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
@@ -53,21 +53,10 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     actions = ["rotate", "revoke"]
 
     # The list has many columns: days are enough here.
-    @admin.display(description="expires", ordering="expires")
-    def ends(self, account: ServiceAccount) -> str:
-        return _day(account.expires)
-
-    @admin.display(description="last used", ordering="last_seen")
-    def used(self, account: ServiceAccount) -> str:
-        return _day(account.last_seen)
-
-    @admin.display(description="last new secret", ordering="rotated")
-    def renewed(self, account: ServiceAccount) -> str:
-        return _day(account.rotated)
-
-    @admin.display(description="created", ordering="created")
-    def made(self, account: ServiceAccount) -> str:
-        return _day(account.created)
+    ends = time_column("expires", "day")
+    used = time_column("last_seen", "day", "last used")
+    renewed = time_column("rotated", "day", "last new secret")
+    made = time_column("created", "day")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -140,10 +129,6 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Redirect to the list, where everything is that there is to see."""
         return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
-
-
-def _day(moment: datetime | None) -> str:
-    return date_format(moment, "j M Y") if moment else "-"
 
 
 def _sentence(error: Exception) -> str:

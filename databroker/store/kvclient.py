@@ -17,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ClusterError, ConnectionError, RedisClusterException, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from config.groups.storage_url import StorageUrl
+from config.settings.storage_url import StorageUrl
 from databroker.store.kvbatches import Command
 from foundation.telemetry.metrics import kvstore_wait_count, kvstore_wait_duration
 

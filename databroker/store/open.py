@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from config.groups.databroker import DatabrokerSettings
 from config.options import Options
+from config.settings.databroker import DatabrokerSettings
 from databroker.store import kvstore
 from databroker.store.base import StoreBackend
 from databroker.store.kvclient import StorageTls, open_client

@@ -8,6 +8,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
+from databroker.claims import GroupsClaim
 from databroker.client import BrokerClient, every
 from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
@@ -38,14 +39,16 @@ class Projection:
     row behind.
     """
 
-    def __init__(self, client: BrokerClient, *, pause: float = PAUSE, first_wait: float = 0.1):
+    def __init__(self, client: BrokerClient, groups_claim: GroupsClaim | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
+        self.groups_claim = groups_claim
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
         self._first_wait = first_wait  # seconds after the first failure
         self._position = ANEW
 
     async def run(self) -> None:
-        """Follow the store forever; trouble with it or with the database is logged and tried again."""
+        """Follow the store forever, from a full load on; trouble with it or with the database is logged and tried again."""
+        self._position = ANEW
         waits = pauses(self._first_wait)
         while True:
             try:
@@ -93,13 +96,13 @@ class Projection:
         """
         for model, types in TYPES.items():
             loaded: set[str] = set()
-            batch = rows.RowBatch()
+            batch = rows.RowBatch(self.groups_claim)
             async for id, records in records_of(self._client, types):
                 add(batch, model, id, *records)
                 loaded.add(id)
                 if len(batch.written) >= BATCH:
                     await self._save(batch)
-                    batch = rows.RowBatch()
+                    batch = rows.RowBatch(self.groups_claim)
             if batch.written:
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
@@ -119,12 +122,12 @@ class Projection:
 
     async def _write(self, touched: Touched) -> None:
         if touched:
-            await sync_to_async(rows.write)(await batch_of(self._client, touched))
+            await sync_to_async(rows.write)(await batch_of(self._client, touched, self.groups_claim))
 
 
-async def batch_of(client: BrokerClient, touched: Touched) -> rows.RowBatch:
+async def batch_of(client: BrokerClient, touched: Touched, groups_claim: GroupsClaim | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
-    batch = rows.RowBatch()
+    batch = rows.RowBatch(groups_claim)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
         add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
     return batch

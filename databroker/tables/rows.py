@@ -9,12 +9,14 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from config.issuers import counts_for
+from databroker.claims import GroupsClaim
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
 from foundation.errors import BrokerError
 
-# Columns that no record fills: a session that is refreshed keeps them.
+# Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
 SEEN = ("last_seen", "last_route")
+KEPT = (*SEEN, "by_claim")
 COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
 AT_ONCE = 500
 END_OF_TIME = 253_402_300_800
@@ -25,11 +27,18 @@ ACCOUNT_PREFIX = "service_account/"
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Rows to write and ids to remove.  `members` says who is in which group: (user id, group id)."""
+    """Rows to write and ids to remove.  `members` says who is in which group; `groups_claim` names groups besides the directory's."""
 
+    groups_claim: GroupsClaim | None = None
     written: list[models.Model] = field(default_factory=list)
     gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
-    members: list[tuple[str, str]] = field(default_factory=list)
+    members: list[Membership] = field(default_factory=list)
+
+    def of(self, model: type[models.Model]) -> list[models.Model]:
+        return [row for row in self.written if isinstance(row, model)]
+
+    def gone_of(self, model: type[models.Model]) -> list[str]:
+        return [id for its_model, id in self.gone if its_model is model]
 
 
 def add_session(rows: RowBatch, id: str, session: Record | None) -> None:
@@ -62,7 +71,12 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
         name=_text(said, "name", 255) or _text(known, "name", 255),
         last_sign_in=moment(said.get("last_sign_in")),
     )
-    rows.members.extend((id, group) for group in sorted({storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}))
+    listed = {storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}
+    claimed = {group for group in rows.groups_claim.groups_of(id, said) if is_storable(group)} if rows.groups_claim else set()
+    rows.members.extend(
+        Membership(user_id=id, group_id=group, by_directory=group in listed, by_claim=group in claimed)
+        for group in sorted(listed | claimed)
+    )
     return rows.written.append(row)
 
 
@@ -76,7 +90,8 @@ def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
 def add_group(rows: RowBatch, id: str, group: Record | None) -> None:
     if group is None:
         return rows.gone.append((Group, id))
-    return rows.written.append(Group(id=id, name=_text(group.data, "name", 255), email=_text(group.data, "email", 255)))
+    texts = {"name": _text(group.data, "name", 255), "email": _text(group.data, "email", 255), "issuer": _text(group.data, "issuer", 512)}
+    return rows.written.append(Group(id=id, **texts))
 
 
 def add_service_account(rows: RowBatch, id: str, account: Record | None) -> None:
@@ -109,18 +124,21 @@ def write(rows: RowBatch) -> None:
     """Write what differs, in one short transaction; call it in a thread.  Leaves no connection open behind it."""
     try:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
-        written = {model: _differing(model, [row for row in rows.written if isinstance(row, model)]) for model in MODELS}
-        users = [row.pk for row in rows.written if isinstance(row, User)] + [id for model, id in rows.gone if model is User]
-        old, new = _memberships(users, rows.members)
-        if not (old or new or rows.gone or any(written.values())):
+        written = {model: _differing(model, rows.of(model)) for model in MODELS}
+        old, new = _memberships(rows)
+        groups = {member.group_id for member in old if member.by_claim} | _unnamed(rows) | _misnamed({row.pk for row in rows.of(Group)})
+        if not (old or new or groups or rows.gone or any(written.values())):
             return
         with transaction.atomic():
             for model, differing in written.items():
                 _upsert(model, differing)
-            Membership.rows.filter(pk__in=old).delete()
+            Membership.rows.filter(pk__in=[member.pk for member in old]).delete()
             Membership.rows.bulk_create(new, ignore_conflicts=True)  # another process may have been faster
-            for model in written:
-                model.rows.filter(pk__in=[id for its_model, id in rows.gone if its_model is model]).delete()
+            for model in MODELS:
+                gone = model.rows.filter(pk__in=rows.gone_of(model))
+                gone.update(in_directory=False, name="", email="", issuer="") if model is Group else gone.delete()
+            for part in _chunks({*groups, *rows.gone_of(Group)}):
+                _name(part)
     finally:
         connection.close()
 
@@ -128,13 +146,12 @@ def write(rows: RowBatch) -> None:
 def differing(rows: RowBatch) -> set[tuple[type[models.Model], str]]:
     """Rows, by table and id, that `write` would write or remove; call it in a thread."""
     try:
-        found = {(model, row.pk) for model in MODELS for row in _differing(model, [row for row in rows.written if isinstance(row, model)])}
+        found = {(model, row.pk) for model in MODELS for row in _differing(model, rows.of(model))}
         for model in MODELS:
-            gone = [id for its_model, id in rows.gone if its_model is model]
-            found |= {(model, id) for id in model.objects.filter(pk__in=gone).values_list("pk", flat=True)}
-        old, new = _memberships([row.pk for row in rows.written if isinstance(row, User)], rows.members)
-        members = {*Membership.objects.filter(pk__in=old).values_list("user_id", flat=True), *(member.user_id for member in new)}
-        return found | {(User, id) for id in members}
+            found |= {(model, id) for id in _recorded(model).filter(pk__in=rows.gone_of(model)).values_list("pk", flat=True)}
+        old, new = _memberships(rows)
+        groups = _unnamed(rows) | _misnamed({*rows.gone_of(Group), *(row.pk for row in rows.of(Group))})
+        return found | {(User, member.user_id) for member in [*old, *new]} | {(Group, id) for id in groups}
     finally:
         connection.close()
 
@@ -143,26 +160,69 @@ def _differing(model: type[models.Model], rows: list[models.Model]) -> list[mode
     """Rows that the table does not hold like this."""
     if not rows:
         return []
-    names = [field.attname for field in model._meta.concrete_fields if field.name not in SEEN]
+    names = [field.attname for field in model._meta.concrete_fields if field.name not in KEPT]
     there = {values[0]: values for values in model.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", *names)}
     return [row for row in rows if there.get(row.pk) != (row.pk, *(getattr(row, name) for name in names))]
 
 
-def _memberships(users: list[str], members: list[tuple[str, str]]) -> tuple[list[int], list[Membership]]:
-    """Memberships of these people that are no more, and those that are new."""
-    if not users:
-        return [], []
-    there = {(user, group): pk for pk, user, group in Membership.objects.filter(user_id__in=users).values_list("pk", "user_id", "group_id")}
-    wanted = set(members)
-    new = [Membership(user_id=user, group_id=group) for user, group in members if (user, group) not in there]
-    return [pk for pair, pk in there.items() if pair not in wanted], new
+def _memberships(rows: RowBatch) -> tuple[list[Membership], list[Membership]]:
+    """Memberships of these people that are no more, and those that are new; one that another source says as well is both."""
+    users = [*(row.pk for row in rows.of(User)), *rows.gone_of(User)]
+    there = {_said(member): member for member in Membership.objects.filter(user_id__in=users)} if users else {}
+    wanted = {_said(member): member for member in rows.members}
+    return [there[each] for each in there.keys() - wanted.keys()], [wanted[each] for each in sorted(wanted.keys() - there.keys())]
+
+
+def _said(member: Membership) -> tuple[str, str, bool, bool]:
+    return member.user_id, member.group_id, member.by_directory, member.by_claim
+
+
+def _unnamed(rows: RowBatch) -> set[str]:
+    """Groups that a claim names here and that have no row that says so."""
+    named = {member.group_id for member in rows.members if member.by_claim}
+    for part in _chunks(named):
+        named -= set(Group.objects.filter(pk__in=part, by_claim=True).values_list("pk", flat=True))
+    return named
+
+
+def _misnamed(ids: set[str]) -> set[str]:
+    """Those of the groups whose rows say other of their memberships than these."""
+    found = set[str]()
+    for part in _chunks(ids):
+        rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "by_claim", _is_named())
+        left = {*part} - {row[0] for row in rows}
+        found |= {id for id, in_directory, by_claim, is_named in rows if by_claim != is_named or not (in_directory or by_claim)}
+        found |= set(Membership.objects.filter(group_id__in=left, by_claim=True).values_list("group_id", flat=True))
+    return found
+
+
+def _name(ids: list[str]) -> None:
+    """Write of groups whether claims name them.  A group that neither a record nor a claim knows has no row."""
+    Group.rows.bulk_create([Group(id=id, in_directory=False) for id in ids], ignore_conflicts=True)
+    Group.rows.filter(pk__in=ids).update(by_claim=_is_named())
+    Group.rows.filter(pk__in=ids, in_directory=False, by_claim=False).delete()
+
+
+def _is_named() -> models.Exists:
+    return models.Exists(Membership.objects.filter(group_id=models.OuterRef("pk"), by_claim=True))
 
 
 def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
+    """Ids of rows that are to have a record, in order, behind `after`."""
     try:
-        return list(model.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
+        return list(_recorded(model).filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:limit])
     finally:
         connection.close()
+
+
+def _recorded(model: type[models.Model]) -> Any:
+    return model.objects.exclude(models.Q(in_directory=False) & models.Q(_is_named())) if model is Group else model.objects.all()
+
+
+def _chunks(ids: set[str]) -> Iterator[list[str]]:
+    """In order: two processes that write the same rows must not wait for each other."""
+    ordered = sorted(ids)
+    return (ordered[start : start + AT_ONCE] for start in range(0, len(ordered), AT_ONCE))
 
 
 def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:
@@ -205,7 +265,7 @@ def _parts(seen: Mapping[str, tuple[float, str]]) -> Iterator[dict[str, tuple[fl
 
 
 def _upsert(model: type[models.Model], rows: list[models.Model]) -> None:
-    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in SEEN]
+    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key and field.name not in KEPT]
     model.rows.bulk_create(rows, update_conflicts=True, unique_fields=["id"], update_fields=fields)
 
 

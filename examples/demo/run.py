@@ -73,7 +73,7 @@ class Demo:
 
     def _gate(self, config_file: Path) -> tuple[str, ...]:
         if not self.by_daphne:
-            return ("manage.py", "rungate", "-config", str(config_file))
+            return ("-m", "gateproject.command", "run", "-config", str(config_file))
         return ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports.gate), "gateproject.asgi:application")
 
     async def _start(self, name: str, *command: str, announces: bool = False, **more: str) -> dict[str, int]:

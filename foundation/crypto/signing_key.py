@@ -10,7 +10,7 @@ import jwt
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, load_pem_private_key
 
 from foundation.crypto.settings import CryptoSettings
 from foundation.errors import ConfigError, Problem
@@ -54,6 +54,14 @@ class SigningKey:
         generated = cls(_generated(algorithm), algorithm, is_configured=False)
         log.info("signing key generated", public_key=generated.public_key_base64(), algorithm=generated.algorithm, kid=generated.kid)
         return generated
+
+    @classmethod
+    def generated(cls, pem: bytes, algorithm: str) -> "SigningKey":
+        """Key that another process of this gate has made; `pem` is its `private_pem`."""
+        return cls(_loaded(pem, algorithm), algorithm, is_configured=False)
+
+    def private_pem(self) -> bytes:
+        return self._private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, claims: dict[str, Any]) -> str:
         return jwt.encode(claims, self._private_key, algorithm=self.algorithm, headers=self._header)

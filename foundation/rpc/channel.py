@@ -42,15 +42,19 @@ class RpcFailed(GateError):
 class RpcChannel:
     """The connections to one service.  Belongs to the event loop that calls first; makes none before."""
 
-    def __init__(self, url: Url, options: RpcOptions, secret: SharedSecret):
-        self._target = target_of(url)
+    def __init__(self, address: Url | Path, options: RpcOptions, secret: SharedSecret):
+        """`address` of another process, or the socket of one of ours on this machine, which needs no TLS."""
+        self._target = target_of(address)
         self._secret = secret
         self._timeout = options.grpc_client_timeout.total_seconds()
         self._channel_options = channel_options(options)
-        self._credentials = None if options.grpc_insecure else grpc.ssl_channel_credentials(authorities(options.certificate_authority))
+        is_plain = options.grpc_insecure or isinstance(address, Path)
+        self._credentials = None if is_plain else grpc.ssl_channel_credentials(authorities(options.certificate_authority))
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Any] = {}
-        self._calls = RpcCalls.made(options.service_label, f"{url.host}:{url.port or DEFAULT_PORTS[url.scheme]}")
+        self._was_connected = False
+        host = "unix" if isinstance(address, Path) else f"{address.host}:{address.port or DEFAULT_PORTS[address.scheme]}"
+        self._calls = RpcCalls.made(options.service_label, host)
 
     def __repr__(self) -> str:
         return f"<RpcChannel {self._target}>"
@@ -98,6 +102,16 @@ class RpcChannel:
         finally:
             self._calls.ended(method, status, time.perf_counter() - began, len(sent), received)
             call.cancel()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server was there when one was looked for last; asks none, but lets gRPC look for one."""
+        state = self._open().get_state(try_to_connect=True)
+        # Idle and connecting say nothing of a connection that has merely come of age.
+        self._was_connected = state is grpc.ChannelConnectivity.READY or (
+            self._was_connected and state is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        )
+        return self._was_connected
 
     async def close(self) -> None:
         if self._channel is not None:
@@ -148,8 +162,10 @@ class RpcChannel:
         return self._channel
 
 
-def target_of(url: Url) -> str:
+def target_of(url: Url | Path) -> str:
     """gRPC's name for where to connect to; an address is taken as it is, a name is asked of DNS."""
+    if isinstance(url, Path):
+        return f"unix:{url}"
     port = url.port or DEFAULT_PORTS[url.scheme]
     if url.host.startswith("["):
         return f"ipv6:{url.host}:{port}"

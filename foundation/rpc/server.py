@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import grpc
@@ -66,6 +67,11 @@ class RpcServer:
             raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
 
+    def open_socket(self, path: Path) -> None:
+        """Serve the other processes of this gate at a socket in a directory that is ours alone, without TLS."""
+        self._server.add_insecure_port(f"unix:{path}")
+        self._address = str(path)
+
     def reload(self, options: RpcOptions) -> None:
         """Take over the certificates of these options for new connections."""
         self._certificates.pairs = options.certificate_pairs
@@ -75,7 +81,7 @@ class RpcServer:
         for service in self._services:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
-        log.info("gRPC is served", address=self._address, tls=not self._options.grpc_insecure)
+        log.info("gRPC is served", address=self._address, tls=not self._options.grpc_insecure and self.port > 0)
 
     async def stop(self) -> None:
         """Health says so first, then what is under way has a moment; streams end with it."""

@@ -1,20 +1,15 @@
-"""Prometheus exposition: an ASGI application with `/metrics`, and nothing else."""
+"""Prometheus exposition: the page of `/metrics`, out of the registries and of families from elsewhere."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client import REGISTRY as LIBRARIES
 from prometheus_client import Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from foundation.telemetry.metrics import registry
-
-_PLAIN = "text/plain; charset=utf-8"
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class TextFamily(NamedTuple):
@@ -60,39 +55,39 @@ def _family(metric: Metric, service: str) -> tuple[str, TextFamily]:
 
 
 class MetricsPage:
-    """ASGI application; answers without reading a body: nobody has a reason to send one.
+    """Page of metrics in the text format, whoever asks: OpenMetrics can't say `envoy_cluster_upstream_rq` beside
+    `envoy_cluster_upstream_rq_total`, as Envoy names them.
 
-    The text format, whoever asks: OpenMetrics can't say `envoy_cluster_upstream_rq` beside `envoy_cluster_upstream_rq_total`, as Envoy
-    names them.  `families` are those beside the registries; it is called in a thread, where it may wait.
+    `families` are those beside the registries.  The call may wait, so it is made in a thread.
     """
 
-    def __init__(self, service: str, families: Callable[[], TextFamilies] = dict):
+    def __init__(
+        self,
+        service: str,
+        families: Callable[[], TextFamilies] = dict,
+        with_others: Callable[[TextFamilies], Awaitable[TextFamilies]] | None = None,
+    ):
+        """`with_others` adds what other processes of this gate have to tell."""
         self._service = service
         self._families = families
-        self._one_at_a_time = asyncio.Lock()
+        self._with_others = with_others
 
-    async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
-        if scope["path"] != "/metrics":
-            await _answer(send, 404, _PLAIN, b"not found: the metrics are at /metrics\n")
-        elif scope["method"] not in ("GET", "HEAD"):
-            await _answer(send, 405, _PLAIN, b"use GET\n", (b"allow", b"GET, HEAD"))
-        else:
-            async with self._one_at_a_time:
-                body = await asyncio.to_thread(self._body)
-            await _answer(send, 200, CONTENT_TYPE_PLAIN_0_0_4, body)
+    async def __call__(self) -> bytes:
+        told = await asyncio.to_thread(self.collected)
+        if self._with_others is not None:
+            told = await self._with_others(told)
+        return await asyncio.to_thread(_written, told)
 
-    def _body(self) -> bytes:
+    def collected(self) -> TextFamilies:
+        """What this process has to tell."""
         families = self._families()  # first, because some of the registry's numbers say how that went
-        told = families_of(registry, self._service) | families_of(LIBRARIES, self._service) | families
-        lines: list[str] = []
-        for name, family in told.items():
-            if family.lines:
-                lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines)
-        lines.append("")
-        return "\n".join(lines).encode()
+        return families_of(registry, self._service) | families_of(LIBRARIES, self._service) | families
 
 
-async def _answer(send: Send, status: int, content_type: str, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    known = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store"))
-    await send({"type": "http.response.start", "status": status, "headers": [*known, *headers]})
-    await send({"type": "http.response.body", "body": body})
+def _written(told: TextFamilies) -> bytes:
+    lines: list[str] = []
+    for name, family in told.items():
+        if family.lines:
+            lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *family.lines)
+    lines.append("")
+    return "\n".join(lines).encode()

@@ -18,6 +18,9 @@ QUIET = (
 )
 
 
+# What each line says of the process that writes it, where there are several: `{"worker": 2}`.
+worker: dict[str, int] = {}
+
 _access = logging.getLogger("gate.access")
 _is_readable = False
 
@@ -36,6 +39,8 @@ def log_access(level: int, fields: dict[str, Any]) -> None:
         structlog.get_logger("gate.access").log(level, "request", **fields)
         return
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if worker:
+        fields = {**worker, **fields}
     name = "warning" if level >= logging.WARNING else "info"
     sys.stdout.write(json.dumps({"event": "request", "level": name, "time": now, **fields}) + "\n")
     sys.stdout.flush()
@@ -49,6 +54,7 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.StackInfoRenderer(),
+        _worker_named,
     ]
     renderer = structlog.dev.ConsoleRenderer() if readable else structlog.processors.JSONRenderer()
     finish = [renderer] if readable else [structlog.processors.format_exc_info, renderer]
@@ -83,6 +89,12 @@ class _ToStandardOutput(logging.StreamHandler[TextIO]):
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
         return sys.stdout
+
+
+def _worker_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Log processor: which of several processes says this."""
+    event.update(worker)
+    return event
 
 
 def _request_named(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -58,12 +58,18 @@ sessions_not_renewed = _counter(
     ["reason"],
 )
 
+workers_serving = _gauge("gate_workers_serving", "Processes that serve `address` at the moment; there are as many as `workers` says.")
+worker_ends = _counter("gate_worker_ends", "How often a process after the first has ended by itself, and was started again.")
+
 upstream_healthy = _gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"])
 upstream_ejections = _counter(
     "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"]
 )
 envoy_up = _gauge("gate_envoy_up", "1 while Envoy's own statistics are told here, 0 where it does not answer; with `data_plane: envoy`.")
 envoy_pressure = _gauge("gate_envoy_pressure", "How much of what Envoy may have it has, 0 to 1: heap or connections.", ["resource"])
+envoy_grants = _gauge("gate_envoy_grants", "Grants by which Envoy carries requests without asking; with `envoy_remembers`.")
+envoy_carried_by_grants = _counter("gate_envoy_carried_by_grants", "Requests that Envoy carried without asking.")
+envoy_grants_refused = _counter("gate_envoy_grants_refused", "Grants that had no room: their requests are judged.")
 tunnels = _gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"])
 tunnel_bytes = _counter(
     "gate_tunnel_bytes",

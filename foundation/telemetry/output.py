@@ -4,6 +4,7 @@ A full pipe makes each write wait until somebody reads: on the event loop every 
 """
 
 import atexit
+import fcntl
 import io
 import json
 import os
@@ -13,11 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from queue import SimpleQueue
 
-from foundation.telemetry import metrics
+from foundation.telemetry import logs, metrics
 
 MOST_LINES, MOST_BYTES = 10_000, 4 * 1024 * 1024  # that wait to be read
 # Lines that come together are written together: under load one call of the kernel for hundreds.
@@ -27,6 +28,25 @@ LAST_WORDS = 2.0  # seconds: so long may what was said last take at the end of t
 DROPPED = "lines of the log were dropped: nobody read them in time"
 
 
+class Turn:
+    """Turn of one of several processes at the output that all of them have: what it writes meanwhile stands together.
+
+    `descriptor` is that of a file which they have inherited; the kernel gives back the turn of a process that ends.
+    """
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+        self._lock = threading.Lock()  # the kernel's is the process's, whichever thread took it
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+        self._lock.release()
+
+
 class NonBlockingOutput(io.TextIOBase):
     """A text stream to a file descriptor whose `write` never waits.
 
@@ -34,8 +54,18 @@ class NonBlockingOutput(io.TextIOBase):
     how many they were.
     """
 
-    def __init__(self, descriptor: int, *, told: Callable[[int], str], most_lines: int = MOST_LINES, most_bytes: int = MOST_BYTES):
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        told: Callable[[int], str],
+        most_lines: int = MOST_LINES,
+        most_bytes: int = MOST_BYTES,
+        turn: "Turn | None" = None,
+    ):
+        """`turn` is that of the processes that write to the same descriptor."""
         self._descriptor = descriptor
+        self._turn: AbstractContextManager[None] = turn or nullcontext()
         self._told = told
         self._most_lines, self._most_bytes = most_lines, most_bytes
         self._waiting: deque[str] = deque()
@@ -121,7 +151,9 @@ class NonBlockingOutput(io.TextIOBase):
             self._wake.get()
             _pause(TOGETHER)
             while text := self._take():
-                self._write_all(text.encode("utf-8", "backslashreplace"))
+                data = text.encode("utf-8", "backslashreplace")
+                with self._turn:
+                    self._write_all(data)
 
     def _write_all(self, data: bytes) -> None:
         left = memoryview(data)
@@ -142,21 +174,22 @@ def _pause(seconds: float) -> None:
 
 def told_as_json(number: int) -> str:
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return json.dumps({"event": DROPPED, "level": "warning", "time": now, "lines": number}) + "\n"
+    return json.dumps({"event": DROPPED, "level": "warning", "time": now, **logs.worker, "lines": number}) + "\n"
 
 
-def make_output_non_blocking() -> None:
+def make_output_non_blocking(turns: int | None = None) -> None:
     """Replace standard output and error of this process; at its end what was said last is written, within a bound.
 
-    Nothing happens where somebody has replaced them already.
+    Nothing happens where somebody has replaced them already.  `turns` is the file of `Turn`, where other processes write there, too.
     """
+    turn = None if turns is None else Turn(turns)
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
         if isinstance(before, NonBlockingOutput) or before is None or before is not getattr(sys, f"__{name}__"):
             continue
         with suppress(OSError, ValueError):
             before.flush()
-            output = NonBlockingOutput(before.fileno(), told=told_as_json)
+            output = NonBlockingOutput(before.fileno(), told=told_as_json, turn=turn)
             setattr(sys, name, output)
             atexit.register(output.finish)
 

@@ -13,7 +13,7 @@ _HEAD = """# Metrics
 Made by `make docs` out of the declarations. `metrics_address` serves them at `/metrics` in the Prometheus text format. Every one has the
 label `service`: `gate` where one process is everything, `gate-proxy`, `gate-authenticate`, `gate-authorize` or `gate-databroker` where it
 is one service. A histogram `x` is read as `x_bucket`, `x_sum` and `x_count`. No label is anything that a client can make up. Beside these
-stand those of the process, of Python, and of the database as django-prometheus counts it.
+stand those of the process, of Python, and of our pages and the database as django-prometheus counts them (`django_...`).
 """
 _ROUTES = """## Of each route
 

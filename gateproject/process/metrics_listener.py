@@ -1,4 +1,4 @@
-"""Metrics listener at `metrics_address`.  Its port is taken before anything changes, so one that can't be had changes nothing."""
+"""Listener at `metrics_address`.  Its port is taken before anything changes, so one that can't be had changes nothing."""
 
 import socket
 
@@ -6,7 +6,7 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError
-from foundation.telemetry.exposition import MetricsPage
+from foundation.telemetry.operator_pages import OperatorPages
 from foundation.values import HostPort
 from proxy.listener.listen import PlainListener, bind
 
@@ -16,8 +16,8 @@ SETTING = "metrics_address"
 
 
 class MetricsListener:
-    def __init__(self, page: MetricsPage) -> None:
-        self._page = page
+    def __init__(self, pages: OperatorPages) -> None:
+        self._pages = pages
         self.is_on = True  # false where a server that is not ours listens
         self._served: tuple[HostPort, PlainListener] | None = None
 
@@ -46,7 +46,7 @@ class MetricsListener:
         try:
             return bind(address, SETTING)
         except ConfigError:
-            self._served = before, PlainListener(self._page, bind(before, SETTING))
+            self._served = before, PlainListener(self._pages, bind(before, SETTING))
             raise
 
     def serve(self, options: Options, taken: socket.socket | None) -> None:
@@ -55,7 +55,7 @@ class MetricsListener:
             return
         self.close()
         address = options.metrics_address
-        self._served = None if address is None or taken is None else (address, PlainListener(self._page, taken))
+        self._served = None if address is None or taken is None else (address, PlainListener(self._pages, taken))
         log.info("metrics are served at", address=None if address is None else str(address))
 
     def close(self) -> None:

@@ -10,10 +10,12 @@ import structlog
 
 from config.source import ConfigSource
 from foundation.errors import Problem
+from foundation.readiness import PartReadiness, degraded, moment
 from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
+PART = "config"
 ReloadStep = Callable[[], Awaitable[object] | object]
 
 
@@ -27,12 +29,28 @@ class ConfigurationStatus:
     problems: tuple[Problem, ...] = ()
     refused: datetime | None = None
 
+    def readiness(self) -> PartReadiness:
+        """Readiness: what is in force serves; but a refused file stops the next start, and a part may be behind.
+
+        Envoy, which may take it later, speaks for itself.
+        """
+        told = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
+        if self.refused is not None:
+            since = moment(self.refused.timestamp())
+            return degraded(PART, f"{self.file} is refused since {since}, the last good one stays in force, a restart would fail: {told}")
+        return degraded(PART, told) if told else PartReadiness(PART, reason=f"{self.file}, {self.checksum}")
+
     @classmethod
-    def in_force(cls, source: ConfigSource, service: str) -> "ConfigurationStatus":
-        """Status in force, said in metrics, too; `service` is their label."""
-        loaded = datetime.now(UTC)
-        metrics.configuration_in_force(service, int(source.checksum, 16), loaded.timestamp())
-        return cls(str(source.path or "environment"), source.checksum, loaded)
+    def of(cls, source: ConfigSource) -> "ConfigurationStatus":
+        """Status of what was loaded just now."""
+        return cls(str(source.path or "environment"), source.checksum, datetime.now(UTC))
+
+    def tell(self, service: str) -> "ConfigurationStatus":
+        """Say in metrics that this one is in force, or that another was refused; `service` is their label."""
+        metrics.configuration_in_force(service, int(self.checksum, 16), self.loaded.timestamp())
+        if self.problems:
+            metrics.configuration_refused(service)
+        return self
 
     def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
         """Status after another one was refused, before anything of it was in force."""

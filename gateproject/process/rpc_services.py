@@ -15,12 +15,16 @@ from foundation.rpc.channel import RpcChannel
 from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import Metadata, SharedSecret
 from foundation.values import Url
+from gateproject.worker_process import WorkerProcess
 
 
 class RpcServices:
     """Services over gRPC.  `broker` and `authorize` are those of other processes, None where this one has its own."""
 
-    def __init__(self, options: Options, clock: Callable[[], float] = time.time):
+    def __init__(self, options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None):
+        self._worker = worker
+        self._inner: RpcServer | None = None
+        self._secret_within = SharedSecret([worker.secret] if worker is not None else options.shared_secret, clock)
         self._options = options
         self._secret = SharedSecret(options.shared_secret, clock)
         self._server: RpcServer | None = None
@@ -30,12 +34,21 @@ class RpcServices:
         if (channel := self._channel(options.databroker_service_url)) is not None:
             # A proxy needs to know that something changed, never what: the change stream brings it nobody's tokens.
             self.broker = RemoteBroker(channel, with_data=options.services != "proxy")
+        elif worker is not None and not worker.is_first:
+            self.broker = RemoteBroker(RpcChannel(worker.broker_socket, options, self._secret_within))
 
     def _channel(self, url: Url | None) -> RpcChannel | None:
         return RpcChannel(url, self._options, self._secret) if url is not None else None
 
     def open(self, broker: BrokerClient, ext_authz: ExtAuthz) -> None:
         """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
+        if self._worker is not None:
+            if not self._worker.is_first:
+                return
+            if self.broker is None:
+                self._inner = RpcServer(self._options, self._secret_within)
+                self._inner.add(convert.SERVICE, DataBrokerRpc(broker).methods())
+                self._inner.open_socket(self._worker.broker_socket)
         if self._options.grpc_address is None:
             return
         self._server = RpcServer(self._options, self._secret, self._is_an_envoy)
@@ -53,8 +66,9 @@ class RpcServices:
         return any(hmac.compare_digest(given[0], b"Bearer " + token.reveal().encode()) for token in self._tokens)
 
     async def start(self) -> None:
-        if self._server is not None:
-            await self._server.start()
+        for server in (self._inner, self._server):
+            if server is not None:
+                await server.start()
 
     def reload(self, options: Options) -> None:
         self._secret.replace(options.shared_secret)
@@ -63,8 +77,9 @@ class RpcServices:
             self._server.reload(options)
 
     async def stop_serving(self) -> None:
-        if self._server is not None:
-            await self._server.stop()
+        for server in (self._server, self._inner):
+            if server is not None:
+                await server.stop()
 
     async def close(self) -> None:
         """Close, after the last call to another service."""

@@ -4,29 +4,36 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, ClassVar
 
 import structlog
 from django.conf import settings
 
-from authorize.decisions import rows
-from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import DecisionRecorder
+from authorize.decision_log import rows
+from authorize.decision_log.log import DecisionLog
+from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
 from config.source import ConfigSource
+from databroker.claims import GroupsClaim
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
+from foundation import service_manager
+from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
 from foundation.fd_limit import raise_limit
+from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies
 from foundation.telemetry.logs import configure_logs
+from foundation.telemetry.operator_pages import OperatorPages
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from gateproject.process.gc_tuning import made_beside_requests, settle
@@ -41,10 +48,13 @@ from proxy.envoy.service import EnvoyPlane
 from proxy.envoy.statistics import merged
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
+from proxy.listener.context import Application
+from proxy.listener.tls.readiness import CertificateReadiness
 from proxy.planes.forwarding_resources import ForwardingResources
 
 log = structlog.get_logger(__name__)
 
+TELL_EVERY = 10.0  # seconds between two words to the service manager
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
@@ -53,6 +63,8 @@ def needs_rungate(options: Options) -> Problem | None:
     """Settings that no server can honour that is only given our ASGI application."""
     if options.data_plane == "envoy":
         return Problem("data_plane", "envoy is started by `manage.py rungate`, and by no other command")
+    if options.process_count > 1:
+        return Problem("workers", "several processes are started by `manage.py rungate`, and by no other command: set workers: 1")
     if options.services in SERVES_GRPC_ONLY:
         return Problem("services", f"{options.services} is asked by gRPC alone: `manage.py rungate` runs it")
     return None
@@ -81,9 +93,13 @@ class Runtime:
     _metrics: MetricsListener = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Whether this process does what is done once: tables, directory, renewals.  Of several processes it is one (process/workers).
+    is_first: ClassVar[bool] = True
+    _certificates: tuple[Options, CertificateReadiness] | None = None
+    _is_stopping: bool = False
 
     def __post_init__(self) -> None:
-        self._rpc = RpcServices(self.options, self.clock)
+        self._rpc = self._rpc_services()
         store = open_store(self.options, self.clock) if self._rpc.broker is None else None
         self._databroker = DataBrokerService(
             store,
@@ -91,8 +107,9 @@ class Runtime:
             remote=self._rpc.broker,
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
-            has_tables=self.options.services in SIGNS_IN,
+            has_tables=self.is_first and self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
+            groups_claim=GroupsClaim.from_options(self.options),
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
@@ -100,13 +117,26 @@ class Runtime:
             self._databroker, self._resources, self.autocert.obtained, self._rpc.authorize, self._wants_certificate, self.clock
         )
         with made_beside_requests():
-            self.services = self._builder.build(self.options)
-        self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
+            self.services = self._builder.build(self.options, key=self._key_of_first())
+        self.status = self._status_now()
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
-        self._metrics = MetricsListener(MetricsPage(self.options.service_label, self._families))
-        _tell_measured(self.options)
+        self._metrics = MetricsListener(OperatorPages(self._metrics_page(), self.readiness))
+        if self.is_first:
+            _tell_measured(self.options)
         self._keep_decisions()
+
+    def _rpc_services(self) -> RpcServices:
+        return RpcServices(self.options, self.clock)
+
+    def _key_of_first(self) -> SigningKey | None:
+        return None
+
+    def _status_now(self) -> ConfigurationStatus:
+        return ConfigurationStatus.of(self.source).tell(self.options.service_label)
+
+    def _metrics_page(self) -> MetricsPage:
+        return MetricsPage(self.options.service_label, self._families)
 
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).wants_certificate(name)
@@ -114,6 +144,11 @@ class Runtime:
     def _keep_decisions(self) -> None:
         if self.options.tells_the_admin:
             self._resources.decisions.use(self.options, self.status.checksum)
+
+    def envoy_plane(self, application: Application) -> EnvoyPlane:
+        """Make Envoy's plane, which takes the connections.  ConfigError."""
+        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self._resources, self._databroker.replica)
+        return self.envoy
 
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
@@ -132,6 +167,22 @@ class Runtime:
         service, statistics = self.options.service_label, self._resources.statistics
         families = statistics.families(service)
         return families if self.envoy is None else merged(families, self.envoy.statistics.families(service, statistics.labels()))
+
+    def readiness(self) -> ReadinessReport:
+        """Readiness of all parts that this process has; nobody is asked, so it may be wanted every second."""
+        services, parts = self.services, [self.status.readiness(), self._certificate_readiness(), self._databroker.readiness()]
+        if self._rpc.authorize is not None and not self._rpc.authorize.is_connected:
+            tell = failing if self.options.services == "proxy" else degraded
+            parts.append(tell("authorize", f"{self.options.authorize_service_url} is not connected"))
+        parts += [part.readiness() for part in (services.authenticate, services.directory, self.envoy) if part is not None]
+        if self._is_stopping:
+            parts.append(failing("process", "it has been told to stop"))
+        return ReadinessReport(tuple(parts))
+
+    def _certificate_readiness(self) -> PartReadiness:
+        if self._certificates is None or self._certificates[0] is not self.options:
+            self._certificates = self.options, CertificateReadiness(self.options, self.autocert.obtained)
+        return self._certificates[1](datetime.fromtimestamp(self.clock(), UTC))
 
     def open_redirects(self) -> None:
         """Take the port of `http_redirect_addr`; ConfigError."""
@@ -164,9 +215,9 @@ class Runtime:
         await self._databroker.start()
         await self._rpc.start()
         if self.services.authenticate is not None:
-            await self.services.authenticate.start()
+            await self.services.authenticate.start(alone=self.is_first)
         self._resources.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
-        if self.services.directory is not None:
+        if self.services.directory is not None and self.is_first:
             await self.services.directory.start()
         self._background.append(spawn(self._resources.streams.run(self._may_go_on), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
@@ -181,11 +232,31 @@ class Runtime:
         await self._start()
         self.say_ready()
         await stop.wait()
+        await self.about_to_stop()
         await self.stop()
 
     def say_ready(self) -> None:
         ours = self.options
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
+        service_manager.tell(service_manager.READY)
+        if service_manager.is_asking():
+            self._background.append(spawn(self._tell_service_manager(), name="what systemd is told"))
+
+    async def _tell_service_manager(self) -> None:
+        """Beat from the event loop: where that stands still, nobody is served."""
+        pause = min((service_manager.watchdog_seconds() or inf) / 3, TELL_EVERY)
+        while True:
+            service_manager.tell(service_manager.ALIVE, f"STATUS={self.readiness().in_one_line()}")
+            await asyncio.sleep(pause)
+
+    async def about_to_stop(self) -> None:
+        """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
+        self._is_stopping = True
+        service_manager.tell(service_manager.STOPPING)
+        delay = self.options.shutdown_delay.total_seconds()
+        if delay:
+            log.info("not ready any more, requests are still taken", seconds=delay)
+            await asyncio.sleep(delay)
 
     async def _follow_configuration(self) -> None:
         while True:
@@ -213,6 +284,7 @@ class Runtime:
     async def _reload(self) -> None:
         options, services = await asyncio.to_thread(self._next_services)
         cookies = cookie_settings(options)
+        await self._prepare_others(services)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
             taken = await self._metrics.retake(options)
@@ -220,42 +292,54 @@ class Runtime:
             if self.envoy is not None:
                 self.envoy.restore()
             raise
+        await self._swap(services, cookies, taken, late)
+
+    async def _prepare_others(self, services: Services) -> None:
+        """Have the other processes of this gate build the same; ConfigError where one can't."""
+
+    async def _swap(self, services: Services, cookies: Mapping[str, object], taken: socket.socket | None, late: str) -> None:
+        options = services.options
         old, self.services, self.options = self.services, services, options
-        self.status = ConfigurationStatus.in_force(self.source, self.options.service_label)
+        self.status = self._status_now()
         for name, value in cookies.items():
             setattr(settings, name, value)
-        _tell_measured(options)
+        if self.is_first:
+            _tell_measured(options)
         reload = Reload()
         reload.lags("envoy", late)
         await self._tell(old, services, taken, reload)
         self.status = self.status.but_lagging(reload.problems, options.service_label)
-        log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
+        if self.is_first:
+            log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.dataplane.state
+        staleness, groups_claim = options.session_staleness.total_seconds(), GroupsClaim.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
-            ("data broker", lambda: self._databroker.use(options.shared_secret, options.session_staleness.total_seconds())),
+            ("data broker", lambda: self._databroker.use(options.shared_secret, staleness, groups_claim)),
             ("upstreams", lambda: resources.use(options, state)),
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
             ("gRPC", lambda: self._rpc.reload(options)),
             ("autocert", lambda: self.autocert.use(options)),
         ]
+        if self.envoy is not None:
+            steps.insert(1, ("what envoy remembers", self.envoy.forget))
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
         if old.authenticate is not None:
             self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
         if services.authenticate is not None:
-            steps.append(("sign-in", services.authenticate.start))
+            steps.append(("sign-in", partial(services.authenticate.start, alone=self.is_first)))
         if old.directory is not None:  # first, so that the new one finds the lease free
             steps.append(("directory of before", partial(old.directory.stop, SIGN_IN_SECONDS)))
-        if services.directory is not None:
+        if services.directory is not None and self.is_first:
             steps.append(("directory", services.directory.start))
         for part, step in steps:
             await reload.tell(part, step)

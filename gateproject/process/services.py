@@ -77,12 +77,13 @@ class ServiceBuilder:
     wants_certificate: Callable[[str | None], bool]
     clock: Callable[[], float]
 
-    def build(self, options: Options, previous: Services | None = None) -> Services:
-        """Services that `services` names.  Raises ConfigError; nothing that runs is touched."""
+    def build(self, options: Options, previous: Services | None = None, key: SigningKey | None = None) -> Services:
+        """Services that `services` names; `key` is that which another process of this gate has made.  Raises ConfigError; nothing
+        that runs is touched.
+        """
         kind, broker, clock = options.services, self.databroker.client, self.clock
-        signing_key = (
-            SigningKey.from_options(options, previous.signing_key if previous else None) if kind not in ("proxy", "databroker") else None
-        )
+        known = key or (previous.signing_key if previous else None)
+        signing_key = SigningKey.from_options(options, known) if kind not in ("proxy", "databroker") else None
         bearers = BearerTokens.of(options, clock) if kind in ANSWERS_ENVOYS else None
         authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
         directory = DirectoryService(options, broker, clock) if kind in KEEPS_DIRECTORY else None

@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import structlog
 from django.conf import settings
@@ -52,12 +54,24 @@ async def _check_secret(options: Options) -> None:
 
 def from_settings() -> Runtime:
     """Runtime, as the configuration says that Django's settings have loaded; exits where it has problems."""
-    make_output_non_blocking()
-    try:
+    worker = settings.GATE_WORKER
+    make_output_non_blocking(None if worker is None else worker.turns)
+    with exits_with_problems():
         if settings.GATE_CONFIG_ERROR is not None:
             raise settings.GATE_CONFIG_ERROR
+        if worker is not None:
+            from gateproject.process.workers.worker import runtime_of  # where there are several, and nowhere else
+
+            return runtime_of(worker, settings.GATE_OPTIONS, settings.GATE_SOURCE)
         prepare(settings.GATE_OPTIONS)
         return Runtime(settings.GATE_OPTIONS, settings.GATE_SOURCE)
+
+
+@contextmanager
+def exits_with_problems() -> Iterator[None]:
+    """Exit where the configuration has problems, and print them."""
+    try:
+        yield
     except ConfigError as error:
         where = settings.GATE_CONFIG_PATH or f"environment ({NO_FILE})"
         sys.exit(f"{where}: {len(error.problems)} problem(s), nothing was started\n{error}")

@@ -9,7 +9,8 @@ from proxy.own_paths import Owner
 ROBOTS = "User-agent: *\nDisallow: /"
 
 
-async def answer(owner: Owner, incoming: IncomingRequest, options: Options, send: Send) -> None:
+async def answer(owner: Owner, incoming: IncomingRequest, options: Options, send: Send, *, is_well: bool = True) -> None:
+    """Answer; `is_well` is what a question about our health gets, and no more: who asks here may be anybody."""
     path = incoming.request.path
     if owner is Owner.NOTHING:
         await send_refusal(incoming, UNKNOWN_ADDRESS, send)
@@ -18,8 +19,9 @@ async def answer(owner: Owner, incoming: IncomingRequest, options: Options, send
         await send_refusal(incoming, Refuse(405, f"{path} answers GET and HEAD only.", more=[(b"allow", b"GET, HEAD")]), send)
         return
     match owner:
-        case Owner.HEALTH:
-            await send_text(incoming, send, 200, "OK\n", is_for_now=True)
+        case Owner.HEALTH | Owner.READINESS:
+            good, bad = ("OK\n", "") if owner is Owner.HEALTH else ("ready\n", "not ready\n")
+            await send_text(incoming, send, 200 if is_well else 503, good if is_well else bad, is_for_now=True)
         case Owner.ROBOTS:
             await send_text(incoming, send, 200, ROBOTS, content_type="text/plain; charset=utf-8")
         case Owner.ADD_SLASH:

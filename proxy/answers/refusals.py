@@ -21,7 +21,7 @@ from foundation.errors import (
 )
 from proxy.forwarding.handshake import HandshakeRefused
 from proxy.incoming import IncomingRequest
-from proxy.rewriting.headers import Headers
+from proxy.rewriting.header_names import Headers
 from proxy.sign_in.kept_forms import FormGone, NotKept
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.redirects import return_url, step_up_challenge

@@ -9,8 +9,8 @@ from typing import Any, Self
 import structlog
 from OpenSSL import SSL
 
-from config.groups.autocert import authority_url, hosts_to_certify
 from config.options import Options
+from config.settings.autocert import authority_url, hosts_to_certify
 from foundation.errors import ConfigError
 from foundation.telemetry import metrics
 from foundation.values import CertificatePair
@@ -72,6 +72,7 @@ class CertificateRenewal:
     clock: Callable[[], float]
     is_over: Callable[[], bool] = lambda: False
     make_authority: Callable[..., AcmeAuthority] = AcmeAuthority
+    obtains: bool = True
     staples: StapleCache = field(init=False)
     _shown: dict[str, ServedCertificate] = field(default_factory=dict)
     _seen: dict[str, bytes] = field(default_factory=dict)  # host -> digest of the file that was read last
@@ -93,6 +94,9 @@ class CertificateRenewal:
     def look(self) -> None:
         """Read what is new, get what is due, show it.  OSError where the directory can't be used any more."""
         self._read_files()
+        if not self.obtains:
+            self._show()
+            return
         if due := self._due():
             attempts = self.wanted.storage.attempts()
             if any(self._may_begin(host, attempts) for host in due):
@@ -239,6 +243,7 @@ class CertificateRenewal:
         now, chains = self._now(), self._chains()
         self.obtained.staples = self.staples.shown(chains, now)
         self.obtained.contexts = {host: self._context(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
+        self.obtained.leaves = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
         metrics.set_certificate_expiries({chain.name: chain.ends.timestamp() for chain in chains})
 
     def _context(self, shown: ServedCertificate, now: datetime) -> SSL.Context:

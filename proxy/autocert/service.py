@@ -13,13 +13,15 @@ from proxy.listener.tls.acme_state import AcmeState
 
 log = structlog.get_logger(__name__)
 
+READ_EVERY = 0.25  # seconds, of who only shows what another process leaves in the files
 LOOK_EVERY = 2.0  # seconds; where nothing is due that is one look at the time of two directories
 
 
 class Autocert:
-    """Autocert service.  `obtained` is what connections read."""
+    """Autocert service.  `obtained` is what connections read.  One that does not obtain shows what another process leaves in the files."""
 
-    def __init__(self, clock: Callable[[], float] = time.time):
+    def __init__(self, clock: Callable[[], float] = time.time, *, obtains: bool = True):
+        self._obtains = obtains
         self.obtained = AcmeState()
         self._clock = clock
         self._options: Options | None = None
@@ -67,7 +69,7 @@ class Autocert:
                 if not trouble:
                     log.exception("certificates can't be looked after")
                 trouble = "unexpected"
-            self._changed.wait(LOOK_EVERY)
+            self._changed.wait(LOOK_EVERY if self._obtains else READ_EVERY)
 
     def _next(self, renewal: CertificateRenewal | None) -> CertificateRenewal | None:
         if renewal is not None:
@@ -75,9 +77,14 @@ class Autocert:
         options = self._options
         if options is None or not options.autocert:
             self.obtained.is_on = False
-            self.obtained.contexts, self.obtained.staples, self.obtained.pending = {}, {}, lambda host: None
+            self.obtained.contexts, self.obtained.leaves, self.obtained.staples = {}, {}, {}
+            self.obtained.pending = lambda host: None
             metrics.set_certificate_expiries({})
             return None
         return CertificateRenewal(
-            WantedCertificates.of(options), self.obtained, self._clock, lambda: self._is_over or self._changed.is_set()
+            WantedCertificates.of(options),
+            self.obtained,
+            self._clock,
+            lambda: self._is_over or self._changed.is_set(),
+            obtains=self._obtains,
         )

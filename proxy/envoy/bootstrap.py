@@ -1,5 +1,6 @@
 """Envoy's bootstrap: where gate is, and which files say the rest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,18 @@ class EnvoyLimits:
     connections: int
 
 
-def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: EnvoyLimits) -> Json:
-    """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets."""
+def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
+    """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets, `listeners` too."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
         # 0o600: who may connect may also stop Envoy.
         "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}, "ignore_global_conn_limit": True},
         "overload_manager": _overload(most),
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
-        "static_resources": {"clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate)]},
+        "static_resources": {
+            "listeners": list(listeners),
+            "clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate)],
+        },
     }
 
 

@@ -24,7 +24,7 @@ from proxy.forwarding.http import Ending
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane, count_ending
-from proxy.rewriting.headers import Headers
+from proxy.rewriting.header_names import Headers
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
 from proxy.verdict import JudgedRequest

@@ -22,6 +22,7 @@ from foundation.errors import GateError
 from proxy.envoy.authentication import require_our_envoy
 from proxy.envoy.bootstrap import GATE
 from proxy.envoy.carried_request import CarriedRequest, Context, without_all
+from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.head import EnvoyRequestHead, set_header
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN
@@ -45,7 +46,13 @@ class ExtProcServer:
     """
 
     def __init__(
-        self, service: Callable[[], ProxyService], internal_listener: InternalListener, cluster_of: NameOf, token: str, scheme: str
+        self,
+        service: Callable[[], ProxyService],
+        internal_listener: InternalListener,
+        cluster_of: NameOf,
+        token: str,
+        scheme: str,
+        keeper: GrantKeeper | None = None,
     ):
         self._service = service
         self._internal_listener = internal_listener
@@ -53,6 +60,7 @@ class ExtProcServer:
         self._token = token
         self._envoy_timeouts = EnvoyTimeouts(token)
         self._scheme = scheme
+        self._keeper = keeper
         self._carried = 0
         self.is_idle = asyncio.Event()  # while Envoy carries nothing to upstreams
         self.is_idle.set()
@@ -124,6 +132,8 @@ class ExtProcServer:
             judged = await plane.judge.with_shadow(judged, log)
         except GateError:
             return None
+        if self._keeper is not None:
+            self._keeper.consider(head, judged, verdict, outgoing, cluster)
         log.passes(judged)
         return CarriedRequest(plane, log, judged, outgoing, cluster, head, service.answered, self._envoy_timeouts)
 

@@ -8,18 +8,19 @@ from urllib.parse import unquote
 
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from google.protobuf.wrappers_pb2 import BoolValue
 
 from authorize.rpc.attributes import chain_of
 from foundation.errors import BadRequest
-from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
+from proxy.envoy.listener import CARRIED, CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
 from proxy.incoming import TLS
 from proxy.listener.http1.head import parse_head
-from proxy.rewriting.headers import Header, Headers
+from proxy.rewriting.header_names import Header, Headers
 
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
-_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CLIENT_CONNECTION, CLIENT_PROTO))
+BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED, CLIENT_CONNECTION, CLIENT_PROTO))
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
 # What a connection is framed by is for Envoy to say, which carries the bytes.
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
@@ -93,7 +94,7 @@ class EnvoyRequestHead:
 
 
 def _is_of_envoy(name: bytes) -> bool:
-    return name.startswith((b":", b"x-envoy-")) or name in _BETWEEN_US or name in (_SHOWN, b"host", b"connection", b"x-forwarded-proto")
+    return name.startswith((b":", b"x-envoy-")) or name in BETWEEN_US or name in (_SHOWN, b"host", b"connection", b"x-forwarded-proto")
 
 
 def _line(pair: Header) -> bytes:
@@ -108,7 +109,7 @@ def _address(text: str) -> tuple[str, int] | None:
 
 def rewritten(before: Iterable[Header], after: Iterable[Header], *, left_alone: frozenset[bytes] = FRAMING) -> pb.HeaderMutation:
     """Header mutation from one to the other: every header that is not in `after` goes, but for framing and what begins with a colon."""
-    old, new = _by_name(before), _by_name(after)
+    old, new = by_name(before), by_name(after)
     mutation = pb.HeaderMutation()
     for name, values in new.items():
         if name not in left_alone and old.get(name) != values:
@@ -120,10 +121,14 @@ def rewritten(before: Iterable[Header], after: Iterable[Header], *, left_alone: 
 
 
 def set_header(mutation: pb.HeaderMutation, name: bytes, value: bytes, *, action: Any = _OVERWRITE) -> None:
-    mutation.set_headers.add(header=base_pb2.HeaderValue(key=name.decode("latin-1"), raw_value=value), append_action=action)
+    header = base_pb2.HeaderValue(key=name.decode("latin-1"), raw_value=value)
+    if action == _APPEND:  # whose number is 0, which Envoy (1.40) takes for unsaid here, and then overwrites
+        mutation.set_headers.add(header=header, append=BoolValue(value=True))
+    else:
+        mutation.set_headers.add(header=header, append_action=action)
 
 
-def _by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
+def by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
     found: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         found.setdefault(name.lower(), []).append(value)

@@ -4,13 +4,12 @@ import secrets
 from typing import Any
 
 from foundation.errors import BadRequest
-from proxy.envoy.head import EnvoyRequestHead
-from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
+from proxy.envoy.head import BETWEEN_US, EnvoyRequestHead
+from proxy.envoy.listener import CLIENT_PROTO, HANDOFF_TOKEN
 from proxy.incoming import Receive, Send
 from proxy.listener.context import Application
 
 _HANDOFF_TOKEN = HANDOFF_TOKEN.encode()
-_BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CLIENT_CONNECTION, CLIENT_PROTO))
 
 
 class NoHandoffToken(BadRequest):
@@ -60,7 +59,7 @@ def _of_client(headers: list[tuple[bytes, bytes]], head: EnvoyRequestHead) -> li
     kept = [
         pair
         for pair in headers
-        if pair[0] not in _BETWEEN_US
+        if pair[0] not in BETWEEN_US
         and not pair[0].startswith(b"x-envoy-")
         and pair[0] not in (b"x-forwarded-proto", b"x-forwarded-client-cert")
     ]

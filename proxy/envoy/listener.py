@@ -6,6 +6,7 @@ from gate's: Envoy passes them on as they came, and sends what gate wrote.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from config.options import Options
 from foundation.values import CertificatePair
@@ -18,8 +19,11 @@ from proxy.listener.limits import ListenerLimits
 CLUSTER, HANDOFF_TOKEN = "x-gate-edge-cluster", "x-gate-edge-ticket"
 # Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried_request.py).
 MAY_STREAM = "x-gate-edge-may-stream"
+# Set on what was judged before and is carried without the judge, with a secret (proxy/envoy/grants/).
+CARRIED = "x-gate-edge-carried"
 # What Envoy would overwrite or leave out before gate sees it.
 CLIENT_PROTO, CLIENT_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
+_JUDGE = "gate"
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
 JUDGE_SECONDS = 15
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
@@ -29,17 +33,29 @@ TLS_1_2 = (
 )
 
 
-def listener(options: Options, files: Path, token: str, certificate_hosts: Sequence[str]) -> Json:
+class CarriedAgain(Protocol):
+    """What stands before the judge, and the route of what it carries without it."""
+
+    def manager(self) -> Json: ...
+
+    def access_log(self) -> Json: ...
+
+    def filters(self) -> list[Json]: ...
+
+    def route(self, route: Json, judge: str) -> Json: ...
+
+
+def listener(options: Options, files: Path, token: str, certificate_hosts: Sequence[str], again: CarriedAgain | None = None) -> Json:
     """Listener resource.  `token` proves to gate that it is this Envoy that asks; clients of `certificate_hosts` show certificates."""
     limits = ListenerLimits.from_options(options)
     address = options.address
-    chains = [_chain(options, limits, files, token, "everybody")]
+    chains = [_chain(options, limits, files, token, again, "everybody")]
     if certificate_hosts and not options.insecure_server:
         # Who names no host, or one that nobody has, is asked for a certificate, too: gate will look at the Host.
-        chains = [_chain(options, limits, files, token, "certified", certificate_hosts, asks=True)]
+        chains = [_chain(options, limits, files, token, again, "certified", certificate_hosts, asks=True)]
         if others := sorted(_hosts(options).difference(certificate_hosts)):
-            chains.append(_chain(options, limits, files, token, "others", others))
-        chains.append(_chain(options, limits, files, token, "nameless", asks=True))
+            chains.append(_chain(options, limits, files, token, again, "others", others))
+        chains.append(_chain(options, limits, files, token, again, "nameless", asks=True))
     filters: list[Json] = []
     if options.use_proxy_protocol:
         filters.append(_typed("envoy.filters.listener.proxy_protocol", "extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"))
@@ -79,10 +95,18 @@ def _hosts(options: Options) -> set[str]:
 
 
 def _chain(
-    options: Options, limits: ListenerLimits, files: Path, token: str, name: str, hosts: Sequence[str] = (), *, asks: bool = False
+    options: Options,
+    limits: ListenerLimits,
+    files: Path,
+    token: str,
+    again: CarriedAgain | None,
+    name: str,
+    hosts: Sequence[str] = (),
+    *,
+    asks: bool = False,
 ) -> Json:
     """For connections to these hosts, or to all others; `asks` for a client certificate."""
-    chain: Json = {"name": name, "filters": [_connections(limits, token, asks=asks)]}
+    chain: Json = {"name": name, "filters": [_connections(limits, token, again, asks=asks)]}
     if hosts:
         chain["filter_chain_match"] = {"server_names": list(hosts)}
     if options.insecure_server:
@@ -120,7 +144,7 @@ def _authorities(options: Options) -> str:
     return "\n".join(pem.decode("ascii") for pem in found)
 
 
-def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
+def _connections(limits: ListenerLimits, token: str, again: CarriedAgain | None, *, asks: bool) -> Json:
     manager: Json = {
         "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
@@ -154,30 +178,33 @@ def _connections(limits: ListenerLimits, token: str, *, asks: bool) -> Json:
         },
         "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "spdy/3.1"}],
         "early_header_mutation_extensions": [_told_by_the_client()],
-        "access_log": [access_log(token)],
+        "access_log": [access_log(token), *([again.access_log()] if again is not None else ())],
         "http_filters": [
-            {"name": "gate", "typed_config": _ext_proc(token)},
+            *(again.filters() if again is not None else ()),
+            {"name": _JUDGE, "typed_config": _ext_proc(token)},
             _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
         ],
-        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes(limits)}]},
+        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes(limits, again)}]},
     }
+    if again is not None:
+        manager |= again.manager()
     if asks:
         manager["forward_client_cert_details"] = "SANITIZE_SET"
         manager["set_current_client_cert_details"] = {"cert": True, "chain": True}
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
-def _routes(limits: ListenerLimits) -> list[Json]:
+def _routes(limits: ListenerLimits, again: CarriedAgain | None) -> list[Json]:
     """One way for all; what differs is who bounds a silence.
 
     gate does, of what it carries itself (websockets among it) and of what may be a stream; of all else Envoy: whose client does not
     read holds an upstream no longer than an idle connection may stay.  Not every target is a path: `*` of OPTIONS is refused by gate.
     """
-    removed = [CLUSTER, MAY_STREAM, CLIENT_PROTO, CLIENT_CONNECTION]
+    removed = [CLUSTER, MAY_STREAM, CARRIED, CLIENT_PROTO, CLIENT_CONNECTION]
     to_gate = {"name": CLUSTER, "string_match": {"exact": GATE}}
     bounded_by_gate: list[Json] = [{"headers": [to_gate]}, {"headers": [{"name": MAY_STREAM, "present_match": True}]}]
     targets: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
-    return [
+    asking = [
         {
             "match": target | who,
             "route": {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": idle, "flush_timeout": _seconds(limits.idle)},
@@ -186,6 +213,7 @@ def _routes(limits: ListenerLimits) -> list[Json]:
         for who, idle in (*((who, "0s") for who in bounded_by_gate), ({}, _seconds(limits.idle)))
         for target in targets
     ]
+    return asking if again is None else [again.route(asking[-1], _JUDGE), *asking]
 
 
 def _told_by_the_client() -> Json:
@@ -193,7 +221,7 @@ def _told_by_the_client() -> Json:
 
     What only gate may say goes before a route is chosen, because the first one is chosen before gate has spoken.
     """
-    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN)]
+    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED)]
     mutations += [
         {
             "append": {

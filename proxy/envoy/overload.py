@@ -1,7 +1,7 @@
 """Overload of Envoy: whether it is short of memory or of connections, asked of its admin interface for the log and the metrics."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = 5.0  # seconds
 _REFUSED = "downstream_global_cx_overflow"
 _CONNECTED = "http.edge.downstream_cx_active"
-_STATS = f"^overload\\..*(pressure|active)$|{_REFUSED}$|^{_CONNECTED}$"
+_STATE = "server.state"  # 0: live
+_STATS = f"^overload\\..*(pressure|active)$|{_REFUSED}$|^{_CONNECTED}$|^{_STATE}$"
 
 
 class OverloadState:
@@ -42,17 +43,20 @@ class OverloadState:
         self._refused = refused
 
 
-async def watch(admin: Path, most: EnvoyLimits) -> None:
-    """Poll for ever; an Envoy that does not answer is looked after elsewhere."""
+async def watch(admin: Path, most: EnvoyLimits, is_live: Callable[[bool], None]) -> None:
+    """Poll for ever; `is_live` is told each time.  An Envoy that does not answer is looked after elsewhere."""
     overload = OverloadState(most)
-    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin)), timeout=LOOK_EVERY) as client:
+    # No TLS on a Unix socket, so no authorities to load.
+    async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin), verify=False), timeout=LOOK_EVERY) as client:
         while True:
             await asyncio.sleep(LOOK_EVERY)
             try:
                 answer = await client.get("http://envoy/stats", params={"format": "json", "filter": _STATS})
-                overload.tell(_numbers(answer.json()))
+                stats = _numbers(answer.json())
+                overload.tell(stats)
+                is_live(stats.get(_STATE) == 0)
             except (httpx.TransportError, ValueError):
-                continue
+                is_live(False)
 
 
 def _numbers(said: Mapping[str, Any]) -> dict[str, int]:

@@ -34,10 +34,11 @@ def find(path: str) -> Path:
 
 
 class EnvoyProcess:
-    def __init__(self, program: Path, arguments: list[str], parent: int, clock: Callable[[], float]):
+    def __init__(self, program: Path, arguments: list[str], parent: int, clock: Callable[[], float], inherited: tuple[int, ...] = ()):
         # The launcher ends it with us, also where we have no time to.
         self._command = [sys.executable, "-I", launch.__file__, str(parent), str(program), *arguments]
         self._clock = clock
+        self._inherited = inherited  # descriptors, under the same numbers
         self._process: Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -82,7 +83,12 @@ class EnvoyProcess:
 
     async def _run(self) -> int:
         self._process = process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=DEVNULL, stdout=PIPE, stderr=asyncio.subprocess.STDOUT, env={"PATH": "/usr/bin:/bin"}
+            *self._command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={"PATH": "/usr/bin:/bin"},
+            pass_fds=self._inherited,
         )
         if process.stdout is None:
             raise RuntimeError("the output of Envoy is not piped")

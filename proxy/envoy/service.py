@@ -16,12 +16,19 @@ import structlog
 
 from config.options import Options
 from config.routes.route import Route
+from databroker.replica import Replica
 from foundation.errors import ConfigError, Problem
+from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
+from proxy.envoy.grants.access_log import FLUSH_ARGUMENTS, GrantAccessLog
+from proxy.envoy.grants.connections import Connections
+from proxy.envoy.grants.filter import GrantFilter, cut_listener
+from proxy.envoy.grants.keeper import GrantKeeper
+from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.listener import certificates, listener
 from proxy.envoy.overload import watch
@@ -29,6 +36,7 @@ from proxy.envoy.process import EnvoyProcess, find
 from proxy.envoy.statistics import EnvoyStatistics
 from proxy.listener.context import Application
 from proxy.listener.listen import bind
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
 
@@ -36,12 +44,25 @@ log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
 _MOST_STREAMS = 1_000_000
+PART = "envoy"
+CATCH_UP_EVERY = 1.0  # seconds
 
 
 class EnvoyPlane:
     """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
 
-    def __init__(self, options: Options, application: Application, service: Callable[[], ProxyService]):
+    _live: int | None = None  # process id of the Envoy that said it is live
+    _late = ""  # why it has not taken the last configuration yet
+    _catching_up: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        options: Options,
+        application: Application,
+        service: Callable[[], ProxyService],
+        resources: ForwardingResources,
+        replica: Replica,
+    ):
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
@@ -51,10 +72,18 @@ class EnvoyPlane:
         self._files.mkdir(mode=0o700, exist_ok=True)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        ext_proc, gate, admin = (self.socket_directory / name for name in ("judge", "gate", "admin"))
+        ext_proc, gate, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "admin", "cuts"))
         self.socket = _listening(gate)
         self.internal_listener = InternalListener(application, scheme)
-        self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme)
+        self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
+        self._mark = secrets.token_urlsafe(32)
+        self._keeper, self._access_log = None, None
+        if self._table is not None:
+            self._access_log = GrantAccessLog(service, 2 * options.envoy_remembers)
+            cutter = Connections(cuts)
+            self._keeper = GrantKeeper(self._table, cutter, service, resources.streams, replica, resources.saw, self._access_log)
+        self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme, self._keeper)
         self._ext_proc_socket, self._admin = ext_proc, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
@@ -65,10 +94,15 @@ class EnvoyPlane:
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            bootstrap(self._files, ext_proc, gate, admin, self._most),
+            bootstrap(self._files, ext_proc, gate, admin, self._most, [cut_listener(cuts, options.address.port)] if self._keeper else ()),
         )
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
-        self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic)
+        arguments += ["--concurrency", str(self._workers)]
+        inherited: tuple[int, ...] = ()
+        if self._table is not None and self._access_log is not None:
+            inherited = (self._table.fd, self._table.uses_fd, self._access_log.fd)
+            arguments += FLUSH_ARGUMENTS
+        self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited)
 
     def __repr__(self) -> str:
         return f"<EnvoyPlane {self._process}>"
@@ -80,10 +114,29 @@ class EnvoyPlane:
         self._server.add_insecure_port(f"unix:{self._ext_proc_socket}")
         await self._server.start()
         self._publish(self._options)
+        if self._keeper is not None:
+            self._keeper.start()
         self._process.start()
         await self._taken()
-        self._watch = spawn(watch(self._admin, self._most), name="envoy's pressure")
+        self._note_live(True)
+        self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
         log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
+
+    def _note_live(self, is_live: bool) -> None:
+        self._live = self._process.pid if is_live else None
+
+    def readiness(self) -> PartReadiness:
+        """Readiness: nobody can come in without a running Envoy that has said it is live."""
+        pid = self._process.pid
+        if pid is None:
+            return failing(PART, "it does not run, and is started again: the log has its last words")
+        if self._live != pid:
+            return failing(PART, "it was started, and has not said yet that it is live")
+        return (
+            degraded(PART, f"its certificates and upstreams are those of before the last reload: {self._late}")
+            if self._late
+            else PartReadiness(PART)
+        )
 
     async def prepare(self, options: Options) -> str:
         """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".
@@ -93,18 +146,31 @@ class EnvoyPlane:
         policy: it reads the files when it is back.
         """
         self._before = self._options, self._clusters
+        if self._catching_up is not None:
+            self._catching_up.cancel()
         try:
             self._publish(options)
             await self._discovery.taken(self._clusters.resources)
         except DiscoveryTimeout as late:
             log.error("envoy has not taken the new configuration yet", reason=str(late))
-            self._options = options
-            return str(late)
+            self._options, self._late = options, str(late)
+            self._catching_up = spawn(self._catch_up(), name="envoy is late")
+            return self._late
         except (ConfigurationRejected, OSError) as error:
             self.restore()
             raise ConfigError([_refusal(error)]) from error
-        self._options = options
+        self._options, self._late = options, ""
         return ""
+
+    async def _catch_up(self) -> None:
+        """Learn when Envoy has taken what it was late for."""
+        while self._late:
+            try:
+                await self._discovery.taken(self._clusters.resources)
+                self._late = ""
+            except ConfigurationRejected as error:
+                self._late = str(error)
+                await asyncio.sleep(CATCH_UP_EVERY)
 
     def restore(self) -> None:
         """Roll back to what Envoy had before `prepare`; it took that once, so nobody waits for it."""
@@ -112,6 +178,11 @@ class EnvoyPlane:
         self._options = options
         with suppress(OSError):
             self._publish(options)
+
+    def forget(self) -> None:
+        """Take back all that was granted under another configuration; called when the new one is in force."""
+        if self._keeper is not None:
+            self._keeper.void()
 
     async def drain(self) -> None:
         """Drain: accept no more connections, and let what is carried end, for a while."""
@@ -121,8 +192,11 @@ class EnvoyPlane:
                 await self._ext_proc.is_idle.wait()
 
     async def stop(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._catching_up):
+            if task is not None:
+                task.cancel()
+        if self._keeper is not None:
+            self._keeper.stop()
         await self._process.stop()
         if self._server is not None:
             await self._server.stop(1.0)
@@ -130,6 +204,9 @@ class EnvoyPlane:
 
     def close(self) -> None:
         self.socket.close()
+        if self._table is not None and self._access_log is not None:
+            self._table.close()
+            self._access_log.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
     def _cluster_of(self, upstream: Upstream, route: Route) -> str | None:
@@ -144,7 +221,10 @@ class EnvoyPlane:
         )
         pairs = () if options.insecure_server else options.certificate_pairs
         clusters = before.resources | self._clusters.resources
-        self._discovery.publish(listener(options, self._files, self._token, hosts), clusters, certificates(pairs))
+        again = None
+        if self._table is not None and self._access_log is not None:
+            again = GrantFilter.of(self._table, self._access_log.fd, self._mark, options)
+        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, certificates(pairs))
 
     async def _taken(self) -> None:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""

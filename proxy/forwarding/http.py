@@ -1,12 +1,12 @@
 """HTTP forwarding: carries one request and its response between an ASGI client and an upstream, both bodies streaming."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
-from foundation.errors import AccessEnded, BadRequest, UpstreamError
+from foundation.errors import AccessEnded, UpstreamError
 from foundation.tasks import spawn
 from proxy.upstreams.client import StaleConnection, UpstreamClient, UpstreamExchange
 from proxy.upstreams.request import OutgoingRequest
@@ -59,20 +59,6 @@ class ForwardResult:
 
 # What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
 Switch = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
-
-
-def framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[bool, int | None]:
-    """Framing of a request: has it a body, its Content-Length.  Transfer-Encoding outranks (RFC 9112 6.3); BadRequest for two readings."""
-    lengths = [value for name, value in headers if name == b"content-length"]
-    if any(name == b"transfer-encoding" for name, _ in headers):
-        if lengths:
-            raise BadRequest("the request has both Content-Length and Transfer-Encoding")
-        return True, None
-    if not lengths:
-        return False, None
-    if len(lengths) > 1 or not lengths[0].isdigit():
-        raise BadRequest("the request has no single Content-Length")
-    return int(lengths[0]) > 0, int(lengths[0])
 
 
 async def forward(

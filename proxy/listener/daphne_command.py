@@ -29,7 +29,7 @@ from proxy.keep_alive import keep_alive
 from proxy.listener.context import Application, Ended, uncounted
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted
+from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted, at_once
 from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tunnel import HalfClosingTLS
@@ -41,22 +41,20 @@ log = structlog.get_logger(__name__)
 VERSIONS = ("4.2.",)
 
 
-async def _no_end() -> None:
-    """End of a process that has nothing to end."""
-
-
 @dataclass(frozen=True, slots=True)
 class CommandedGate:
     """Gate as the command serves it.  `options` is the configuration; `current` the listener's state, asked at each connection.
 
-    `on_open` takes the other ports (ConfigError), `on_ready` is called with all of them open, `on_stop` awaited after the last request.
+    `on_open` takes the other ports (ConfigError), `on_ready` is called with all of them open, `before_stop` is
+    awaited while they still are, `on_stop` after the last request.
     """
 
     current: Callable[[], ListenerState]
     options: Options | None = None
     on_open: Callable[[], None] = lambda: None
     on_ready: Callable[[], None] = lambda: None
-    on_stop: OnStop = _no_end
+    on_stop: OnStop = at_once
+    before_stop: OnStop = at_once
     ended: Ended = uncounted
     obtained: AcmeState | None = None
 
@@ -89,7 +87,8 @@ class CommandServer(GateServer):
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; exits with one line where a port can't be had."""
         try:
-            self.serve(self._open, on_ready=self._gate.on_ready, on_stop=self._gate.on_stop, on_open=self._gate.on_open)
+            gate = self._gate
+            self.serve(self._open, on_ready=gate.on_ready, on_stop=gate.on_stop, before_stop=gate.before_stop, on_open=gate.on_open)
         except ConfigError as error:
             sys.exit(f"nothing was started: {'; '.join(map(str, error.problems))}")
 

@@ -1,7 +1,7 @@
 """Listener: from options to an open port that is served until the process is told to stop."""
 
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
@@ -13,7 +13,19 @@ from proxy.listener.context import Application, Ended, uncounted
 from proxy.listener.daphne_command import CommandedGate, install
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import BACKLOG, ChannelFactory, GateServer, PlainListener, adopted, run, use_event_loop, when_running
+from proxy.listener.server import (
+    BACKLOG,
+    ChannelFactory,
+    GateServer,
+    OnStop,
+    PlainListener,
+    adopted,
+    at_once,
+    renew_event_loop,
+    run,
+    use_event_loop,
+    when_running,
+)
 from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.wrapping import wrapped
@@ -24,6 +36,7 @@ __all__ = [
     "bind",
     "install",
     "lead_to_https",
+    "renew_event_loop",
     "run",
     "serve",
     "serve_behind",
@@ -36,23 +49,25 @@ log = structlog.get_logger(__name__)
 
 def serve(
     application: Application,
-    address: HostPort,
+    address: HostPort | socket.socket,
     current: Callable[[], ListenerState],
     *,
     on_ready: Callable[[], None],
-    on_stop: Callable[[], Awaitable[None]],
+    on_stop: OnStop,
+    before_stop: OnStop = at_once,
     is_behind_balancer: bool = False,
     obtained: AcmeState | None = None,
     ended: Ended = uncounted,
 ) -> None:
     """Serve until SIGTERM or SIGINT.  Raises ConfigError, with nothing started, where the address can't be had.
 
-    `current` is asked at each connection, so that a reload changes certificates and limits; whether there is TLS at all it says once.
-    `is_behind_balancer`: connections begin with the PROXY protocol.  `on_ready` is called on the event loop with the port open, `on_stop`
-    is awaited after the last request, `ended` is told of each.
+    `address` may be a socket that listens already.  `current` is asked at each connection, so that a reload changes certificates and
+    limits; whether there is TLS at all it says once.
+    `is_behind_balancer`: connections begin with the PROXY protocol.  `on_ready` is called on the event loop with the port open,
+    `before_stop` is awaited while it still is, `on_stop` after the last request; `ended` is told of each.
     """
     is_tls = current().certificates is not None
-    listener = bind(address, "address")
+    listener = address if isinstance(address, socket.socket) else bind(address, "address")
     log.info("listening", address=_shown(listener), tls=is_tls, proxy_protocol=is_behind_balancer)
 
     def limits() -> ListenerLimits:
@@ -61,7 +76,8 @@ def serve(
     def wrap(factory: ChannelFactory) -> IProtocolFactory:
         return wrapped(factory, current, is_behind_balancer=is_behind_balancer, obtained=obtained)
 
-    _server(application, listener, limits, ended).serve(_opener(listener, wrap), on_ready=on_ready, on_stop=on_stop)
+    server = _server(application, listener, limits, ended)
+    server.serve(_opener(listener, wrap), on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
 def serve_behind(
@@ -70,8 +86,8 @@ def serve_behind(
     current: Callable[[], ListenerState],
     *,
     on_ready: Callable[[], None],
-    on_stop: Callable[[], Awaitable[None]],
-    before_stop: Callable[[], Awaitable[None]],
+    on_stop: OnStop,
+    before_stop: OnStop,
     ended: Ended = uncounted,
 ) -> None:
     """Serve on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""

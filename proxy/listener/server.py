@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import daphne.server
 import structlog
 from twisted.internet import reactor
+from twisted.internet.asyncioreactor import AsyncioSelectorReactor
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
@@ -31,7 +32,7 @@ from proxy.listener.limits import ListenerLimits
 
 log = structlog.get_logger(__name__)
 
-OnStop = Callable[[], Awaitable[None]]
+OnStop = Callable[[], Coroutine[Any, Any, None]]
 Limits = Callable[[], ListenerLimits]  # those in force now
 
 # Running requests have this long to end when the process is told to stop.
@@ -71,6 +72,10 @@ class ChannelFactory(Factory):
             await self._on_stop()
 
 
+async def at_once() -> None:
+    """Nothing before the stop."""
+
+
 class GateServer(daphne.server.Server):
     """Server of Daphne's with our connections."""
 
@@ -80,8 +85,8 @@ class GateServer(daphne.server.Server):
         self._limits = limits
         self._ended = ended
         self._ports: list[IListeningPort] = []
-        self._is_stopping = False
-        self._before_stop: OnStop | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._before_stop: OnStop = at_once
 
     def serve(
         self,
@@ -89,7 +94,7 @@ class GateServer(daphne.server.Server):
         *,
         on_ready: Callable[[], None],
         on_stop: OnStop,
-        before_stop: OnStop | None = None,
+        before_stop: OnStop = at_once,
         on_open: Callable[[], None] = lambda: None,
     ) -> None:
         """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  ConfigError, with nothing served, of `open_ports` and of
@@ -109,21 +114,13 @@ class GateServer(daphne.server.Server):
 
     def _stop(self) -> None:
         """The first signal lets running requests end, the next one ends them."""
-        if not self._is_stopping:
-            self._is_stopping = True
-            if self._before_stop is None:
-                reactor.stop()
-            else:
-                spawn(self._stop_after(self._before_stop), name="before the stop")
+        if self._stopping is None:
+            self._stopping = spawn(self._before_stop(), name="before the stop")
+            self._stopping.add_done_callback(lambda _: reactor.stop())
         else:
+            self._stopping.cancel()
             for channel in list(self.http_factory.context.channels):
                 channel.transport.abortConnection()
-
-    async def _stop_after(self, before_stop: OnStop) -> None:
-        try:
-            await before_stop()
-        finally:
-            reactor.stop()
 
     def _stop_accepting(self) -> None:
         for port in self._ports:
@@ -191,6 +188,12 @@ def loop() -> asyncio.AbstractEventLoop:
 def use_event_loop() -> None:
     """Set the reactor's event loop: what is made from now on without a running loop belongs to it."""
     asyncio.set_event_loop(loop())
+
+
+def renew_event_loop() -> None:
+    """Give the reactor of a process that was forked an event loop of its own: two that share one wake each other, and hear nothing."""
+    loop().close()
+    AsyncioSelectorReactor.__init__(reactor, asyncio.new_event_loop())
 
 
 def when_running(callback: Callable[[], None]) -> None:

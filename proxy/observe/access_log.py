@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from authorize.client import ShadowOutcome
-from authorize.decisions.log import DecisionLog, DecisionLogEntry, failure_of
-from authorize.decisions.recorder import Saw
-from authorize.decisions.shadow import tell_shadow
+from authorize.decision_log.log import DecisionLog, DecisionLogEntry, failure_of
+from authorize.decision_log.recorder import Saw
+from authorize.decision_log.shadow import tell_shadow
 from authorize.policy.decision import Decision
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
@@ -74,7 +74,7 @@ class RequestLog:
         fields = _asked(self.incoming, self._observer.trusted, self.status)
         if (judged := self.judged) is not None:
             check = judged.check
-            fields |= _decided(check.decision)
+            fields |= decided(check.decision)
             fields["user_id"] = check.identity.user_id if check.identity else ""
             if check.refused_token:
                 fields["refused_token"] = check.refused_token
@@ -155,7 +155,8 @@ def _asked(incoming: IncomingRequest, trusted: TrustedPeers, status: int | None)
     }
 
 
-def _decided(decision: Decision) -> dict[str, object]:
+def decided(decision: Decision) -> dict[str, object]:
+    """What the line says of the decision."""
     return {
         "route": decision.route.id if decision.route else "",
         "route_name": (decision.route.route.name or "") if decision.route else "",

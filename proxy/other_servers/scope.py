@@ -100,12 +100,23 @@ def _scheme(scope: Mapping[str, Any]) -> str:
 
 
 def _client(scope: Mapping[str, Any]) -> list[Any] | None:
-    """[host, port] of the peer.  None where there is none, and where the server has put a client's word for it (uvicorn: port 0)."""
+    """[host, port] of the peer.  None where there is none, and where the server has put a client's word for it."""
     client = scope.get("client")
-    if not client or len(client) != 2 or not client[1]:
+    if not client or len(client) != 2 or not client[1] or _is_named(str(client[0]), scope["headers"]):
         return None
     try:
         address = ip_address(str(client[0]).partition("%")[0])
     except ValueError:
         return None
     return [str(getattr(address, "ipv4_mapped", None) or client[0]), client[1]]
+
+
+def _is_named(host: str, headers: Iterable[Header]) -> bool:
+    """Whether X-Forwarded-For names this host with a port: who believes that takes both for the peer's.  Without one, the port is 0.
+
+    uvicorn reads `host:port` in any place, Daphne the first host and X-Forwarded-Port.
+    """
+    lines = [(name.lower(), value.decode("latin-1")) for name, value in headers]
+    hops = [hop.strip() for name, value in lines if name == b"x-forwarded-for" for hop in value.split(",")]
+    has_port = any(name == b"x-forwarded-port" for name, _ in lines)
+    return (has_port and hops[:1] == [host]) or any(hop.startswith((f"{host}:", f"[{host}]:")) for hop in hops)

@@ -8,14 +8,14 @@ from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder,
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
-from foundation.telemetry.request_id import new_request_id
 from proxy.answers.send import Answers, CapturedResponse
 from proxy.client_address import TrustedPeers
-from proxy.incoming import IncomingRequest
+from proxy.incoming import IncomingRequest, new_request_id
 from proxy.observe.access_log import RequestLog
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.headers import Header, RouteHeaders, fold, is_internal_header
+from proxy.rewriting.header_names import Header, fold, is_internal_header
+from proxy.rewriting.request_headers import RouteHeaders
 from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn, Verdicts, refused
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.

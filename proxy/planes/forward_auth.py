@@ -16,7 +16,8 @@ from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.headers import RouteHeaders, fold, is_identity_header, is_internal_header, is_steering_header
+from proxy.rewriting.header_names import fold, is_identity_header, is_internal_header, is_steering_header
+from proxy.rewriting.request_headers import RouteHeaders
 from proxy.sign_in.redirects import return_url
 from proxy.verdict import NOT_IN_A_VERDICT, UNKNOWN, Asker, CarriedElsewhere, Carry, JudgedRequest, Redirect, SignIn, Verdicts, refused
 

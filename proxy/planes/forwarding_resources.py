@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import Saw
+from authorize.decision_log.log import DecisionLog
+from authorize.decision_log.recorder import Saw
 from config.options import Options
 from databroker.client import BrokerClient
 from proxy.client_address import TrustedPeers

@@ -50,6 +50,10 @@ class PathRewrite:
             return cls(matched_part(route, canonical_prefix), route.prefix_rewrite)
         return cls("", (route.to[0].url.path.rstrip("/") if route.to else "") or None)
 
+    @property
+    def changes_nothing(self) -> bool:
+        return self.replacement is None and self.substitute is None
+
     def apply(self, path: str) -> str:
         """Path at the upstream.  BadRequest where it would leave the place that the route points to (`/a../x` under `/a` -> `/b/`)."""
         if self.substitute is not None:
@@ -131,6 +135,11 @@ class HostRewrite:
             return cls()
         own = {own_name(upstream.url) for upstream in route.to}
         return cls(fixed=own.pop()) if len(own) == 1 else cls(is_own=True)
+
+    @property
+    def follows_request(self) -> bool:
+        """Whether more of a request than its Host has a say."""
+        return self.header is not None or self.substitute is not None
 
     def apply(self, incoming: bytes, own: bytes | None, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """Host header.  `own` is the name of the chosen upstream, None where it is an address.  Raises BadRequest for what is no host."""

@@ -1,12 +1,10 @@
 """Kept form's page on a route host: shows who has signed in again what they had sent, and the button that sends it."""
 
-from datetime import datetime
-from zoneinfo import ZoneInfo
-
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from foundation.responses import error_page, page, redirect
+from foundation.times import time_element
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.sign_in.kept_forms import FIELD
@@ -33,10 +31,11 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
         "kept_form.html",
         # The application decides where its answer leads, and browsers apply the policy to that, too.
         form_targets="",
+        shows_times=True,
         target=origin + form.target,
         shown=(origin + form.target).partition("?")[0],
         person=identity.shown_as,
-        sent=datetime.fromtimestamp(form.at, ZoneInfo(own.options.time_zone)).strftime("%H:%M %Z"),
+        sent=time_element(form.at, "clock"),
         field=FIELD,
         id=form.id,
     )

@@ -92,7 +92,7 @@ class KeptForms:
         self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
         self._broker = broker
         self._scheme_of = scheme_of
-        self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE)
+        self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE, options.process_count)
 
     async def keep(
         self, incoming: IncomingRequest, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True

@@ -16,7 +16,8 @@ from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
 HTML = {"Accept": "text/html"}
 
 
-@attack("B14", "what was planted before a sign-in", sample=8)
+# Of one client network twenty may wait for the provider; who comes beyond is told to try again.
+@attack("B14", "what was planted before a sign-in", sample=8, together=8)
 def planted(target: Target) -> Iterator[Case]:
     for number in range(10):
         yield Case(f"fixation {number}", _fixation)

@@ -32,7 +32,10 @@ def unverified(stage: Stage) -> Iterator[Attempt]:
         opens = value is True or (isinstance(value, str) and value in VERIFIED)
         label = "absent" if value is ABSENT else repr(value)
         yield f"{label} in both", partial(_verified, stage, value, value, opens)
-        if not opens:
+        if value is ABSENT:  # one source's word on the one address of both is enough
+            yield "true in the ID token, absent in userinfo", partial(_verified, stage, True, ABSENT, True)
+            yield "true in userinfo, absent in the ID token", partial(_verified, stage, ABSENT, True, True)
+        elif not opens:
             yield f"{label} in the ID token, absent in userinfo", partial(_verified, stage, value, ABSENT, False)
             yield f"{label} in userinfo, absent in the ID token", partial(_verified, stage, ABSENT, value, False)
             yield f"{label} in userinfo, true in the ID token", partial(_verified, stage, True, value, False)

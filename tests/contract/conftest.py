@@ -6,7 +6,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
-from config.groups.storage_url import storage_url
+from config.settings.storage_url import storage_url
 from databroker.store.base import StoreBackend
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore

@@ -1,22 +1,30 @@
 """One policy on every ASGI server: what our listener lets in, and nothing else, passes on any other one, by HTTP and by websocket."""
 
+import asyncio
+import hashlib
 import re
+import socket
 import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import httpx
 import pytest
 
-from tests.support.asgi_servers import OTHERS, TLS_ELSEWHERE, daphne
+from tests.support.asgi_servers import AT_A_SOCKET, OTHERS, TLS_ELSEWHERE, daphne
 from tests.support.browser import headless_browser
+from tests.support.certs import certificate_files
+from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.raw_http import Broken, RawClient
+from tests.support.prepared import manage
+from tests.support.raw_http import WAIT, Broken, RawClient
 from tests.support.recording_upstream import RecordingUpstream
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.websockets import BINARY, CLOSE, TEXT, RawWebSocket, SocketUpstream, handshake
@@ -26,7 +34,77 @@ pytestmark = pytest.mark.slow
 SERVERS = {"our listener": daphne, **OTHERS}
 PUBLIC, APP, PATHS, SOCKETS, MEMBERS = "public.localhost", "app.localhost", "paths.localhost", "sockets.localhost", "members.localhost"
 STREAMS, BREAKS, AUTHENTICATE = "streams.localhost", "breaks.localhost", "authenticate.localhost"
+UPLOADS, DRIPS = "uploads.localhost", "drips.localhost"
 HTML = {"Accept": "text/html"}
+PIECE = 64 * 1024
+# Policies that look at the address, each at a host of its own, and whether somebody at 127.0.0.1 is let in.
+ADDRESSES: dict[str, tuple[dict[str, Any], bool]] = {
+    "near": ({"allow": {"source_ip": "127.0.0.0/8"}}, True),
+    "everywhere": ({"allow": {"source_ip": ["0.0.0.0/0", "::/0"]}}, True),
+    "not-there": ({"allow": {"not": {"source_ip": "198.51.100.0/24"}}}, True),
+    "there": ({"allow": {"source_ip": "198.51.100.0/24"}}, False),
+    "kept-out": ({"allow": {"http_method": "GET"}, "deny": {"source_ip": "198.51.100.0/24"}}, True),
+    "only-there": ({"allow": {"http_method": "GET"}, "deny": {"not": {"source_ip": "198.51.100.0/24"}}}, False),
+}
+# What a client may say of its address; of these, gate believes none.
+PRETENDED = {
+    "nothing": "",
+    "an address": "X-Forwarded-For: 198.51.100.7",
+    "an address and a port": "X-Forwarded-For: 198.51.100.7:4711",
+    "an address in brackets and a port": "X-Forwarded-For: [198.51.100.7]:4711",
+    "somebody near": "X-Forwarded-For: 127.0.0.1:4711",
+    "several": "X-Forwarded-For: 198.51.100.7:4711, 127.0.0.1",
+    "two lines": "X-Forwarded-For: 198.51.100.7:4711\nX-Forwarded-For: 127.0.0.1:9",
+    "an address, and a port beside it": "X-Forwarded-For: 198.51.100.7\nX-Forwarded-Port: 4711",
+    "other words": "Forwarded: for=198.51.100.7\nX-Real-Ip: 198.51.100.7\nX-Forwarded-Port: 4711",
+}
+
+
+def with_addresses(builder: GateBuilder, to: str) -> GateBuilder:
+    for name, (policy, _) in ADDRESSES.items():
+        builder.route(f"{name}.localhost", to=to, policy=policy, allow_websockets=True)
+    return builder
+
+
+class TakesUploads:
+    """An upstream that counts what has come of a body as it comes, and answers its SHA-256."""
+
+    def __enter__(self) -> Self:
+        upstream = self
+        self.taken = 0
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                upstream.taken, length, digest = 0, 0, hashlib.sha256()
+                while line := self.rfile.readline().strip().lower():
+                    name, _, value = line.partition(b": ")
+                    length = int(value) if name == b"content-length" else length
+                for piece in self.sized(length) if length else self.chunked():
+                    digest.update(piece)
+                    upstream.taken += len(piece)
+                said = digest.hexdigest().encode()
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said))
+
+            def sized(self, left: int) -> Iterator[bytes]:
+                while left and (piece := self.rfile.read1(min(left, PIECE))):
+                    left -= len(piece)
+                    yield piece
+
+            def chunked(self) -> Iterator[bytes]:
+                while size := int(self.rfile.readline(), 16):
+                    yield self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
+
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class BreaksOff:
@@ -56,6 +134,7 @@ class Stage:
     gate: RunningGate
     recorder: RecordingUpstream
     sockets: SocketUpstream
+    uploads: TakesUploads
 
     @property
     def is_ours(self) -> bool:
@@ -66,6 +145,12 @@ class Stage:
 
     def name(self, host: str) -> str:
         return f"{host}:{self.gate.port}"
+
+    def ended_requests(self, status: int) -> int:
+        """Requests with this status, whose access ended while they were under way."""
+        return sum(
+            entry["event"] == "request" and entry.get("ending") == "access ended" and entry["status"] == status for entry in self.gate.log
+        )
 
     def ask(self, host: str, text: str, body: bytes = b"") -> int | None:
         """The status of the answer, None where the connection just ended.  HOST in the text is the name of the host."""
@@ -87,8 +172,15 @@ def provider() -> Iterator[DevelopmentProvider]:
 @pytest.fixture(scope="module", params=SERVERS)
 def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     opened = {"allow_public_unauthenticated_access": True}
-    with RecordingUpstream() as recorder, SocketUpstream() as sockets, SampleUpstream() as sample, BreaksOff() as breaks:
+    with (
+        RecordingUpstream() as recorder,
+        SocketUpstream() as sockets,
+        SampleUpstream() as sample,
+        BreaksOff() as breaks,
+        TakesUploads() as uploads,
+    ):
         builder = GateBuilder(provider.url).setting(jwt_claims_headers=["email"], **TLS_ELSEWHERE)
+        builder.setting(grpc_address=f"127.0.0.1:{free_port()}", grpc_insecure=True)  # by which commands find the sessions
         deny = [{"deny": {"or": [{"http_method": {"in": ["DELETE"]}}]}}]
         builder.route(PUBLIC, to=recorder.url, policy=deny, allow_websockets=True, **opened)
         builder.route(APP, to=recorder.url, allow_any_authenticated_user=True, allow_websockets=True, pass_identity_headers=True)
@@ -97,9 +189,12 @@ def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_pat
         builder.route(SOCKETS, to=sockets.url, allow_websockets=True, **opened)
         builder.route(MEMBERS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True)
         builder.route(STREAMS, to=sample.url, **opened)
+        builder.route(DRIPS, to=sample.url, allow_any_authenticated_user=True)
+        builder.route(UPLOADS, to=uploads.url, **opened)
         builder.route(BREAKS, to=breaks.url, **opened)
+        with_addresses(builder, recorder.url)
         with builder.start(tmp_path_factory.mktemp("gate"), SERVERS[request.param]) as gate:
-            yield Stage(request.param, gate, recorder, sockets)
+            yield Stage(request.param, gate, recorder, sockets, uploads)
             gate.stop()
             if request.param != "Daphne's own classes":  # which have no word for it
                 assert "gate has stopped" in gate.child.output
@@ -121,6 +216,7 @@ X-Envoy-Original-Path: /FORGED
 Cookie: _gate=FORGED; mine=1; __Host-_gate=FORGED
 Connection: x-request-id, x-forwarded-host"""
 UPGRADE = handshake("HOST", "/").decode().partition("\r\n\r\n")[0].replace("\r\n", "\n")
+HEADS = {"plain": "GET /x HTTP/1.1\nHost: HOST", "websocket": UPGRADE}
 
 
 @pytest.mark.parametrize(("kind", "status"), [("plain", 200), ("websocket", 101)])
@@ -219,20 +315,51 @@ async def test_who_is_signed_in_is_told_to_the_application_and_who_was_is_not(st
             assert status in (302, 401, 403)
 
 
-async def test_the_end_of_a_session_ends_its_websocket(stage: Stage) -> None:
+async def signs_out(stage: Stage, client: httpx.AsyncClient) -> None:
+    page = await client.get(stage.gate.url(AUTHENTICATE, "/.gate/"), headers=HTML)
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    await client.post(stage.gate.url(AUTHENTICATE, "/.gate/signout/"), data={"_gate_csrf": token})
+
+
+async def operator_ends(stage: Stage, client: httpx.AsyncClient) -> None:
+    with manage("endsessions", "--everybody", "-config", stage.gate.config_file) as command:
+        assert await asyncio.to_thread(command.ended, 60) == 0, command.output
+
+
+ENDS = {"by its person": signs_out, "by an operator's command": operator_ends}
+
+
+@pytest.mark.parametrize("way", ENDS)
+async def test_the_end_of_a_session_ends_its_websocket(stage: Stage, way: str) -> None:
     async with stage.gate.client() as client:
         await sign_in(client, stage.gate.url(MEMBERS, "/hold"), "bob")
         with stage.client(MEMBERS) as websocket:
             assert websocket.open(stage.name(MEMBERS), "/polite", f"Cookie: {of_client(client, MEMBERS)}").status == 101
             websocket.say(TEXT, b"here")
             assert websocket.frame().payload == b"here"
-            page = await client.get(stage.gate.url(AUTHENTICATE, "/.gate/"), headers=HTML)
-            (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-            await client.post(stage.gate.url(AUTHENTICATE, "/.gate/signout/"), data={"_gate_csrf": token})
+            before = stage.ended_requests(101)
+            await ENDS[way](stage, client)
             close = websocket.frame()
             # Daphne's own websockets close with no code between 1000 and 3000.
             assert (close.opcode, close.close_code) == (CLOSE, 4008 if stage.server == "Daphne's own classes" else 1008)
-        stage.gate.wait_for_event("request", lambda line: line.get("ending") == "access ended" and line["status"] == 101)
+        stage.gate.child.wait_for(lambda: stage.ended_requests(101) == before + 1, "the log says why it ended")
+
+
+@pytest.mark.parametrize("way", ENDS)
+async def test_the_end_of_a_session_breaks_its_download_off(stage: Stage, way: str) -> None:
+    async with stage.gate.client() as client:
+        await sign_in(client, stage.gate.url(DRIPS, "/"), "bob")
+        with stage.client(DRIPS) as download:
+            head = f"GET /drip HTTP/1.1\r\nHost: {stage.name(DRIPS)}\r\nCookie: {of_client(client, DRIPS)}\r\n\r\n"
+            download.send(head.encode())._until(b"\r\n\r\n")
+            assert download.chunk()[:1] == b"."
+            before = stage.ended_requests(200)
+            await ENDS[way](stage, client)
+            stage.gate.child.wait_for(lambda: stage.ended_requests(200) == before + 1, "the log says why it ended")
+            download.socket.settimeout(2 if stage.server == "Daphne's own classes" else WAIT)  # there, it never ends
+            with pytest.raises((Broken, TimeoutError)) as ended:
+                list(iter(download.chunk, b""))
+            assert isinstance(ended.value, TimeoutError) == (stage.server == "Daphne's own classes")
 
 
 TALK = """
@@ -329,6 +456,89 @@ def test_a_body_reaches_its_application(stage: Stage) -> None:
     assert stage.recorder.received[0].endswith(b"\r\n\r\n" + body)
 
 
+@pytest.mark.parametrize("framing", ["with a length", "in chunks"])
+def test_an_upload_reaches_its_application_as_it_is_sent(stage: Stage, framing: str) -> None:
+    pieces = [bytes((number,)) * PIECE for number in range(16)]
+    is_chunked = framing == "in chunks"
+    frame = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {16 * PIECE}"
+    stage.uploads.taken = 0
+    with stage.client(UPLOADS) as client:
+        client.send(f"POST /x HTTP/1.1\r\nHost: {stage.name(UPLOADS)}\r\n{frame}\r\n\r\n".encode())
+        for number, piece in enumerate(pieces, 1):
+            client.send(b"%x\r\n%b\r\n" % (PIECE, piece) if is_chunked else piece)
+            if stage.server != "Daphne's own classes":  # which hand a body over after its last byte
+                wait_until(lambda number=number: stage.uploads.taken == number * PIECE, f"piece {number} is at the application")  # type: ignore[misc]
+        client.send(b"0\r\n\r\n" if is_chunked else b"")
+        answer = client.response()
+    assert (answer.status, answer.body.decode()) == (200, hashlib.sha256(b"".join(pieces)).hexdigest())
+    assert stage.uploads.taken == 2**20
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("said", PRETENDED)
+def test_an_address_is_the_connections_or_unknown(stage: Stage, said: str, kind: str) -> None:
+    line = PRETENDED[said]
+    # uvicorn has put the client's word in the place of the address; and a word that could be where the address is from leaves none.
+    is_unknown = (stage.server == "uvicorn" and "X-Forwarded-For" in line) or (not stage.is_ours and "127.0.0.1:" in line)
+    let_in = set()
+    for name in ADDRESSES:
+        status = stage.ask(f"{name}.localhost", f"{HEADS[kind]}\n{line}".strip())
+        assert bool(stage.recorder.received) == (status in (200, 101))
+        let_in |= {name} if stage.recorder.received else set()
+    assert let_in == (set() if is_unknown else {name for name, (_, is_let_in) in ADDRESSES.items() if is_let_in})
+
+
+@pytest.fixture(scope="module", params=AT_A_SOCKET)
+def at_a_socket(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, RecordingUpstream, int]]:
+    """The name of a unix socket that gate is served at, and what is behind it."""
+    directory = tmp_path_factory.mktemp("gate")
+    name = str(directory / "socket")
+    with RecordingUpstream() as recorder:
+        builder = with_addresses(GateBuilder("https://unasked.localhost").setting(**TLS_ELSEWHERE), recorder.url)
+        builder.setting(trusted_proxies=["127.0.0.0/8", "198.51.100.0/24"])
+        builder.route(PUBLIC, to=recorder.url, allow_public_unauthenticated_access=True, allow_websockets=True)
+        path = builder.write(directory, certificate_files(directory, AUTHENTICATE))
+        environment = clean_environment(GATE_CONFIG=str(path))
+        with Child.python(*AT_A_SOCKET[request.param](name), environment=environment) as child:
+            child.wait_for(lambda: asked_at(name, recorder, f"GET / HTTP/1.1\nHost: {PUBLIC}:{builder.port}") == 200, "gate answers", 60)
+            yield name, recorder, builder.port
+            assert "Traceback" not in child.output
+            child.stop()
+
+
+def asked_at(name: str, recorder: RecordingUpstream, text: str) -> int | None:
+    recorder.received.clear()
+    with suppress(OSError, Broken), AtSocket(name) as client:
+        client.send(text.strip().replace("\n", "\r\n").encode() + b"\r\n\r\n")
+        return client.one_response().status
+    return None
+
+
+class AtSocket(RawClient):
+    def __init__(self, name: str):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(WAIT)
+        self._buffer = b""
+        try:
+            self.socket.connect(name)
+        except OSError:
+            self.socket.close()
+            raise
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("said", PRETENDED)
+def test_a_client_of_a_unix_socket_has_no_address(at_a_socket: tuple[str, RecordingUpstream, int], said: str, kind: str) -> None:
+    where, recorder, port = at_a_socket
+    let_in = set()
+    for name in (*ADDRESSES, "public"):
+        status = asked_at(where, recorder, f"{HEADS[kind]}\n{PRETENDED[said]}".replace("HOST", f"{name}.localhost:{port}"))
+        assert bool(recorder.received) == (status in (200, 101))
+        assert not any(b"198.51.100" in received for received in recorder.received)
+        let_in |= {name} if recorder.received else set()
+    assert let_in == {"public"}
+
+
 def test_http_2_is_judged_alike(stage: Stage) -> None:
     """hypercorn speaks it: a body without a length, a Cookie in pieces, and a Host beside the authority."""
     if stage.server != "hypercorn":
@@ -349,6 +559,8 @@ def test_http_2_is_judged_alike(stage: Stage) -> None:
     assert stage.recorder.received == []
     assert ask("-T", "-", data=b"of no length") == "2 200"
     assert b"transfer-encoding: chunked\r\n" in stage.recorder.received[0]
+    curl[curl.index("--resolve") + 1] = resolve.replace(PUBLIC, BREAKS)
+    assert subprocess.run([*curl, stage.gate.url(BREAKS, "/x")], capture_output=True, timeout=20).returncode == 18
 
 
 def test_a_broken_answer_does_not_look_finished(stage: Stage) -> None:

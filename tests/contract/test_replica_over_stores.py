@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from databroker.claims import GroupsClaim
 from databroker.client import LocalBroker
-from databroker.models import Session, User
+from databroker.models import Group, Membership, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.store.base import StoreBackend
@@ -161,6 +162,33 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
         await rows(User, [])
         await written(store, SESSION, "after", {"user_id": "oidc/bob"})
         await rows(Session, ["after", "anew"])
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await store.close()
+
+
+CLAIM = GroupsClaim("groups", "oidc", "https://idp.example.com")
+
+
+@pytest.mark.parametrize("kind", ["memory", "kvstore", "database_on_sqlite", "database_on_postgresql"])
+async def test_groups_of_a_claim_follow_what_each_sign_in_says(kind: str, request: pytest.FixtureRequest, database: None) -> None:
+    async def signs_in(name: str, *groups: str) -> None:
+        await store.put(USER, f"oidc/{name}", {"claims": {"groups": groups}, "issuer": CLAIM.issuer})
+
+    await rows(Group, [])
+    store = request.getfixturevalue(kind)(time.time)
+    await signs_in("alice", "engineering", "staff")
+    running = asyncio.create_task(Projection(LocalBroker(store), CLAIM, pause=0.005, first_wait=0.01).run())
+    try:
+        await rows(Group, ["engineering", "staff"])
+        await signs_in("bob", "sales", "staff")
+        await rows(Group, ["engineering", "sales", "staff"])
+        await signs_in("alice", "staff")
+        await rows(Group, ["sales", "staff"])
+        await store.delete(USER, "oidc/bob")
+        await rows(Group, ["staff"])
+        assert await in_database(lambda: list(Membership.objects.values_list("user_id", "group_id"))) == [("oidc/alice", "staff")]
     finally:
         running.cancel()
         await asyncio.wait({running})

@@ -1,7 +1,10 @@
 """The admin, entered by single sign-on."""
 
+import asyncio
 import re
 
+from tests.support.admin import text_of
+from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import RunningGate, follow, sign_in
 
 HTML = {"Accept": "text/html"}
@@ -22,6 +25,22 @@ async def test_an_administrator_enters_and_sees_sessions_people_groups_and_route
     everything = " ".join(page.text for page in pages.values())
     assert "alice@example.com" in everything
     assert "engineering.localhost" in everything
+
+
+async def test_groups_that_a_claim_names_are_listed_with_where_they_come_from(gate: RunningGate, provider: DevelopmentProvider) -> None:
+    origin = f"the claim “groups” of {provider.url}"
+    async with gate.client() as client, gate.client() as bob:
+        await sign_in(client, admin(gate), "alice")
+        await sign_in(bob, gate.url("app.localhost"), "bob")
+        async with asyncio.timeout(20):
+            text = ""
+            while not all(f"{group} - - {origin} 1" in text for group in ("engineering", "sales")):
+                text = text_of(await client.get(admin(gate, "databroker/group/"), headers=HTML))
+                await asyncio.sleep(0.05)
+        one = text_of(await client.get(admin(gate, "databroker/group/sales/change/"), headers=HTML))
+    assert "Nobody changes groups here" in text
+    assert "bob@example.com" in one
+    assert "alice@example.com" not in one.partition("Members")[2]
 
 
 async def test_another_person_is_told_that_they_may_not(gate: RunningGate) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from dataclasses import fields, replace
 from html import unescape
-from types import SimpleNamespace
+from pathlib import Path
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import pytest
@@ -30,6 +30,7 @@ from databroker.store.memory import MemoryStore
 from databroker.tables.projection import Projection
 from tests.support.admin import AdminPages
 from tests.support.database import in_database
+from tests.support.options import make_options
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -92,10 +93,10 @@ def _links(page: str) -> list[str]:
     return [part.partition('"')[0] for part in page.split('href="')[1:] if not part.startswith(("#", "http", "/static"))]
 
 
-async def test_no_page_shows_a_token_or_a_secret() -> None:
+async def test_no_page_shows_a_token_or_a_secret(tmp_path: Path) -> None:
     store = await filled_store()
     await project(store)
-    registers, options = (admin.register, group_admin.register), SimpleNamespace(groups_claim=None, idp_provider="oidc")
+    registers, options = (admin.register, group_admin.register), make_options(tmp_path)
     pages = await in_database(lambda: AdminPages(*registers, broker=LocalBroker(store), options=options))
     await pages.apost("databroker/session/", action="end_sessions", _selected_action=["s2"])
     read = await every_page(pages)

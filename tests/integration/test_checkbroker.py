@@ -33,9 +33,11 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Options
 
 async def _fill(options: Options) -> None:
     async with opened_broker(options) as broker:
-        await broker.put(USER, "oidc/1", {"email": "ann@a.org"})
+        claims = {"groups": ["claimed", "both"]}
+        await broker.put(USER, "oidc/1", {"email": "ann@a.org", "issuer": options.idp_provider_url, "claims": claims})
         await broker.put(DIRECTORY_USER, "oidc/1", {"group_ids": ["g1"]})
-        await broker.put(DIRECTORY_GROUP, "g1", {"name": "engineering"})
+        for group in ("g1", "both"):
+            await broker.put(DIRECTORY_GROUP, group, {"name": "engineering"})
         await broker.put(SERVICE_ACCOUNT, "ci", {"groups": ["a"]})
         for number in range(1200):
             await broker.put(SESSION, f"s{number}", {"user_id": "oidc/1"})
@@ -64,8 +66,12 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a session's row says another person": (lambda: Session.rows.filter(pk="s7").update(user_id="oidc/2"), "session s7"),
     "a person's row is gone": (lambda: User.rows.all().delete(), "user oidc/1"),
     "a person's row says another address": (lambda: User.rows.update(email="eve@a.org"), "user oidc/1"),
-    "a membership is gone": (lambda: Membership.rows.all().delete(), "user oidc/1"),
+    "a membership is gone": (lambda: Membership.rows.filter(group_id="g1").delete(), "user oidc/1"),
     "a membership is invented": (lambda: row(Membership, user_id="oidc/1", group_id="admins"), "user oidc/1"),
+    "a membership says another source": (lambda: Membership.rows.filter(group_id="claimed").update(by_directory=True), "user oidc/1"),
+    "the row of a group that a claim names is gone": (lambda: Group.rows.filter(pk="claimed").delete(), "group claimed"),
+    "a group's row says that no claim names it": (lambda: Group.rows.filter(pk="both").update(by_claim=False), "group both"),
+    "a claimed group is invented": (lambda: row(Group, id="g2", in_directory=False, by_claim=True), "group g2"),
     "a group's row has no record": (lambda: row(Group, id="g2"), "group g2"),
     "a service account's row is gone": (lambda: ServiceAccount.rows.all().delete(), "service account ci"),
 }

@@ -62,6 +62,7 @@ def test_what_was_sent_after_the_session_ended_arrives_once(
     browser: Browser, gate: RunningGate, provider: DevelopmentProvider, application: SampleUpstream, tmp_path: Path
 ) -> None:
     (tmp_path / "plan.bin").write_bytes(FILE)
+    browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     fill_in(browser, gate, provider, tmp_path / "plan.bin")
     browser.click("button")
     browser.wait_for_url(gate.url(APP, "/orders?year=2026&q=a%20b"))
@@ -78,6 +79,13 @@ def test_what_was_sent_after_the_session_ended_arrives_once(
     browser.click('button[value="alice"]')
     browser.wait_for_url(gate.url(APP, "/.gate/form/"))
     browser.picture("kept-form")
+    sent = browser.find("main time")
+    assert ("GMT+9" in sent.text, (sent.get_attribute("title") or "")[-3:]) == (True, "UTC")
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.driver.refresh()
+    assert browser.find("main time").text.endswith(" UTC")
+    browser.picture("kept-form-without-scripts")
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert "alice@example.com" in browser.text
     assert len(application.posted) == 1
 

@@ -58,3 +58,31 @@ async def test_requests_are_told_by_configured_host(provider: DevelopmentProvide
         made = samples(address, "http_client_requests_total")
         assert made[idp, "POST", "200"] == 1  # the code is redeemed
         assert {host for host, _, _ in made} == {idp}
+
+
+async def test_pages_of_ours_are_timed_by_view_and_nothing_that_a_client_makes_up(
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    builder = GateBuilder(provider.url).setting(metrics_address=address)
+    builder.route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+
+    def told(name: str) -> dict[tuple[str, str], float]:
+        families = text_string_to_metric_families(httpx.get(f"http://{address}/metrics", trust_env=False).text)
+        found = [each for family in families for each in family.samples if each.name == name]
+        assert all(each.labels["service"] == "gate" for each in found)
+        return {(each.labels.get("view", ""), each.labels.get("method", "")): each.value for each in found}
+
+    with builder.start(tmp_path) as gate:
+        async with gate.client() as client:
+            assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
+            pages = told("django_http_requests_before_middlewares_total")["", ""]
+            for _ in range(3):
+                assert (await client.get(gate.url("app.localhost", "/carried"))).status_code == 200
+            await client.request("MADEUP", gate.url("app.localhost", "/.gate/"))
+            await client.get(gate.url("app.localhost", "/.gate/made-up"))
+        assert told("django_http_requests_before_middlewares_total")["", ""] == pages + 2
+        timed = told("django_http_requests_latency_seconds_by_view_method_count")
+        assert any("sign_in" in view and method == "GET" for view, method in timed)
+        assert "MADEUP" not in str(timed)
+        assert "made-up" not in str(timed)

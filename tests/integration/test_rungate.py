@@ -53,7 +53,14 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, upstream: SampleUpstream)
 
 @pytest.mark.parametrize(
     "arguments",
-    [["rungate", "-version"], ["explainaccess", "--version"], ["checkconfig", "--version"], ["tunnel", "--version"], ["--version"]],
+    [
+        ["rungate", "-version"],
+        ["explainaccess", "--version"],
+        ["checkconfig", "--version"],
+        ["tunnel", "--version"],
+        ["--version"],
+        ["version"],
+    ],
 )
 def test_the_version_is_printed(arguments: list[str]) -> None:
     with Child.python("manage.py", *arguments) as child:

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from config.groups.storage_url import storage_url
+from config.settings.storage_url import storage_url
 from databroker.records import SESSION
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore

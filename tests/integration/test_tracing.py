@@ -29,7 +29,7 @@ def builder(provider: DevelopmentProvider, upstream: SampleUpstream, backend: Tr
     return (
         GateBuilder(provider.url)
         .route(HOST, to=upstream.url, allow_any_authenticated_user=True)
-        .route(OPEN, to=upstream.url, allow_public_unauthenticated_access=True)
+        .route(OPEN, name="open pages", to=upstream.url, allow_public_unauthenticated_access=True)
         .setting(tracing_provider="zipkin", tracing_span_endpoint=backend.url("/api/v2/spans"), tracing_sample_rate=1)
     )
 
@@ -85,6 +85,7 @@ async def test_a_proxied_request_is_one_trace_and_its_upstream_hears_of_it(gate,
     assert below["upstream"].tags["http.response.status_code"] == "200"
     (line,) = [entry for entry in gate.log if entry["event"] == "request" and entry["path"] == "/papers"]
     assert root.tags["gate.request_id"] == line["request_id"]
+    assert root.tags["gate.route_name"] == below["authorize"].tags["gate.route_name"] == line["route_name"] == "open pages"
     assert heard(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
     assert heard(response)["x-b3-traceid"] == f"{root.trace:032x}"
     assert not any(b"hidden" in taken.body for taken in backend.taken)

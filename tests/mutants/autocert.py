@@ -91,7 +91,7 @@ staples = door("proxy.autocert.staples", "unit/proxy/autocert/test_staples.py")
 staples.without("a revocation is shown to nobody", "StapleCache.shown", always("not staple.is_revoked"))
 staples.without("what has ended is shown to nobody", "StapleCache.shown", always("staple.ends > now"))
 
-hosts = door("config.groups.autocert", "unit/config/groups/test_autocert.py")
+hosts = door("config.settings.autocert", "unit/config/settings/test_autocert.py")
 hosts.without("the authority's protocol is https", "_authority_is_one", never('settings.autocert_ca.scheme != "https"'))
 hosts.without("private names are kept from the public authority", "why_not", never("settings.autocert_ca is None"))
 

@@ -81,7 +81,7 @@ yaml_reader.without(
 )
 yaml_reader.without("aliases unfold to a bounded size", "_Builder._alias", never("self._aliased > MOST_ALIASED_VALUES"))
 
-authenticate = door("config.groups.authenticate", "unit/config/groups/test_authenticate.py")
+authenticate = door("config.settings.authenticate", "unit/config/settings/test_authenticate.py")
 authenticate.without("a provider is reached by https", "provider_url", never("not is_confidential(url.scheme, url.host)"))
 authenticate.without("a configured parameter can't replace state, nonce or PKCE", "request_params", never("name.lower() in OWN_PARAMETERS"))
 
@@ -168,7 +168,7 @@ restart_only.without(
 )
 runtime.without(
     "a key that was taken out opens the admin no more",
-    "Runtime._reload",
+    "Runtime._swap",
     skips("setattr(settings, name, value)"),
     f"{RELOAD}::test_the_cookies_name_and_keys_change_for_the_admin_too",
 )
@@ -232,10 +232,19 @@ route_table.without(
     always("conditions == self._conditions"),
     f"{RELOAD}::test_a_replaced_authority_of_all_routes_judges_connections_that_are_open",
 )
-exposition = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
-exposition.without("beside the metrics there is nothing", "MetricsPage.__call__", never('scope["path"] != "/metrics"'))
+operator_pages = door("foundation.telemetry.operator_pages", "unit/foundation/telemetry/test_operator_pages.py")
+operator_pages.without("beside the pages for operators there is nothing", "OperatorPages.__call__", never("page is None"))
+
+readiness = door("foundation.readiness", "unit/foundation/test_readiness.py")
+readiness.without("a part that fails makes it not ready", "ReadinessReport.status", always("self.is_ready"))
+own_health = door("databroker.service", "contract/test_readiness.py::test_a_store_that_is_lost_makes_it_not_ready_until_it_is_back")
+own_health.without(
+    "without the store it is not ready", "DataBrokerService.readiness", never("self._has_replica and not replica.is_following")
+)
 
 DOORS = (
+    readiness,
+    own_health,
     reload,
     kept_by_envoy,
     rungate,
@@ -251,7 +260,7 @@ DOORS = (
     proxy_state,
     route_table,
     metrics_listener,
-    exposition,
+    operator_pages,
     runtime,
     restart_only,
     validation,

@@ -67,7 +67,7 @@ gitlab.without("a group that one merely sees does not count", "GitLabDirectory.l
 auth0 = door("authenticate.directory.auth0", f"{UNIT}/test_auth0.py")
 auth0.without("a listing that shifts is not believed", "_numbered", never("len(listed) != total"))
 
-settings = door("config.groups.directory", "unit/config/groups/test_directory.py")
+settings = door("config.settings.directory", "unit/config/settings/test_directory.py")
 settings.without("who was never pushed has unknown groups", "groups_are_recorded", never("bool(settings.scim_token)"))
 settings.without(
     "a vendor's directory is asked before a deny is lifted",
@@ -76,7 +76,7 @@ settings.without(
 )
 settings.without("a directory of another process counts", "groups_are_recorded", never("is_elsewhere"))
 
-account = door("config.groups.directory_account", "unit/config/groups/test_directory_account.py")
+account = door("config.settings.directory_account", "unit/config/settings/test_directory_account.py")
 account.without("a directory is one tenant's", "is_tenant", always("written not in _SHARED_TENANTS"))
 
 service = door("authenticate.directory.service", f"{UNIT}/test_service.py")

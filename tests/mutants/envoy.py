@@ -1,7 +1,7 @@
 """Defences of the Envoy data plane: who may be carried, who comes in behind it, and what Envoy does without gate."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, lacks, never, omits, passes, replaced, skips
+from tests.mutants.operations import always, does, lacks, never, omits, passes, replaced, skips
 
 judge = door("proxy.envoy.ext_proc", "unit/proxy/envoy/test_ext_proc.py")
 proof = door("proxy.envoy.authentication", "unit/proxy/envoy/test_authentication.py", "unit/proxy/envoy/test_ext_proc.py")
@@ -56,6 +56,47 @@ listener.without("Envoy's silence is a refusal", "_ext_proc", passes(failure_mod
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("who asks is the peer", "_connections", passes(use_remote_address="False"))
 
+eligibility = door("proxy.envoy.grants.eligibility", "unit/proxy/envoy/grants/test_eligibility.py")
+eligibility.without("other methods are judged", "grant_of", never("request.method not in METHODS"))
+eligibility.without("an odd target is judged", "grant_of", never("not is_plain(target)"))
+eligibility.without("who comes by a trusted proxy is judged", "grant_of", never("service.is_trusted(judged.incoming)"))
+eligibility.without("cookies that go nowhere go nowhere", "_written", never('b"cookie" in rules.replaced'))
+eligibility.without("paths of ours are gate's", "is_plain", never("path[1:].partition(b'/')[0].lower().decode('ascii') in OWN_WORDS"))
+eligibility.without("a token in the query is judged", "is_plain", always("_PROGRAMS not in query.lower()"))
+eligibility.without("an escaped name in the query is judged", "is_plain", always('not _ESCAPE_IN_NAME.search(b"&" + query)'))
+eligibility.without("what says that there is a body is never known", "known_names", never("name in _NEVER"))
+plain = door("proxy.envoy.grants.cookies", "unit/proxy/envoy/grants/test_cookies.py")
+plain.without("a session that comes twice is judged", "split", always("name not in found"))
+plain.without("a session without its companion is judged", "split", never("names.companion not in found"))
+plain.without(
+    "a session in other letters is judged", "CookieNames.is_beside", always("name.lower() not in (own, HOST_PREFIX.lower().encode() + own)")
+)
+told = door("proxy.envoy.grants.access_log", "unit/proxy/envoy/grants/test_access_log.py")
+told.without("an odd line does no harm", "GrantAccessLog.tell", never("not all(part.isdecimal() for part in parts[2:5])"))
+told.without("no more are known than may be", "GrantAccessLog.know", skips("self._known.popitem(last=False)"))
+alike = door("proxy.planes.embedded", "unit/proxy/envoy/grants/test_eligibility.py")
+alike.without("what sees more than the person is judged", "DataPlane._decides_by_person", always("compiled.sees_person_alone"))
+alike.without(
+    "a host of several routes is judged",
+    "DataPlane._decides_by_person",
+    always("self._authorize.routes.route_of_all_paths(request.host, request.port) is compiled"),
+)
+alike.without("what is in shadow is judged", "DataPlane.sees_person_alone", never("authorize.has_shadow"))
+alike.without("every decision is kept where all are", "DataPlane.sees_person_alone", never("self._keeps_all"))
+alike.without(
+    "what is rewritten by the request is judged", "DataPlane.sees_person_alone", always("self.state.forwarding(compiled).is_alike")
+)
+grants = door("proxy.envoy.grants.keeper", "unit/proxy/envoy/grants/test_keeper.py")
+grants.without("no answer overtakes a change", "GrantKeeper.consider", never("judged.changes != self._streams.changes"))
+grants.without("who hears of no change gives nothing", "GrantKeeper.consider", never("not self._replica.is_following"))
+grants.without("an ended session's connections are cut", "GrantKeeper._see_to", skips("await self._cut(...)", times=2))
+grants.without("whom a change keeps out is cut", "GrantKeeper._judge_anew", never("not may_go_on"))
+grants.without("what was carried before is cut with its session", "GrantKeeper._see_to", skips("self._remember(given)"))
+grants.without("the lease ends first", "GrantKeeper.void", skips("self._table.void_lease()"))
+shared = door("proxy.envoy.grants.table", "unit/proxy/envoy/grants/test_table.py")
+shared.without("a grant that was taken back is void", "GrantTable.take_back", does("pass"))
+shared.without("no slot is filled again at once", "GrantTable.free", replaced("clock() + REST", "clock()"))
+
 clusters = door("proxy.envoy.clusters", "unit/proxy/envoy/test_clusters.py")
 clusters.without("an upstream's certificate is verified", "_tls", never("not route.tls_skip_verify"))
 clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_alt_names"'))
@@ -77,7 +118,7 @@ first = door("proxy.envoy.listener", f"{silent}test_a_client_that_speaks_as_gate
 first.without(
     "no client names the first route",
     "_told_by_the_client",
-    replaced("[{'remove': name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN)]", "[]"),
+    replaced("[{'remove': name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED)]", "[]"),
 )
 told_cut = door("proxy.envoy.carried_request", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
 told_cut.without("an answer that was cut is told as cut", "CarriedRequest.run", never("self._may_have_been_cut()"))
@@ -139,4 +180,10 @@ DOORS = (
     internal_listener,
     listener,
     clusters,
+    eligibility,
+    plain,
+    told,
+    alike,
+    grants,
+    shared,
 )

@@ -3,13 +3,13 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, never, replaced, skips
 
-shadow_table = door("authorize.policy.route_table", "unit/authorize/decisions/test_shadow.py")
+shadow_table = door("authorize.policy.route_table", "unit/authorize/decision_log/test_shadow.py")
 shadow_table.without("a route in shadow decides nothing", "RouteTable.build", never("route.mode == SHADOW and not with_shadow"))
 
-shadow_blocks = door("authorize.policy.compiled_route", "unit/authorize/decisions/test_shadow.py")
+shadow_blocks = door("authorize.policy.compiled_route", "unit/authorize/decision_log/test_shadow.py")
 shadow_blocks.without("a block in shadow decides nothing", "compile_route", always("with_shadow or block.mode == ENFORCE"))
 
-facts = door("authorize.decisions.recorded_facts", "unit/authorize/decisions/test_recorded_facts.py")
+facts = door("authorize.decision_log.recorded_facts", "unit/authorize/decision_log/test_recorded_facts.py")
 facts.without("a header that is a secret is not written down", "request_facts", never("is_secret_header(name)"))
 facts.without(
     "a claim that no rule names is not written down",
@@ -22,7 +22,7 @@ facts.without(
     always("name in looked.headers"),
 )
 
-log = door("authorize.decisions.log", "unit/authorize/decisions/test_log.py")
+log = door("authorize.decision_log.log", "unit/authorize/decision_log/test_log.py")
 log.without("a flood of refusals is bounded in memory", "DecisionLog.keep", never("len(self._waiting) >= self._most_waiting"))
 log.without(
     "each refusal is kept",
@@ -30,10 +30,10 @@ log.without(
     never("decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None"),
 )
 
-rows = door("authorize.decisions.rows", "unit/authorize/decisions/test_rows.py")
+rows = door("authorize.decision_log.rows", "unit/authorize/decision_log/test_rows.py")
 rows.without("the table is bounded", "write", skips('_clear(entries[-1][1], rows[-1]["at"])'))
 
-recorder = door("authorize.decisions.recorder", "unit/authorize/decisions/test_recorder.py")
+recorder = door("authorize.decision_log.recorder", "unit/authorize/decision_log/test_recorder.py")
 recorder.without("a stream that is judged anew is no request", "DecisionRecorder.check", never("not request_id"))
 recorder.without("who is refused was not seen", "DecisionRecorder.check", always("check.decision.is_allowed"))
 

@@ -3,7 +3,8 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, never, passes, replaced, returns, skips
 
-names = door("proxy.rewriting.headers", "unit/proxy/rewriting/test_headers.py")
+REQUEST_HEADERS = "unit/proxy/rewriting/test_request_headers.py"
+names = door("proxy.rewriting.header_names", REQUEST_HEADERS)
 names.without("names are compared folded", "fold", returns("name.lower()"))
 names.without(
     "names without their dashes are ours, too",
@@ -11,30 +12,39 @@ names.without(
     never("squeezed in _DASHLESS_NAMES or squeezed in _STEERING_NAMES or squeezed.startswith(_DASHLESS_PREFIXES)"),
 )
 names.without("headers that steer an application are dropped", "is_internal_header", never("squeezed in _STEERING_NAMES"))
-names.without("identity headers of clients are dropped", "_known", never("is_internal_header(folded)"))
-names.without(
+
+request_headers = door("proxy.rewriting.request_headers", REQUEST_HEADERS)
+request_headers.without("identity headers of clients are dropped", "_known", never("is_internal_header(folded)"))
+request_headers.without(
     "hop-by-hop headers are dropped",
     "_known",
     never("folded in HOP_BY_HOP"),
 )
-names.without("our cookies stay here", "RouteHeaders._without_ours", replaced("cookies.without([cookie], self.is_our_cookie)", "[cookie]"))
-names.without("our credentials stay here", "RouteHeaders._cleaned", always("kind != AUTHORIZATION"))
-names.without(
+request_headers.without(
+    "our cookies stay here", "RouteHeaders._without_ours", replaced("cookies.without([cookie], self.is_our_cookie)", "[cookie]")
+)
+request_headers.without("our credentials stay here", "RouteHeaders._cleaned", always("kind != AUTHORIZATION"))
+request_headers.without(
     "Connection can't take Cookie or Authorization away", "_without_named", never("_known(pair[0])[0] in (COOKIE, AUTHORIZATION)")
 )
-names.without(
+request_headers.without(
     "what Connection names goes no further",
     "RouteHeaders.for_upstream",
-    never("options - _CONNECTION_STATES"),
+    never("options - CONNECTION_STATES"),
 )
-names.without(
+request_headers.without(
     "forwarding headers are a trusted peer's", "RouteHeaders.for_upstream", always("forwarded and downstream.address in self.trusted")
 )
-names.without("a route's headers can't say who somebody is", "RouteHeaders.build", always("_may_be_set(fold(pair[0]))"))
-names.without("a response header is not split", "ResponseHeaders.for_client", never("_UNSAFE_VALUE.search(value)"))
-names.without("an upstream can't set our cookies", "ResponseHeaders.for_client", never('name == b"set-cookie" and self._sets_ours(value)'))
+request_headers.without("a route's headers can't say who somebody is", "RouteHeaders.build", always("_may_be_set(fold(pair[0]))"))
+request_headers.without("a request has one framing", "framing", skips("if lengths: ..."))
 
-names.without(
+response_headers = door("proxy.rewriting.response_headers", "unit/proxy/rewriting/test_response_headers.py")
+response_headers.without("a response header is not split", "ResponseHeaders.for_client", never("_UNSAFE_VALUE.search(value)"))
+response_headers.without(
+    "an upstream can't set our cookies", "ResponseHeaders.for_client", never('name == b"set-cookie" and self._sets_ours(value)')
+)
+
+response_headers.without(
     "an upstream's names of headers fill no memory",
     "_response_name",
     passes(longest="10**9"),
@@ -91,13 +101,13 @@ identity_headers.without("upstreams get verified addresses", "attested_email", a
 identity_headers.without("a filter keeps groups from upstreams", "filtered", returns("groups"))
 
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
-names.without(
+request_headers.without(
     "what stands in for our Authorization is ours",
     "RouteHeaders.build",
     never("shows_credentials(route, options)"),
     CREDENTIALS,
 )
-names.without(
+request_headers.without(
     "a route's own headers don't stand in for our Authorization", "RouteHeaders.build", always("fold(pair[0]) not in ours"), CREDENTIALS
 )
 
@@ -245,13 +255,13 @@ forwarding = door("proxy.forwarding.http", "unit/proxy/forwarding/test_http.py")
 forwarding.without("what may not be done twice is sent once", "_ask", never("request.method not in IDEMPOTENT"))
 forwarding.without("half a body is not sent twice", "_ask", never("watch.has_begun_upload"))
 forwarding.without("a body goes with its request", "_ask", skips("watch.hold_upload()"))
-forwarding.without("a request has one framing", "framing", skips("if lengths: ..."))
 
 own_paths = door("proxy.own_paths", "unit/proxy/test_own_paths.py")
 own_paths.without("a host that nobody configured has no pages", "owner", never("not (is_authenticate_host or is_route_host)"))
 
 pages = door("foundation.pages", "unit/foundation/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
+pages.without("no script of an application's runs in a page of ours", "headers", replaced("_hash(TIMES_SCRIPT)", "\"'self'\""))
 
 client_addresses = door("proxy.client_address", "unit/proxy/test_client_address.py")
 client_addresses.without(
@@ -317,6 +327,8 @@ DOORS = (
     dataplane,
     refusals,
     names,
+    request_headers,
+    response_headers,
     cookies,
     identity_headers,
     rewrite,

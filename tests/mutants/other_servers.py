@@ -20,6 +20,8 @@ scope.without("a name in a scope has no colon", "_parsed", never("any(name.find(
 scope.without("HTTP/1.0 is refused by any server", "strict_scope", never("version in ('0.9', '1.0')"))
 scope.without("other servers carry no tunnels", "strict_scope", never("not is_websocket and scope['method'] == 'CONNECT'"))
 scope.without("a client is no client's word", "_client", never("not client[1]"))
+scope.without("a client is no client's word with a port", "_is_named", replaced("hop.startswith((f'{host}:', f'[{host}]:'))", "False"))
+scope.without("a client is no client's word with a port beside it", "_is_named", never("has_port and hops[:1] == [host]"))
 scope.without("a handshake is ours", "_handshake_headers", replaced("not pair[0].lower().startswith(PREFIX)", "True"))
 scope.without(
     "extensions of other servers are not believed",

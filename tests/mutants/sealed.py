@@ -228,7 +228,7 @@ replica.without(
 )
 replica.without("a stream that is back begins with nothing", "Replica._forget_all", skips("cache.clear()"))
 replica.without("what is in flight when the stream is lost is not cached", "Replica._remember", never("self._is_following"))
-replica.without("a stale copy answers nobody who has seen more", "Replica.catch_up", replaced("self._is_serving", "self._is_following"))
+replica.without("a stale copy answers nobody who has seen more", "Replica.catch_up", replaced("self.is_serving", "self._is_following"))
 replica.without(
     "nobody goes on from what a callback missed",
     "Replica.run",

@@ -23,6 +23,7 @@ from tests.mutants import (
     step_up,
     tokens,
     tracing,
+    workers,
 )
 from tests.mutants.mutant import Mutant
 
@@ -46,6 +47,7 @@ _CHAPTERS = (
     forward_auth,
     explanations,
     tracing,
+    workers,
     metrics,
     envoy,
     configuration,

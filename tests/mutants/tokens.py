@@ -220,7 +220,9 @@ bearer_settings.without("keys are fetched by TLS", "secure", never("not is_confi
 bearer_challenge = door("authorize.identity.credentials", "unit/authorize/identity/test_bearer_port.py")
 bearer_challenge.without("a bearer with a bad token is not sent to sign in", "challenge", never("takes_bearers"))
 
-bearer_headers = door("proxy.rewriting.headers", "unit/proxy/rewriting/test_headers.py::test_a_credential_that_was_for_us_goes_no_further")
+bearer_headers = door(
+    "proxy.rewriting.request_headers", "unit/proxy/rewriting/test_request_headers.py::test_a_credential_that_was_for_us_goes_no_further"
+)
 bearer_headers.without(
     "an upstream sees no bearer's token",
     "_WITHHELD",
@@ -264,7 +266,7 @@ told_alike.without(
 )
 told = door("proxy.observe.access_log", ALIKE)
 told.without("a refused token is explained in the line of its request", "RequestLog._fields", never("check.refused_token"))
-kept = door("authorize.decisions.log", "unit/authorize/decisions/test_log.py")
+kept = door("authorize.decision_log.log", "unit/authorize/decision_log/test_log.py")
 kept.without("a refused token is kept whatever the sample rate", "DecisionLog.keeps", never("refused_token"))
 
 waiting = door("gateproject.tunnel.sign_in", "unit/gateproject/tunnel/test_sign_in.py")

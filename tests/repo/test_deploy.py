@@ -35,7 +35,8 @@ def test_compose_runs_each_service_with_its_example(name: str) -> None:
     assert (ROOT / "examples" / "split" / f"{name}.yaml").exists()
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
-    assert "environment" not in service
+    assert service["environment"] == {"METRICS_ADDRESS": "127.0.0.1:9090"}
+    assert service["healthcheck"]["test"] == ["CMD", "python", "manage.py", "checkready"]
     volumes = [volume.split(":") for volume in service["volumes"]]
     assert volumes[0] == [f"./{name}", "/etc/gate", "ro"]
     assert volumes[1][0] in COMPOSE["volumes"]
@@ -229,8 +230,12 @@ def test_kubernetes_runs_each_service_where_its_service_looks(name: str) -> None
     (container,) = pod["spec"]["containers"]
     assert container["args"] == [f"/etc/gate/{name}.yaml"]
     port = port_of(name)
-    assert [each["containerPort"] for each in container["ports"]] == [port] == [each["port"] for each in service["spec"]["ports"]]
-    assert {"readinessProbe", "livenessProbe", "resources"} <= set(container)
+    assert {each["name"]: each["value"] for each in container["env"]} == {"METRICS_ADDRESS": ":9090", "SHUTDOWN_DELAY": "5s"}
+    assert [each["containerPort"] for each in container["ports"]] == [port, 9090]
+    assert [each["port"] for each in service["spec"]["ports"]] == [port]
+    probes = {name: container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe")}
+    assert probes == {"readinessProbe": {"path": "/readyz", "port": 9090}, "livenessProbe": {"path": "/livez", "port": 9090}}
+    assert "resources" in container
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True

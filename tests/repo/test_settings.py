@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config.groups.shared import CertificateFiles
 from config.options import Options
 from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
 from config.routes.redirect import RouteRedirect
 from config.routes.route import Route
+from config.settings.shared import CertificateFiles
 from config.weaknesses import WEAKNESSES
 from gateproject.management.commands.settingsreference import DOCS, files
 from tests.support.source_trees import parsed

@@ -37,7 +37,12 @@ class RawClient:
         self.socket: socket.socket = self.connected(host, port)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
-            self.socket = tls.wrap_socket(self.socket, server_hostname=server_name)
+            plain = self.socket
+            try:
+                self.socket = tls.wrap_socket(plain, server_hostname=server_name)
+            except BaseException:
+                plain.close()
+                raise
         self._buffer = b""
 
     def connected(self, host: str, port: int) -> socket.socket:

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import time
 from typing import Self
 
 from h2.config import H2Configuration
@@ -31,10 +32,26 @@ class RawHttp2Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, method: str, target: str, authority: str, *headers: tuple[str, str]) -> RawResponse:
+    def ask(
+        self,
+        method: str,
+        target: str,
+        authority: str,
+        *headers: tuple[str, str],
+        body: bytes | None = None,
+        trailers: tuple[tuple[str, str], ...] = (),
+    ) -> RawResponse:
+        """What comes after the head comes in frames of its own, a little later."""
         stream = self._h2.get_next_available_stream_id()
         pseudo = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", target)]
-        self._h2.send_headers(stream, [*pseudo, *headers], end_stream=True)
+        self._h2.send_headers(stream, [*pseudo, *headers], end_stream=body is None and not trailers)
+        self._flush()
+        if body is not None or trailers:
+            time.sleep(0.2)
+        if body is not None:
+            self._h2.send_data(stream, body, end_stream=not trailers)
+        if trailers:
+            self._h2.send_headers(stream, list(trailers), end_stream=True)
         self._flush()
         status, received, body = 0, [], b""
         while True:

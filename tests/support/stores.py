@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connections
 
-from config.groups.storage_url import database_server
+from config.settings.storage_url import database_server
 from databroker.store.base import StoreBackend
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore

@@ -104,6 +104,8 @@ class CanaryUpstream:
     async def __aexit__(self, *_: object) -> None:
         self._is_closed = True
         self._server.close()
+        for _ in range(5):  # what was accepted just now comes to _accept, which ends it; the loop's end would leave it open
+            await asyncio.sleep(0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

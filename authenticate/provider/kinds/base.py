@@ -96,13 +96,6 @@ class Provider(Protocol):
         ...
 
 
-def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
-    """The groups that the claims name, one or many."""
-    value = claims.get(groups_claim) if groups_claim else None
-    values = value if isinstance(value, list) else [value]
-    return tuple(group for group in values if isinstance(group, str) and group)
-
-
 def vouches(email_verified: object) -> bool:
     """Whether `email_verified` is true, or "true" (as Cognito writes it): nothing unknown counts as verified."""
     return email_verified is True or (isinstance(email_verified, str) and email_verified.lower() == "true")

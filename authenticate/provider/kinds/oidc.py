@@ -10,9 +10,9 @@ from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from authenticate.provider.tokens import bearer_error, error_code, error_text
-from config.groups.authorize import claimed_groups
 from config.issuers import issuer_of
 from config.options import Options
+from config.settings.authorize import claimed_groups
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
 

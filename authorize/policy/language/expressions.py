@@ -24,19 +24,24 @@ class UnusableOperand(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledBlock:
-    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by."""
+    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by.
+
+    `sees_person_alone`: the answer depends on who asks, and on nothing else.
+    """
 
     key: str
     effect: str
     mode: str
     evaluate: Evaluation
     is_timed: bool
+    sees_person_alone: bool = False
 
 
 def compile_block(block: Block) -> CompiledBlock:
     """Block made ready; UnusableOperand for the first that is."""
     is_allow = block.effect == "allow"
-    inner = _evaluation(block.expression, is_told=is_allow)
+    compiled: list[Criterion] = []
+    inner = _evaluation(block.expression, compiled, is_told=is_allow)
     steps = _block_steps(block)
 
     def evaluate(case: Case, trace: list[TraceStep]) -> int:
@@ -45,7 +50,7 @@ def compile_block(block: Block) -> CompiledBlock:
         return value
 
     is_timed = any(comparison.criterion in TIMED for comparison in comparisons([block]))
-    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed)
+    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed, all(each.sees_person_alone for each in compiled))
 
 
 def single(criterion: Criterion) -> Evaluation:
@@ -63,13 +68,14 @@ def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     return tuple(steps)
 
 
-def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
+def _evaluation(expression: Expression, compiled: list[Criterion], *, is_told: bool) -> Evaluation:
+    """Evaluation; each criterion that it is made of is added to `compiled`."""
     if isinstance(expression, Comparison):
-        return single(_criterion(expression, is_told=is_told))
+        return single(_criterion(expression, compiled, is_told=is_told))
     is_told = is_told and expression.operator in ("and", "or")
     if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
-        return every(_criterion(part, is_told=is_told).look for part in expression.parts if isinstance(part, Comparison))
-    parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
+        return every(_criterion(part, compiled, is_told=is_told).look for part in expression.parts if isinstance(part, Comparison))
+    parts = tuple(_evaluation(part, compiled, is_told=is_told) for part in expression.parts)
     match expression.operator:
         case "and":
             return _all(parts)
@@ -79,12 +85,13 @@ def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
             return _none(parts)
 
 
-def _criterion(comparison: Comparison, *, is_told: bool) -> Criterion:
+def _criterion(comparison: Comparison, compiled: list[Criterion], *, is_told: bool) -> Criterion:
     try:
         criterion = criterion_of(comparison)
     except ValueError as error:
         raise UnusableOperand(comparison.key, str(error)) from None
     criterion.is_told = criterion.is_told and is_told
+    compiled.append(criterion)
     return criterion
 
 

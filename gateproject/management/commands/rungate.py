@@ -12,6 +12,7 @@ from foundation.fd_limit import raise_limit
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
+    from config.options import Options
     from gateproject.process.runtime import Runtime
     from proxy.listener.context import Application, Ended
 
@@ -25,6 +26,12 @@ class Command(ConfiguredCommand):
         raise_limit()
         from gateproject.process.services import SERVES_GRPC_ONLY
         from gateproject.process.start import from_settings, serve_grpc_only
+
+        if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.process_count > 1:
+            try:
+                fork_workers(settings.GATE_OPTIONS)
+            except ConfigError as error:
+                sys.exit(f"nothing was started\n{error}")
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
             try:
@@ -50,10 +57,11 @@ class Command(ConfiguredCommand):
                 return
             listen.serve(
                 application,
-                runtime.options.address,
+                runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener,
                 lambda: runtime.services.listener,
                 on_ready=ready,
                 on_stop=runtime.stop,
+                before_stop=runtime.about_to_stop,
                 is_behind_balancer=runtime.options.use_proxy_protocol,
                 obtained=runtime.autocert.obtained,
                 ended=answered,
@@ -62,14 +70,22 @@ class Command(ConfiguredCommand):
             sys.exit(f"nothing was started\n{error}")
 
 
+def fork_workers(options: "Options") -> None:
+    """Fork `workers` processes, and return in each of them; exits when all have ended.  ConfigError where the address can't be had."""
+    from gateproject.process.start import exits_with_problems, prepare
+    from gateproject.process.workers.supervisor import Supervisor, listener_of_all
+
+    with exits_with_problems():
+        prepare(options)
+    settings.GATE_WORKER = Supervisor(options.process_count, listener_of_all(options), options.shutdown_delay.total_seconds()).run()
+
+
 def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
     """Serve until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
     from foundation.tasks import spawn
-    from gateproject.process.services import served
-    from proxy.envoy.service import EnvoyPlane
     from proxy.listener import listen
 
-    runtime.envoy = envoy = EnvoyPlane(runtime.options, application, lambda: served(runtime.services.proxy))
+    envoy = runtime.envoy_plane(application)
     refused: list[ConfigError] = []
 
     async def begin() -> None:
@@ -80,6 +96,10 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
             refused.append(error)
             os.kill(os.getpid(), signal.SIGTERM)
 
+    async def before_stop() -> None:
+        await runtime.about_to_stop()
+        await envoy.drain()
+
     def begin_soon() -> None:
         spawn(begin(), name="envoy begins")
 
@@ -89,7 +109,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
         lambda: runtime.services.listener,
         on_ready=begin_soon,
         on_stop=runtime.stop,
-        before_stop=envoy.drain,
+        before_stop=before_stop,
         ended=answered,
     )
     if refused:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cryptography.x509 import Certificate
 from OpenSSL import SSL
 
 Kind = Literal["tls-alpn-01", "http-01"]
@@ -28,6 +29,7 @@ class AcmeState:
 
     is_on: bool = False
     contexts: Mapping[str, SSL.Context] = field(default_factory=dict)  # by host
+    leaves: Mapping[str, Certificate] = field(default_factory=dict)  # of those, for who asks when they end
     staples: Mapping[bytes, bytes] = field(default_factory=dict)  # SHA-256 of a certificate -> an OCSP response (RFC 6960), DER
     pending: Callable[[str], AcmeChallenge | None] = lambda host: None  # of that host, at this moment
 

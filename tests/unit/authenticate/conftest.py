@@ -20,9 +20,8 @@ async def idp() -> AsyncIterator[FakeIdP]:
 
 @pytest.fixture
 def django_pages() -> Iterator[ASGIHandler]:
-    with override_settings(
-        ROOT_URLCONF="authenticate.urls", MIDDLEWARE=["gateproject.middleware.StoreUnavailableMiddleware"], ALLOWED_HOSTS=["*"]
-    ):
+    middleware = [f"gateproject.middleware.{name}Middleware" for name in ("TimeZone", "StoreUnavailable")]
+    with override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=middleware, ALLOWED_HOSTS=["*"]):
         yield ASGIHandler()
 
 

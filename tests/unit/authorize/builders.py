@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from authorize.decisions.log import DecisionLog
-from authorize.decisions.recorder import DecisionRecorder
+from authorize.decision_log.log import DecisionLog
+from authorize.decision_log.recorder import DecisionRecorder
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request

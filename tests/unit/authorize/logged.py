@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from authorize.decisions.log import DecisionLogEntry, DecisionLogSettings
-from authorize.decisions.rows import write
+from authorize.decision_log.log import DecisionLogEntry, DecisionLogSettings
+from authorize.decision_log.rows import write
 from authorize.identity.loader import IdentitySources
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide

@@ -3,7 +3,7 @@
 import csv
 import re
 from datetime import UTC, datetime
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -23,15 +23,13 @@ from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import in_database, row
+from tests.support.options import make_options
 
 pytestmark = pytest.mark.usefixtures("database")
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 SEEN = datetime(2026, 3, 4, 13, 30, tzinfo=UTC)
 LISTS = ["databroker/session/", "databroker/user/", "databroker/group/", "databroker/auditentry/"]
-
-
-OPTIONS = SimpleNamespace(groups_claim=None, idp_provider="oidc")
 
 
 class AwayStore(MemoryStore):
@@ -45,8 +43,8 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
-def pages(store: MemoryStore) -> AdminPages:
-    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=OPTIONS)
+def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
+    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=make_options(tmp_path))
 
 
 @pytest.fixture
@@ -78,7 +76,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
         ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: 4 Mar 2026, 13:30:00 UTC", "app.a.org:8443"]),
         ("databroker/session/s3/change/", ["oidc/nobody"]),
         ("databroker/session/s4/change/", ["s4"]),
-        (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 2026-03-04 12:00 UTC from 192.0.2.1"]),
+        (f"databroker/user/{quote('oidc/alice')}/change/", ["engineering", "since 4 Mar 2026, 12:00 UTC from 192.0.2.1"]),
         (f"databroker/user/{quote('oidc/bob')}/change/", ["bob@a.org"]),
         ("databroker/group/g1/change/", ["eng@a.org", "alice@a.org"]),
     ],

@@ -6,8 +6,9 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.models import Session
-from databroker.records import SESSION, SPENT
+from databroker.claims import GroupsClaim
+from databroker.models import Group, Session
+from databroker.records import SESSION, SPENT, USER
 from databroker.replica import UNKNOWN
 from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
@@ -61,6 +62,30 @@ async def test_stopping_ends_every_task():
     assert asyncio.all_tasks() == before
     with pytest.raises(BrokerError):
         await anext(service.client.changes(0))
+
+
+async def test_another_groups_claim_makes_the_tables_anew():
+    def claim(name: str) -> GroupsClaim:
+        return GroupsClaim(name, "oidc", "https://idp.example.com")
+
+    async def shown(*groups: str) -> None:
+        async with asyncio.timeout(10):
+            while await in_database(lambda: tuple(Group.objects.order_by("pk").values_list("pk", flat=True))) != groups:
+                await asyncio.sleep(0.01)
+
+    store = MemoryStore()
+    await store.put(USER, "oidc/1", {"claims": {"groups": ["a"], "roles": ["b"]}, "issuer": "https://idp.example.com"})
+    service = DataBrokerService(store, groups_claim=claim("groups"))
+    service.use([], 0.0, claim("groups"))  # a reload before the start
+    await service.start()
+    try:
+        await shown("a")
+        service.use([], 0.0, claim("roles"))
+        await shown("b")
+        service.use([], 0.0, claim(""))
+        await shown()
+    finally:
+        await service.stop()
 
 
 async def test_records_can_be_used_before_the_start():

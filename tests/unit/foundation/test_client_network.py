@@ -37,3 +37,11 @@ def test_nobody_alone_takes_all_places() -> None:
 def test_who_is_nobody_in_particular_is_bounded_by_the_number_of_all_only() -> None:
     places = ConcurrencyLimit(3, 2)
     assert [places.take("") for _ in range(4)] == [True, True, True, False]
+
+
+def test_several_processes_together_let_in_no_more() -> None:
+    each = [ConcurrencyLimit(4, 2, 2) for _ in range(2)]
+    assert [limit.take("a") for limit in each for _ in range(2)] == [True, False, True, False]
+    assert [limit.take("b") for limit in each for _ in range(2)] == [True, False, True, False]
+    assert [limit.take("c") for limit in each] == [False, False]
+    assert ConcurrencyLimit(4, 2, 64).take("a"), "each has a place"

@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import json
 import re
 
@@ -46,14 +48,22 @@ def test_a_text_error_names_reason_and_request_id() -> None:
 
 
 def test_the_one_inline_style_is_the_one_that_the_policy_allows() -> None:
-    import base64
-    import hashlib
-
     _, body = pages.error_response(404, "x", "id", "text/html")
     (style,) = re.findall(rb"<style>(.*?)</style>", body, re.DOTALL)
     allowed = dict(pages.headers())["Content-Security-Policy"]
     assert f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'" in allowed
     assert b" style=" not in body
+
+
+def test_a_script_runs_only_where_times_are_shown_and_only_this_one() -> None:
+    context = {"person": "p", "shown": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
+    assert b"<script" not in pages.render("kept_form.html", **context)
+    assert "script-src" not in dict(pages.headers())["Content-Security-Policy"]
+    (script,) = re.findall(rb"(?s)<script>(.*?)</script>", pages.render("kept_form.html", shows_times=True, **context))
+    allowed = re.search(r"script-src ([^;]*)", dict(pages.headers(shows_times=True))["Content-Security-Policy"])
+    assert allowed is not None
+    # 'self' would be the application's scripts, too, at the host of a route.
+    assert allowed[1] == f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
 
 
 def test_every_page_is_guarded_against_framing_sniffing_and_caching() -> None:

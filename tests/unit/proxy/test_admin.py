@@ -44,7 +44,7 @@ def test_each_of_several_upstreams_is_shown_with_its_weight_and_health():
 
 def test_the_configuration_in_force_is_named():
     text = text_of(pages_for().get("proxy/route/"))
-    assert "/etc/gate/config.yaml , checksum 0123456789abcdef , loaded 2 January 2026, 03:04:05 UTC" in text
+    assert "/etc/gate/config.yaml , checksum 0123456789abcdef , loaded 2 Jan 2026, 03:04:05 UTC ." in text
     assert "refused" not in text
 
 
@@ -55,7 +55,7 @@ def refused(*problems: Problem) -> SimpleNamespace:
 def test_the_problems_of_a_refused_file_are_shown_with_their_places():
     problems = Problem("policy[0].from", "is <wrong>", 3, 5, "gate.yaml"), Problem("", "can't be read")
     text = text_of(pages_for(configuration=refused(*problems)).get("proxy/route/"))
-    assert "refused on 2 January 2026, 03:04:05 UTC; what is shown here stays in force" in text
+    assert "refused on 2 Jan 2026, 03:04:05 UTC ; what is shown here stays in force" in text
     assert "gate.yaml:3:5 policy[0].from is <wrong>" in text
     assert "- - can't be read" in text
     assert "2 problems" in text

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.incoming import TLS, BodyTooLarge, client_certificate, limited_body
+from proxy.incoming import TLS, BodyTooLarge, client_certificate, limited_body, new_request_id
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, body_of, incoming_from
 from tests.support.client_certificates import authority
 
@@ -65,3 +65,9 @@ async def test_a_body_for_a_page_of_ours_is_cut_at_its_bound() -> None:
     await receive()
     with pytest.raises(BodyTooLarge):
         await receive()
+
+
+def test_request_ids_are_32_hex_digits_and_never_repeat() -> None:
+    ids = {new_request_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(len(request_id) == 32 and int(request_id, 16) >= 0 for request_id in ids)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.groups.storage_url import storage_url
+from config.settings.storage_url import storage_url
 from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.kvstore import KvStore
 from foundation.errors import BrokerError

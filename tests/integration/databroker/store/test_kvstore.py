@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from config.groups.storage_url import storage_url
+from config.settings.storage_url import storage_url
 from databroker.records import SESSION, USER
 from databroker.store import kvscripts
 from databroker.store.base import ANEW, RecordChange, StartOver

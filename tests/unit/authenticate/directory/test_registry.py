@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from authenticate.directory.registry import DIRECTORIES, vendor_of
-from config.groups.directory_account import PROVIDERS_WITH_DIRECTORY
+from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY
 from tests.support.options import make_options
 
 

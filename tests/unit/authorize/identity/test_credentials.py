@@ -6,7 +6,7 @@ import pytest
 
 from authorize.client import WithheldCredentials
 from authorize.identity.credentials import authorization_of, query_token_of
-from proxy.rewriting.headers import RouteHeaders
+from proxy.rewriting.request_headers import RouteHeaders
 from proxy.rewriting.target import without_token
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request

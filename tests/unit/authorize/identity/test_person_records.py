@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.identity.person_records import PersonRecords, flattened, identity_of
+from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
 from authorize.policy.truth import UNKNOWN
@@ -116,18 +116,6 @@ def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
     found = identity_of(PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
     assert found.claims == {"team": ("new",), "level": (3,)}
-
-
-def test_claims_are_flattened_to_dotted_keys() -> None:
-    claims = {"a": {"b": {"c": [1, "x", True, None, {}]}, "d": "e"}, "f": 1.5, "g": None, "h": [], "i": {}}
-    assert flattened(claims) == {"a.b.c": (1, "x", True), "a.d": ("e",), "f": (1.5,)}
-
-
-def test_deeply_nested_claims_are_no_trouble() -> None:
-    claims: dict[str, Any] = {"end": 1}
-    for _ in range(3000):
-        claims = {"a": claims}
-    assert list(flattened(claims).values()) == [(1,)]
 
 
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])

@@ -273,3 +273,18 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
     assert [found(method, "db.example.com:5432") for method in ("GET", "CONNECTED", "")] == ["web"] * 3
     assert [found("GET", host) for host in ("app.example.com", "app.example.com:443", "x.example.com:22")] == ["app", "app", None]
     assert [routes.has_tunnels_at(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("routes", "found"),
+    [
+        ([{"name": "all"}], "all"),
+        ([{"name": "all", "prefix": "/"}, {"name": "never", "path": "/x"}], "all"),
+        ([{"name": "some", "prefix": "/x"}, {"name": "all"}], None),
+        ([{"name": "some", "regex": ".*"}], None),
+        ([], None),
+    ],
+)
+def test_a_host_has_a_route_of_all_paths_where_its_first_one_takes_them(routes: list[dict[str, str]], found: str | None) -> None:
+    compiled = table(*(make_route(**keys) for keys in routes)).route_of_all_paths("app.example.com", None)
+    assert (compiled.route.name if compiled else None) == found

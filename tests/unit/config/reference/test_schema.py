@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from config.groups.shared import CertificateFiles
 from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
 from config.reference.schema import json_schema, properties_of
 from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
@@ -24,6 +23,7 @@ from config.routes.upstream_health import (
     TcpHealthCheck,
     TcpPayload,
 )
+from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
 from tests.support.options import MINIMAL, parse_options

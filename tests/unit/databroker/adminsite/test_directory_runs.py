@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote
 
 from databroker.adminsite import directory_runs
 from databroker.adminsite.directory_runs import DirectoryRunAdmin, OutcomeFilter, last_reading
@@ -51,7 +52,7 @@ def test_the_admin_shows_and_changes_nothing() -> None:
     page = DirectoryRunAdmin(DirectoryRun, AdminSite())
     good, bad = DirectoryRun.objects.order_by("pk")
     assert (page.when(good), page.duration(good), page.outcome(good), page.outcome(bad)) == (
-        "15 Jan, 08:00:00 UTC",
+        '<time datetime="2027-01-15T08:00:00+00:00" data-form="exact">15 Jan, 08:00:00 UTC</time>',
         "1.2 s",
         "read",
         "away",
@@ -73,3 +74,11 @@ def test_the_empty_list_says_where_else_groups_come_from() -> None:
     text = text_of(AdminPages(directory_runs.register).get("databroker/directoryrun/"))
     assert "0 directory syncs" in text
     assert "A directory_file makes none, nor does SCIM" in text
+
+
+def test_the_page_of_a_reading_says_when_it_began() -> None:
+    wrote(NOON, seconds=1.25)
+    (run,) = DirectoryRun.objects.all()
+    page = AdminPages(directory_runs.register).get(f"databroker/directoryrun/{quote(run.pk)}/change/")
+    assert '<time datetime="2027-01-15T08:00:00+00:00" data-form="full">15 Jan 2027, 08:00:00 UTC</time>' in page.content.decode()
+    assert "Began: 15 Jan 2027" in text_of(page)

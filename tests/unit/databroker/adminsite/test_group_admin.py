@@ -1,42 +1,68 @@
-"""Does the page of groups say where groups are from, where it is empty?"""
+"""Does the page of groups say where each comes from, and what to configure where there is none?"""
 
-from types import SimpleNamespace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from databroker import admin
 from databroker.adminsite import group_admin
-from databroker.models import Group
+from databroker.models import Group, Membership, User
 from tests.support.admin import AdminPages, text_of
 from tests.support.database import row
+from tests.support.options import make_options
 
 pytestmark = pytest.mark.usefixtures("database")
 PAGE = "databroker/group/"
+ISSUER = "https://idp.example.com"
+SCIM = {"scim_token": "3fBv7sQx9LkTzN2mWc8RyHd5GpJa6UeE1oXi4bVwZtS="}
+OKTA = {"idp_provider": "okta", "idp_provider_url": ISSUER}
 
 
-def pages(**options: object) -> AdminPages:
-    return AdminPages(
-        admin.register, group_admin.register, options=SimpleNamespace(**{"groups_claim": None, "idp_provider": "oidc", **options})
-    )
+def pages(directory: Path, options: dict[str, Any]) -> AdminPages:
+    return AdminPages(admin.register, group_admin.register, options=make_options(directory, **options))
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "Groups of the claim “groups” count all the same"),
-        ({"groups_claim": "roles"}, "Groups of the claim “roles” count all the same"),
-        ({"idp_provider": "azure"}, "No claim counts as groups either"),
-        ({"groups_claim": ""}, "No claim counts as groups either"),
+        ({}, f"No group is known yet: the claim “groups” of {ISSUER} named none so far. The provider puts the claim"),
+        ({"groups_claim": "roles"}, "the claim “roles” of"),
+        (SCIM, f"the claim “groups” of {ISSUER} and SCIM of {ISSUER} named none so far"),
+        ({**SCIM, "groups_claim": ""}, f"No group is known yet: SCIM of {ISSUER} named none so far."),
+        ({"groups_claim": ""}, "Nobody has groups: configure scim_token, directory_file or groups_claim."),
+        (OKTA, "Nobody has groups: configure idp_service_account, scim_token, directory_file or groups_claim."),
     ],
 )
-def test_an_empty_page_says_why_it_is_empty(options: dict[str, object], told: str) -> None:
-    text = text_of(pages(**options).get(PAGE))
-    assert told in text
-    assert "none has been read" in text
+def test_an_empty_page_says_what_to_configure(tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    assert told in text_of(pages(tmp_path, options).get(PAGE))
 
 
-def test_where_a_directory_was_read_there_is_nothing_to_explain() -> None:
+def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path: Path) -> None:
+    row(Group, id="claimed", in_directory=False, by_claim=True)
+    row(Group, id="both", name="known", by_claim=True, issuer=ISSUER)
+    row(Group, id="pushed", issuer=ISSUER)
+    row(Group, id="foreign", issuer="https://another.example")
+    row(User, id="oidc/ann", email="ann@a.org")
+    row(Membership, user_id="oidc/ann", group_id="claimed", by_directory=False, by_claim=True)
+    site = pages(tmp_path, SCIM)
+    text = text_of(site.get(PAGE))
+    claim, scim = f"the claim “groups” of {ISSUER}", f"SCIM of {ISSUER}"
+    assert f"claimed - - {claim} 1" in text
+    assert f"both known - {claim}; {scim} 0" in text
+    assert f"pushed - - {scim} 0" in text
+    assert "foreign - - the directory of https://another.example, whose people have no access now 0" in text
+    assert f"Nobody changes groups here: they are what {claim} and {scim} last said of each person" in text
+    assert "only a bearer token names" in text
+    one = text_of(site.get(f"{PAGE}claimed/change/"))
+    assert "ann@a.org" in one
+    assert f"Nobody changes groups here: they are what {claim} last said" in one
+    by_claim = text_of(site.get(PAGE, origin="claim"))
+    assert ("both" in by_claim, "pushed" in by_claim) == (True, False)
+
+
+def test_a_directory_s_file_is_named_by_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "people.json").write_text("[]")
     row(Group, id="g1", name="engineering")
-    text = text_of(pages().get(PAGE))
-    assert "engineering" in text
-    assert "none has been read" not in text
+    options = {"directory_file": str(tmp_path / "people.json"), "groups_claim": ""}
+    assert "g1 engineering - directory_file 0" in text_of(pages(tmp_path, options).get(PAGE))

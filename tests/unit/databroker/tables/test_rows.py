@@ -6,9 +6,22 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.models import DirectoryRun, Group, Membership, ServiceAccount, Session, User
-from databroker.records import DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
-from databroker.tables.rows import AT_ONCE, RowBatch, add_group, add_service_account, add_session, add_user, moment, write, write_seen
+from databroker.claims import GroupsClaim
+from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
+from databroker.tables.rows import (
+    AT_ONCE,
+    RowBatch,
+    add_group,
+    add_service_account,
+    add_session,
+    add_user,
+    differing,
+    ids_after,
+    moment,
+    write,
+    write_seen,
+)
 from foundation.errors import BrokerError
 from tests.support.database import row
 
@@ -86,10 +99,71 @@ def test_what_has_no_record_has_no_row():
     assert rows.gone == [(Session, "s"), (User, "u"), (Group, "g")]
 
 
-def test_only_the_directory_makes_members():
-    rows = RowBatch()
-    add_user(rows, "oidc/1", record(USER, group_ids=["admins"]), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
-    assert rows.members == [("oidc/1", "a"), ("oidc/1", "b")]
+CLAIM = GroupsClaim("groups", "oidc", "https://idp.example.com")
+
+
+@pytest.mark.parametrize(
+    ("claim", "members"),
+    [(None, [("a", True, False), ("b", True, False)]), (CLAIM, [("a", True, False), ("b", True, True), ("c", False, True)])],
+    ids=["no claim counts", "a claim counts"],
+)
+def test_members_are_who_the_directory_and_the_claim_say(claim, members):
+    rows = RowBatch(claim)
+    said = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (LONGEST_ID + 1)]}}
+    add_user(rows, "oidc/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
+    assert [(member.group_id, member.by_directory, member.by_claim) for member in rows.members] == members
+
+
+def wrote(rows: RowBatch) -> list[tuple[str, str, bool, bool]]:
+    """The groups after a write, which finds nothing wrong then."""
+    write(rows)
+    assert differing(rows) == set()
+    write(rows)
+    return list(Group.objects.order_by("pk").values_list("pk", "name", "in_directory", "by_claim"))
+
+
+def person(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
+    rows = RowBatch(CLAIM)
+    user = record(USER, issuer="https://idp.example.com", claims={"groups": claimed})
+    add_user(rows, id, user if claimed else None, record(DIRECTORY_USER, group_ids=listed))
+    return rows
+
+
+def group(id: str, name: str | None) -> RowBatch:
+    rows = RowBatch(CLAIM)
+    add_group(rows, id, record(DIRECTORY_GROUP, name=name) if name is not None else None)
+    return rows
+
+
+@pytest.mark.usefixtures("database")
+def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
+    named = ("g", "", False, True)
+    assert wrote(person("oidc/1", "g")) == [named]
+    assert wrote(person("oidc/2", "g", listed=("g",))) == [named]
+    assert wrote(person("oidc/1")) == [named]
+    assert wrote(group("g", "team")) == [("g", "team", True, True)]
+    assert wrote(person("oidc/2", listed=("g",))) == [("g", "team", True, False)]
+    assert wrote(person("oidc/2", "g")) == [("g", "team", True, True)]
+    assert wrote(group("g", None)) == [named]
+    gone = RowBatch(CLAIM)
+    add_user(gone, "oidc/2", None, None)
+    assert wrote(gone) == []
+    assert not Membership.objects.exists()
+
+
+@pytest.mark.usefixtures("database")
+def test_a_group_s_row_is_mended_by_whoever_is_written_next():
+    """Another process may have removed it, when nobody was in it for a moment."""
+    wrote(person("oidc/1", "g"))
+    Group.rows.all().delete()
+    assert differing(person("oidc/1", "g")) == {(Group, "g")} == differing(group("g", None))
+    assert wrote(person("oidc/1", "g")) == [("g", "", False, True)]
+    Group.rows.update(by_claim=False)
+    assert differing(group("g", None)) == {(Group, "g")}
+    assert wrote(group("g", None)) == [("g", "", False, True)]
+    row(Group, id="nobody's", by_claim=True, in_directory=False)
+    assert ids_after(Group, "", 10) == ["nobody's"]
+    assert wrote(group("nobody's", None)) == [("g", "", False, True)]
 
 
 @pytest.mark.usefixtures("database")

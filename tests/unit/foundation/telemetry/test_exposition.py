@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies, TextFamily, escaped, families_of
+from foundation.telemetry.operator_pages import OperatorPages
+from tests.support.ready import READY
 
 HOSTILE = 'a"} 1\ngate_forged{x="\\'
 
@@ -23,7 +25,7 @@ async def answer(
         sent.append(message)
 
     headers = [] if accept is None else [(b"accept", accept)]
-    await MetricsPage("gate", families)({"path": path, "method": method, "headers": headers}, None, send)
+    await OperatorPages(MetricsPage("gate", families), lambda: READY)({"path": path, "method": method, "headers": headers}, None, send)
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 

@@ -1,28 +1,13 @@
 import json
 import logging
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 import structlog
 
-from foundation.telemetry import logs
-from foundation.telemetry.logs import QUIET, configure_logs, log_access
+from foundation.telemetry.logs import configure_logs, log_access
 
-
-@pytest.fixture(autouse=True)
-def _logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logs, "_is_readable", False)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    configured = structlog.get_config()
-    levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**configured)
-    for name, before in levels.items():
-        logging.getLogger(name).setLevel(before)
+pytestmark = pytest.mark.usefixtures("logging_restored")
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:

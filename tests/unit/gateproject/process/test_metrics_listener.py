@@ -7,16 +7,20 @@ import pytest
 
 from foundation.errors import ConfigError
 from foundation.telemetry.exposition import MetricsPage
+from foundation.telemetry.operator_pages import OperatorPages
 from gateproject.process.metrics_listener import MetricsListener
 from tests.support.options import make_options
+from tests.support.ready import READY
+
+PAGES = OperatorPages(MetricsPage("gate"), lambda: READY)
 
 
 def test_no_address_takes_no_port(tmp_path: Path) -> None:
-    assert MetricsListener(MetricsPage("gate")).take(make_options(tmp_path)) is None
+    assert MetricsListener(PAGES).take(make_options(tmp_path)) is None
 
 
 def test_a_new_address_is_taken_and_not_yet_served(tmp_path: Path) -> None:
-    taken = MetricsListener(MetricsPage("gate")).take(make_options(tmp_path, metrics_address="127.0.0.1:0"))
+    taken = MetricsListener(PAGES).take(make_options(tmp_path, metrics_address="127.0.0.1:0"))
     assert taken is not None
     with taken:
         assert taken.getsockname()[0] == "127.0.0.1"
@@ -26,18 +30,18 @@ def test_a_taken_address_is_a_clear_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"metrics_address: can't listen on 127.0.0.1:{port}"):
-            MetricsListener(MetricsPage("gate")).take(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
+            MetricsListener(PAGES).take(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
 
 
 async def test_no_room_is_made_where_our_own_listener_is_not_in_the_way(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"metrics_address: can't listen on 127.0.0.1:{port}"):
-            await MetricsListener(MetricsPage("gate")).retake(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
+            await MetricsListener(PAGES).retake(make_options(tmp_path, metrics_address=f"127.0.0.1:{port}"))
 
 
 async def test_under_a_server_that_is_not_ours_no_port_is_taken_whatever_is_reloaded(tmp_path: Path) -> None:
-    listener, options = MetricsListener(MetricsPage("gate")), make_options(tmp_path, metrics_address="127.0.0.1:0")
+    listener, options = MetricsListener(PAGES), make_options(tmp_path, metrics_address="127.0.0.1:0")
     listener.is_on = False
     assert listener.take(options) is None
     assert await listener.retake(options) is None

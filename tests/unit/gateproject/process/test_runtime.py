@@ -25,7 +25,7 @@ SOON = 10.0  # seconds; a bound for what must happen, never a measure
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    async def nothing(*_: object) -> None:
+    async def nothing(*_: object, **__: object) -> None:
         pass
 
     monkeypatch.setattr(runtime, "made_beside_requests", nullcontext)
@@ -86,7 +86,7 @@ class EnvoyOfATest:
     """What the runtime asks of it; `fails` is raised, `late` is said."""
 
     def __init__(self, *, fails: Exception | None = None, late: str = ""):
-        self.fails, self.late, self.restored = fails, late, 0
+        self.fails, self.late, self.restored, self.forgotten = fails, late, 0, 0
 
     async def prepare(self, options: Options) -> str:
         if self.fails is not None:
@@ -95,6 +95,9 @@ class EnvoyOfATest:
 
     def restore(self) -> None:
         self.restored += 1
+
+    def forget(self) -> None:
+        self.forgotten += 1
 
 
 def success() -> float | None:

@@ -16,6 +16,9 @@ from tests.support.options import make_options
 PROXY = {"services": "proxy", "databroker_service_url": "https://broker:5443", "authorize_service_url": "https://authorize:5443"}
 
 
+pytestmark = pytest.mark.usefixtures("logging_restored")
+
+
 @pytest.fixture
 def proxy(tmp_path) -> Options:
     return make_options(tmp_path, log_level="error", **PROXY)

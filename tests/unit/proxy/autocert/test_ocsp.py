@@ -42,11 +42,12 @@ def test_a_revoked_certificate_is_known_as_such():
     assert verify(ISSUER.response(CHAIN, NOW, status=ocsp.OCSPCertStatus.REVOKED), CHAIN, NOW).is_revoked
 
 
+GOOD = ISSUER.response(CHAIN, NOW)
 FORGED = {
     "nothing": b"",
     "junk": b"junk",
-    "half": ISSUER.response(CHAIN, NOW)[:-20],
-    "a changed byte": ISSUER.response(CHAIN, NOW)[:-1] + b"\x00",
+    "half": GOOD[:-20],
+    "a changed byte": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
     "the responder is busy": ocsp.OCSPResponseBuilder.build_unsuccessful(ocsp.OCSPResponseStatus.TRY_LATER).public_bytes(Encoding.DER),
     "another issuer's signature": Issuer().response(CHAIN, NOW),
     "another issuer's signature, that shows itself": Issuer().response(CHAIN, NOW, shows_itself=True),

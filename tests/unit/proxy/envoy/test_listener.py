@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.listener import CLUSTER, HANDOFF_TOKEN, MAY_STREAM, certificates, listener
+from proxy.envoy.listener import CARRIED, CLUSTER, HANDOFF_TOKEN, MAY_STREAM, certificates, listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -115,4 +115,4 @@ def test_what_only_gate_may_say_is_gone_before_a_route_is_chosen(tmp_path: Path)
     (chain,) = made(tmp_path)["filter_chains"]
     (extension,) = manager(chain)["early_header_mutation_extensions"]
     removed = {mutation["remove"] for mutation in extension["typed_config"]["mutations"] if "remove" in mutation}
-    assert removed == {CLUSTER, MAY_STREAM, HANDOFF_TOKEN}
+    assert removed == {CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED}

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from config.routes.route import Route
-from foundation.errors import BadRequest, UpstreamError, UpstreamTimeout
-from proxy.forwarding.http import ABORT, Ending, ForwardResult, StreamHandle, forward, framing
+from foundation.errors import UpstreamError, UpstreamTimeout
+from proxy.forwarding.http import ABORT, Ending, ForwardResult, StreamHandle, forward
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstreams import OK, CanaryUpstream
@@ -491,29 +491,3 @@ async def test_no_task_stays_behind_when_a_request_is_over(client, downstream):
         await carry(make_request(canary, timeout=30.0), client, Downstream())
         await asyncio.sleep(0)
         assert not {"upload to an upstream", "watch for a client that leaves"} & {task.get_name() for task in asyncio.all_tasks()}
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ([], (False, None)),
-        ([(b"content-length", b"0")], (False, 0)),
-        ([(b"content-length", b"12")], (True, 12)),
-        ([(b"transfer-encoding", b"chunked")], (True, None)),
-    ],
-)
-def test_how_a_request_is_framed(headers, expected):
-    assert framing(headers) == expected
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [(b"content-length", b"1"), (b"transfer-encoding", b"chunked")],
-        [(b"content-length", b"1"), (b"content-length", b"1")],
-        *([(b"content-length", value)] for value in (b"+1", b"-1", b"0x1", b"1_0", b" 1", b"", b"1, 1", "\u0661".encode())),
-    ],
-)
-def test_a_request_with_two_readings_is_refused(headers):
-    with pytest.raises(BadRequest):
-        framing(headers)

@@ -120,6 +120,24 @@ def test_a_client_is_who_is_at_the_other_end_or_nobody(client: Any, address: Any
     assert strict_scope({**HTTP, "client": client})["client"] == address
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_believed"),
+    [
+        ([(b"x-forwarded-for", b"192.0.2.7:4711")], False),
+        ([(b"X-Forwarded-For", b"203.0.113.1,192.0.2.7:+04711 , 10.0.0.1")], False),
+        ([(b"x-forwarded-for", b"203.0.113.1"), (b"x-forwarded-for", b"[192.0.2.7]:4711")], False),
+        ([(b"x-forwarded-for", b"192.0.2.7"), (b"x-forwarded-port", b"4711")], False),  # Daphne
+        ([(b"x-forwarded-for", b"203.0.113.1, 192.0.2.7"), (b"x-forwarded-port", b"443")], True),  # a proxy beside a proxy
+        ([(b"x-forwarded-for", b"192.0.2.7")], True),
+        ([(b"x-forwarded-for", b"203.0.113.1:4711, 192.0.2.70:4711")], True),
+        ([(b"x-real-ip", b"192.0.2.7:4711")], True),
+    ],
+)
+@pytest.mark.parametrize("scope", [HTTP, WEBSOCKET], ids=["http", "websocket"])
+def test_a_client_that_the_request_itself_names_with_a_port_is_nobody(scope: Any, lines: list[Any], is_believed: bool) -> None:
+    assert strict_scope({**scope, "headers": [HOST, *lines]})["client"] == (["192.0.2.7", 4711] if is_believed else None)
+
+
 def test_a_cookie_of_http_2_is_one_line_again() -> None:
     headers = [HOST, (b"cookie", b"a=1"), (b"cookie", b"b=2")]
     assert strict_scope({**HTTP, "http_version": "2", "headers": headers})["headers"] == [HOST, (b"cookie", b"a=1; b=2")]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.decisions.log import DecisionLog, DecisionLogEntry
+from authorize.decision_log.log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica

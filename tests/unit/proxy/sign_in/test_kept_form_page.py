@@ -1,5 +1,6 @@
 """The page with the button: for the browser that sent the form, when somebody is signed in there."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
+from foundation.pages import TIMES_SCRIPT
 from tests.support.asgi import NAVIGATION, Answer, body_of, incoming_from
 from tests.support.route_site import RouteBrowser, RouteSite
 from tests.support.signed_in import sign_in
@@ -49,7 +51,9 @@ async def test_the_button_sends_to_the_first_url_and_says_who_will_have_sent_it(
     assert "ann@example.com" in text
     policy = answer.header("content-security-policy")
     assert "frame-ancestors 'none'" in policy
-    assert "script-src" not in policy
+    assert "'self'" not in policy
+    assert re.findall("(?s)<script>(.*?)</script>", text) == [TIMES_SCRIPT]
+    assert re.search(r"at <time [^>]*>\d\d:\d\d UTC</time>", text)
     assert "form-action" not in policy
 
 

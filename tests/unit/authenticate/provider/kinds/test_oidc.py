@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authenticate.provider.kinds.base import groups_in, merged
+from authenticate.provider.kinds.base import merged
 from authenticate.provider.kinds.registry import provider_of
 from tests.support.options import make_options
 
@@ -50,15 +50,6 @@ def test_without_a_name_others_will_do(tmp_path: Path) -> None:
 def test_the_issuer_is_as_written(tmp_path: Path) -> None:
     for issuer in ("https://idp.example.com", "https://idp.example.com/", "https://idp.example.com/realms/x"):
         assert provider_of(make_options(tmp_path, idp_provider_url=issuer)).issuer == issuer
-
-
-@pytest.mark.parametrize(
-    ("claims", "groups"),
-    [({}, ()), ({"groups": "one"}, ("one",)), ({"groups": ["a", 1, None, "", "b"]}, ("a", "b")), ({"groups": {"a": 1}}, ())],
-)
-def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
-    assert groups_in(claims, "groups") == groups
-    assert groups_in(claims, "") == ()
 
 
 def test_a_word_for_one_address_does_not_vouch_for_another(tmp_path: Path) -> None:

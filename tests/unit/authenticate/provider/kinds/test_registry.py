@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.registry import PROVIDERS, provider_of
-from config.groups import authenticate as config
+from config.settings import authenticate as config
 from tests.support.options import make_options
 
 DISCOVERY = DiscoveryDocument("", "", "", "", frozenset())

@@ -1,0 +1,156 @@
+"""Settings of the decision: where groups come from, and who may enter the admin."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from config.documents.document import KeyPath
+from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
+from config.routes.policy_tests import PolicyTest, read_tests_file
+from config.routes.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from config.types.fields import (
+    Base64Secret,
+    Bool,
+    ExistingFile,
+    File,
+    Number,
+    PositiveDuration,
+    ServiceUrl,
+    TextList,
+    or_file,
+    text,
+    text_list,
+    up_to,
+)
+from config.types.reader import SettingReader, Shape
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes, SecretText, Url
+
+
+def _claim_or_nothing(value: Any) -> str:
+    return "" if value == "" else text(value)
+
+
+LEAST_TOKEN = 32
+_TOKEN: Shape = {"type": "string", "minLength": LEAST_TOKEN}
+TOKENS: Shape = {"anyOf": [{"type": "array", "items": _TOKEN}, _TOKEN]}
+
+
+def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
+    tokens = text_list(value)
+    if any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
+        raise ValueError(f"each token must have {LEAST_TOKEN} ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+    return tuple(map(SecretText, tokens))
+
+
+def claimed_groups(settings: Any) -> str:
+    """The claim that counts as groups, "" for none: a vendor's tokens name groups in too many ways to trust one unasked."""
+    chosen: str | None = settings.groups_claim
+    return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
+
+
+def groups_are_claimed(settings: Any) -> bool:
+    """Whether everybody of the provider is to have that claim, so that whoever lacks it has groups that nobody told.  Not where it only
+    stands
+    by for a directory."""
+    return bool(claimed_groups(settings)) and not (settings.groups_claim is None and (settings.directory_file or settings.scim_token))
+
+
+# Each takes about a kilobyte.
+MOST_KEPT = 10_000_000
+
+
+def _part(rate: Decimal) -> Decimal:
+    if rate > 1:
+        raise ValueError("must be a part of all: a number from 0 to 1")
+    return rate
+
+
+def _claims_are_of_one_issuer(settings: Any) -> Iterator[Finding]:
+    yield from claims_are_of_one_issuer(settings, claimed_groups(settings))
+
+
+class AuthorizeSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        service_account_is_usable,
+        authorization_is_set_once,
+        bearer_tokens_fit_the_provider,
+        _claims_are_of_one_issuer,
+    )
+
+    enable_cloud_serverless_authentication: Bool = Field(
+        False,
+        description="Sends a signed Authorization header to upstream cloud serverless services, on every route that doesn't say otherwise.",
+        examples=[True],
+    )
+    cloud_serverless_authentication_service_account_file: File | None = Field(
+        None, description="File form of `cloud_serverless_authentication_service_account`: JSON.", examples=["account.json"]
+    )
+    cloud_serverless_authentication_service_account: Annotated[
+        Base64Secret | None, or_file("cloud_serverless_authentication_service_account_file", SecretBytes)
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Whose identity that header proves: base64 of a service account's JSON key file.",
+        examples=["BASE64-OF-account.json"],
+        json_schema_extra={"when_unset": "the account of this machine, asked of its metadata server"},
+    )
+    cloud_serverless_metadata_url: ServiceUrl = Field(
+        Url("http", "metadata.google.internal"),
+        description="Where the metadata server of this machine answers.",
+        examples=["http://169.254.169.254"],
+    )
+    jwt_groups_filter: TextList | None = Field(
+        None,
+        description="Upstreams learn of these groups only, and of those that their route names; an empty list leaves the latter.",
+        examples=[["engineering", "sales"]],
+        json_schema_extra={"when_unset": "all groups of the person"},
+    )
+    directory_file: ExistingFile | None = Field(
+        None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
+    )
+    groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
+        None,
+        description="The claim of the ID token or userinfo whose values count as groups besides the directory; empty for none.",
+        examples=["roles"],
+        json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
+    )
+    admin_allowed_users: TextList = Field(
+        (), description="Who enters the admin by single sign-on; entries as in `allowed_users`.", examples=[["alice@example.com"]]
+    )
+    admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
+    ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
+        (),
+        description="Bearer tokens of other Envoys that may ask authorize (ext_authz), of 32 characters or more.",
+        examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
+    )
+    admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
+    decision_log_size: Annotated[int, up_to(MOST_KEPT)] = Field(
+        50_000,
+        description="How many decisions are kept for the admin; the oldest go first.  0 keeps none.",
+        examples=[200_000],
+    )
+    decision_log_age: PositiveDuration = Field(timedelta(days=30), description="How long a decision is kept at most.", examples=["168h"])
+    decision_log_sample_rate: Annotated[Number, AfterValidator(_part)] = Field(
+        Decimal("0.01"),
+        description="The part kept of what is let in or led to sign-in, besides the first of each person on each route in an hour.  "
+        "What is refused is always kept.",
+        examples=[1],
+    )
+    policy_tests: tuple[PolicyTest, ...] = Field(
+        (),
+        description="Examples of the policy: who asks for what, and what must come of it.  A configuration that fails one is refused.",
+        examples=[[{"url": "https://app.example.com/", "user": "alice@example.com", "groups": ["engineering"], "expect": "allow"}]],
+    )
+    policy_tests_file: File | None = Field(
+        None, description="A file with more of them: a list, or a map with the key `policy_tests`.", examples=["policy-tests.yaml"]
+    )
+
+    @property
+    def all_policy_tests(self) -> tuple[tuple[KeyPath, PolicyTest], ...]:
+        """Policy tests, each with where it is written."""
+        here: list[tuple[KeyPath, PolicyTest]] = [(("policy_tests", index), test) for index, test in enumerate(self.policy_tests)]
+        return (*here, *(read_tests_file(self.policy_tests_file).tests if self.policy_tests_file else ()))

@@ -1,0 +1,135 @@
+"""Settings of certificates that gate gets by itself (ACME, RFC 8555), and for which hosts it gets them."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from config.types.fields import Base64, Bool, File, FilePath, Secret, Text, WebUrl, or_file
+from config.types.pem import certificate_names, covers
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretText, Url, parse_url
+
+PUBLIC = parse_url("https://acme-v02.api.letsencrypt.org/directory")
+STAGING = parse_url("https://acme-staging-v02.api.letsencrypt.org/directory")
+
+_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")  # a DNS name: no address, no wildcard
+# RFC 6761, 6762, 8375, and the top-level domain that ICANN has set aside for private use: no public authority vouches for these.
+_PRIVATE = re.compile(r"(?:.*\.)?(?:localhost|local|test|example|invalid|internal|lan|onion|home\.arpa)|[^.]*")
+_MAC_KEY = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+
+
+def _mac_key(key: SecretText) -> SecretText:
+    if _MAC_KEY.fullmatch(key.reveal()) is None:
+        raise ValueError("must be base64, as the authority gave it")
+    return key
+
+
+def _authority_is_one(settings: Any) -> Iterator[Finding]:
+    if settings.autocert_ca is not None:
+        if settings.autocert_use_staging:
+            yield ("autocert_use_staging",), "is the staging environment of the public authority, and autocert_ca names another: give one"
+        if settings.autocert_ca.scheme != "https":
+            yield ("autocert_ca",), "must be https (RFC 8555 6.1)"
+    if bool(settings.autocert_eab_key_id) != bool(settings.autocert_eab_mac_key):
+        present, absent = ("autocert_eab_key_id", "autocert_eab_mac_key")
+        if not settings.autocert_eab_key_id:
+            present, absent = absent, present
+        yield (present,), f"needs {absent} too"
+
+
+def _somebody_answers_the_authority(settings: Any) -> Iterator[Finding]:
+    if not settings.autocert:
+        return
+    if settings.insecure_server:
+        yield ("autocert",), "needs TLS that ends here, and insecure_server leaves it to something in front"
+    elif settings.data_plane == "envoy":
+        yield ("autocert",), "needs data_plane: embedded, because an Envoy shows the certificates of the configuration only"
+    elif settings.services in ("authorize", "databroker"):
+        yield ("autocert",), f"needs a listener that browsers reach, and services: {settings.services} has none"
+
+
+class AutocertSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_authority_is_one, _somebody_answers_the_authority)
+
+    autocert: Bool = Field(
+        False,
+        description="Gets and renews certificates from a public authority (ACME) for the hosts of routes and of gate itself, and staples "
+        "OCSP answers to all certificates. The authority's terms count as accepted.",
+        examples=[True],
+    )
+    autocert_dir: FilePath | None = Field(
+        None,
+        description="Where these certificates are kept, shared between services; only its owner may read what gate puts there.",
+        examples=["/data/autocert"],
+        json_schema_extra={"when_unset": "the value of `data_dir`"},
+    )
+    autocert_must_staple: Bool = Field(
+        False, description="Asks for certificates that are good with an OCSP answer only (Must-Staple), from now on.", examples=[True]
+    )
+    autocert_use_staging: Bool = Field(
+        False, description="Uses the staging environment of the public authority, for trying things out.", examples=[True]
+    )
+    autocert_ca: WebUrl | None = Field(
+        None,
+        description="Another authority: the URL of its ACME directory.",
+        examples=["https://ca.internal.example.com/acme/directory"],
+        json_schema_extra={"when_unset": "the public authority Let's Encrypt"},
+    )
+    autocert_trusted_ca_file: File | None = Field(None, description="File form of `autocert_trusted_ca`.", examples=["ca.pem"])
+    autocert_trusted_ca: Annotated[Base64 | None, or_file("autocert_trusted_ca_file")] = Field(
+        None,
+        validate_default=True,
+        description="CA that the ACME server's own certificate must come from, base64 of PEM.",
+        examples=["BASE64-OF-ca.pem"],
+        json_schema_extra={"when_unset": "the public ones"},
+    )
+    autocert_email: Text | None = Field(None, description="Whom the authority may write to.", examples=["operators@example.com"])
+    autocert_eab_key_id: Text | None = Field(
+        None, description="The key that binds gate to an account that you have at the authority.", examples=["kid-1"]
+    )
+    autocert_eab_mac_key: Annotated[Secret, AfterValidator(_mac_key)] | None = Field(
+        None, description="That key itself, base64 as the authority gave it.", examples=["BASE64-OF-THE-KEY"]
+    )
+
+
+def authority_url(settings: Any) -> Url:
+    """The ACME directory to ask."""
+    return settings.autocert_ca or (STAGING if settings.autocert_use_staging else PUBLIC)
+
+
+def hosts_to_certify(settings: Any) -> tuple[str, ...]:
+    """The names that clients of this process ask for and that no certificate of the configuration covers, gate's own first.
+
+    Only names that this authority can vouch for by a challenge of ours.
+    """
+    return tuple(
+        host for host in dict.fromkeys(served_hosts(settings)) if why_not(host, settings) is None and not is_covered(host, settings)
+    )
+
+
+def is_covered(host: str, settings: Any) -> bool:
+    return covers((name for pair in settings.certificate_pairs for name in certificate_names(pair.certificate)), host)
+
+
+def why_not(host: str, settings: Any) -> str | None:
+    """The reason why no certificate can be had for this host."""
+    if host.startswith("*."):
+        return "has a wildcard, which an authority vouches for by DNS only"  # RFC 8555 7.1.3, 8.4
+    if _NAME.fullmatch(host) is None:
+        return "is no name but an address"
+    if settings.autocert_ca is None and _PRIVATE.fullmatch(host):
+        return "is a name that no public authority vouches for"
+    return None
+
+
+def served_hosts(settings: Any) -> Iterator[str]:
+    """Hosts that clients of this process ask for, wildcards as they are written; some more than once."""
+    if settings.services in ("all", "authenticate"):
+        yield settings.authenticate_service_url.host
+    if settings.services in ("all", "proxy"):
+        if settings.forward_auth_url is not None:
+            yield settings.forward_auth_url.host
+        for route in settings.policy:
+            yield route.from_.host

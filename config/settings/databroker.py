@@ -1,0 +1,103 @@
+"""Settings of the records: the store and how it is reached, and Django's database."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+from urllib.parse import unquote
+
+from pydantic import Field, ValidationInfo
+
+from config.settings.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
+from config.types.fields import Bool, Duration, File, files_of, text
+from config.types.pem import check_authority, check_pair
+from config.types.reader import TEXT, SettingReader
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes
+
+_SQLITE = "sqlite:///"
+DATABASE_FILE = "gate.sqlite3"
+_TYPES = {"memory": "memory", "kvstore": "kvstore", "redis": "kvstore", "database": "database"}
+
+
+def storage_type(value: Any) -> str:
+    if not isinstance(value, str) or value not in _TYPES:
+        raise ValueError(f"must be one of {', '.join(_TYPES)}")
+    return _TYPES[value]
+
+
+def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
+    """Database URL: `sqlite:///<path>`, percent-encoded and absolute, or a PostgreSQL server; by default a file below `data_dir`."""
+    if value is None:
+        directory = (info.data or {}).get("data_dir")
+        return DatabaseUrl("sqlite", str(directory / DATABASE_FILE) if directory is not None else "")
+    if not text(value).startswith(_SQLITE):
+        return database_server(value)
+    if value == _SQLITE:
+        raise ValueError(f"must be {_SQLITE} and a path")
+    return DatabaseUrl("sqlite", str(files_of(info).path(text(unquote(value.removeprefix(_SQLITE))))))
+
+
+def _kvstore_is_named(settings: Any) -> Iterator[Finding]:
+    if settings.databroker_storage_type == "kvstore" and settings.databroker_storage_connection_string is None:
+        yield ("databroker_storage_connection_string",), "is required with databroker_storage_type: kvstore, as in kvstore://host:6379/0"
+
+
+def _tls_has_a_use(settings: Any) -> Iterator[Finding]:
+    if settings.databroker_storage_connection_string is None or settings.databroker_storage_connection_string.tls:
+        return
+    for name in ("ca_file", "cert_file", "key_file", "tls_skip_verify"):
+        if getattr(settings, f"databroker_storage_{name}"):
+            yield (f"databroker_storage_{name}",), "needs TLS: write the connection string with kvstores://"
+
+
+def _tls_files_fit(settings: Any) -> Iterator[Finding]:
+    certificate, key = settings.databroker_storage_cert_file, settings.databroker_storage_key_file
+    if (certificate is None) != (key is None):
+        present, absent = ("cert_file", "key_file") if certificate else ("key_file", "cert_file")
+        yield (f"databroker_storage_{present}",), f"needs databroker_storage_{absent} too"
+    try:
+        if certificate is not None and key is not None:
+            check_pair(certificate.content, SecretBytes(key.content))
+    except ValueError as error:
+        yield ("databroker_storage_cert_file",), str(error)
+    try:
+        if settings.databroker_storage_ca_file is not None:
+            check_authority(settings.databroker_storage_ca_file.content)
+    except ValueError as error:
+        yield ("databroker_storage_ca_file",), str(error)
+
+
+class DatabrokerSettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_kvstore_is_named, _tls_has_a_use, _tls_files_fit)
+
+    databroker_storage_type: Annotated[str, SettingReader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
+        "memory",
+        description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, "
+        "`kvstore` (Redis), or `database`, that of `database_url`.",
+        examples=["kvstore"],
+    )
+    databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
+        None,
+        description="The kvstore: `kvstore://`, with TLS `kvstores://`; `+sentinel` and `+cluster` after the scheme for several servers.",
+        examples=["kvstores://:PASSWORD@store.internal:6379/0"],
+    )
+    databroker_storage_ca_file: File | None = Field(
+        None, description="Root certificates for verifying the kvstore, beside the system's.", examples=["ca.pem"]
+    )
+    databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the kvstore.", examples=["client.pem"])
+    databroker_storage_key_file: File | None = Field(None, description="Client key for the kvstore.", examples=["client-key.pem"])
+    databroker_storage_tls_skip_verify: Bool = Field(False, description="The kvstore's certificate is not verified.", examples=[True])
+    session_staleness: Duration = Field(
+        timedelta(seconds=30),
+        description="How long sessions that this process has cached are served after the data broker's last word; then it answers 503. "
+        "Less than 3s, 0 too: until its loss is noticed, and for 3s of silence at most.",
+        examples=["30s"],
+    )
+    database_url: Annotated[DatabaseUrl, SettingReader("URL", database_location, TEXT)] = Field(
+        None,
+        validate_default=True,
+        description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "
+        "`sqlite:///` and a path, or `postgresql://`. An authorize of its own that is given authenticate's writes what it decides there.",
+        examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full&sslrootcert=/etc/gate/internal-ca.pem"],
+        json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
+    )

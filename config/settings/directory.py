@@ -1,0 +1,150 @@
+"""Settings of the directory: where the provider's users and groups are read, as whom, how often and how fast."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from config.settings.authorize import claimed_groups
+from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
+from config.types.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
+from config.types.reader import TEXT, WEB_URL, SettingReader
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
+
+_SLOWEST = Decimal("0.01")
+
+
+def _account(value: Any) -> SecretBytes:
+    """Base64, or the JSON as it is."""
+    if isinstance(value, SecretBytes):
+        return value
+    written = text(value).strip()
+    return SecretBytes(written.encode() if written.startswith("{") else base64_bytes(written))
+
+
+def _directory_url(value: Any) -> str:
+    written = text(value)
+    url = parse_url(written)
+    if not is_confidential(url.scheme, url.host):
+        raise ValueError("the scheme must be https (http is accepted for a directory on this machine only)")
+    if url.query:
+        raise ValueError("must not contain a query")
+    return written.rstrip("/")
+
+
+def _pace(rate: Decimal) -> Decimal:
+    if rate < _SLOWEST:
+        raise ValueError(f"must be a number of requests a second, {_SLOWEST} or more")
+    return rate
+
+
+def account_key(settings: Any) -> str:
+    return "idp_service_account_file" if settings.idp_service_account_file else "idp_service_account"
+
+
+def account_of(settings: Any) -> DirectoryAccount | None:
+    """Account with which the provider's directory is read; None where it is not read.  ValueError for unusable ones."""
+    if settings.idp_service_account is not None:
+        return parse(settings.idp_provider, settings.idp_service_account.reveal())
+    if settings.idp_provider != "azure" or settings.directory_file or settings.scim_token or claimed_groups(settings):
+        return None
+    if not any(wanted_groups(settings)):
+        return None
+    if not (tenant := tenant_of(settings.idp_provider_url)):
+        return None
+    # As in the reference: the client of the sign-in may be allowed to read the directory, too.
+    client = {"client_id": SecretText(settings.idp_client_id), "client_secret": settings.idp_client_secret}
+    return DirectoryAccount({**client, "directory_id": SecretText(tenant)})
+
+
+def groups_are_recorded(settings: Any) -> bool:
+    """Whether a directory tells everybody's groups, so that they are unknown of whom it has no record.
+
+    A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
+    """
+    if settings.scim_token or settings.directory_file:
+        return bool(settings.scim_token)
+    is_elsewhere = settings.services != "all" and settings.idp_provider in PROVIDERS_WITH_DIRECTORY and not claimed_groups(settings)
+    return is_elsewhere or account_of(settings) is not None
+
+
+def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
+    """Places where groups are asked for."""
+    if settings.admin_allowed_groups:
+        yield ("admin_allowed_groups",)
+    for index, route in enumerate(settings.policy):
+        if route.allowed_groups:
+            yield "policy", index, "allowed_groups"
+        if "groups" in route.criteria:
+            yield "policy", index, "policy"
+
+
+def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
+    if settings.directory_file or settings.scim_token or claimed_groups(settings) or settings.idp_service_account is not None:
+        return
+    provider = settings.idp_provider
+    if provider == "azure" and tenant_of(settings.idp_provider_url):
+        return
+    if provider in PROVIDERS_WITH_DIRECTORY and settings.services != "all":
+        return  # another process may have the credentials, and this one does well without them
+    for place in wanted_groups(settings):
+        yield place, f"needs {ways_to_groups(settings)}: without them nobody has groups"
+
+
+def ways_to_groups(settings: Any) -> str:
+    """The settings that tell groups, of which one is needed, in words."""
+    ways = "scim_token, directory_file or groups_claim"
+    return f"idp_service_account, {ways}" if settings.idp_provider in PROVIDERS_WITH_DIRECTORY else ways
+
+
+def _account_is_usable(settings: Any) -> Iterator[Finding]:
+    if settings.idp_service_account is None:
+        return
+    try:
+        parse(settings.idp_provider, settings.idp_service_account.reveal())
+    except ValueError as error:
+        yield (account_key(settings),), str(error)
+
+
+def _one_directory(settings: Any) -> Iterator[Finding]:
+    """Two sources would each remove what the other wrote."""
+    account = settings.idp_service_account is not None
+    is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, account_key(settings): account}
+    first, *others = [key for key, value in is_set.items() if value] or [""]
+    for other in others:
+        yield (first,), f"and {other} both say who is in which group: choose one source"
+
+
+class DirectorySettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_account_is_usable, _one_directory)
+
+    idp_service_account_file: File | None = Field(None, description="File form of `idp_service_account`.", examples=["idp-account.json"])
+    idp_service_account: Annotated[
+        Annotated[SecretBytes, SettingReader("string", _account, TEXT)] | None, or_file("idp_service_account_file", SecretBytes)
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Credentials for reading the provider's directory, which says who is in which group: base64 of JSON, whose members "
+        "docs/directory.md lists by provider.",
+        examples=["BASE64-OF-idp-account.json"],
+    )
+    idp_refresh_directory_timeout: PositiveDuration = Field(
+        timedelta(minutes=1),
+        description="How long one reading of the directory may take, waiting for rate limits included.",
+        examples=["1m"],
+    )
+    idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
+        None,
+        description="At most so many requests a second are sent to the directory.",
+        examples=[10],
+        json_schema_extra={"when_unset": "no limit of our own; the provider's are obeyed"},
+    )
+    idp_directory_url: Annotated[str, SettingReader("URL", _directory_url, WEB_URL)] = Field(
+        "",
+        description="Where the directory's API answers, where that does not follow from `idp_provider_url`.",
+        examples=["https://graph.microsoft.us"],
+        json_schema_extra={"when_unset": "as docs/directory.md says, by provider"},
+    )

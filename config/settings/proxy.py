@@ -1,0 +1,163 @@
+"""Settings of the data plane: time, headers, trusted peers."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from config.types.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber, up_to
+from config.types.headers import ClaimNames, ResponseHeaders
+from config.types.reader import one_of
+from config.validation import Finding, Rule, Settings
+from foundation.values import ip_of
+
+MOST_REMEMBERED = 1_000_000
+
+DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "SAMEORIGIN",
+        "X-XSS-Protection": "1; mode=block",
+        "Strict-Transport-Security": "max-age=31536000; includeSubDomains; preload",
+    }
+)
+
+
+# What `dns_lookup_family` may be -> the version of addresses that it leaves.
+DNS_FAMILIES: Mapping[str, int | None] = MappingProxyType({"AUTO": None, "V4_ONLY": 4, "V6_ONLY": 6})
+
+MOST_CACHED = timedelta(minutes=5)
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", re.ASCII | re.IGNORECASE)
+
+
+def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
+    url = settings.forward_auth_url
+    if settings.forward_auth_cache > MOST_CACHED:
+        yield ("forward_auth_cache",), "must be at most 5m: who signs out, or is refused from now on, would still be let in for so long"
+    if url is None:
+        if settings.forward_auth_cache:
+            yield ("forward_auth_cache",), "needs forward_auth_url"
+        return
+    message = "needs a host of its own: every path of it answers other proxies, whatever the port"
+    if url.host == settings.authenticate_service_url.host:
+        yield ("forward_auth_url",), f"is the host of authenticate_service_url; forward auth {message}"
+    for index, route in enumerate(settings.policy):
+        if route.from_.host == url.host:
+            yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
+
+
+def _authenticate_has_its_own_host(settings: Any) -> Iterator[Finding]:
+    """Whatever the port: cookies know none (RFC 6265 8.5)."""
+    for index, route in enumerate(settings.policy):
+        if route.from_.host == settings.authenticate_service_url.host:
+            yield (
+                ("policy", index, "from"),
+                "is the host of authenticate_service_url, which needs one of its own: pages of the application could act as gate's own, "
+                "the admin among them",
+            )
+
+
+def _programs_are_named_by_host(settings: Any) -> Iterator[Finding]:
+    for index, host in enumerate(settings.programmatic_redirect_domain_whitelist):
+        if not _HOST.fullmatch(host):
+            yield ("programmatic_redirect_domain_whitelist", index), "must be a host name or an address: no scheme, port, path or wildcard"
+
+
+def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
+    version = DNS_FAMILIES[settings.dns_lookup_family]
+    for index, route in enumerate(settings.policy if version else ()):
+        for upstream in route.to:
+            address = ip_of(upstream.url.host.strip("[]"))
+            if address is not None and address.version != version:
+                yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
+
+
+def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
+    if settings.data_plane != "envoy":
+        return
+    if settings.services not in ("all", "proxy"):
+        yield ("data_plane",), "envoy is for services that carry traffic: all or proxy"
+    for index, route in enumerate(settings.policy):
+        if route.is_tcp:
+            yield ("policy", index, "from"), "needs data_plane: embedded, because Envoy opens no tunnels for gate"
+
+
+def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.data_plane == "embedded" else ()):
+        if route.upstream_http2:
+            yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
+
+
+class ProxySettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        _envoy_can_carry_it,
+        _only_envoy_speaks_http2,
+        _forward_auth_has_its_own_host,
+        _authenticate_has_its_own_host,
+        _programs_are_named_by_host,
+        _addresses_can_be_reached,
+    )
+
+    data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
+        "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
+    )
+    envoy_max_connections: WholeNumber = Field(
+        20_000, description="With `data_plane: envoy`: connections of clients at once; who comes then is refused.", examples=[20_000]
+    )
+    envoy_max_heap: WholeNumber = Field(
+        1024,
+        description="With `data_plane: envoy`: MiB of memory that Envoy may have. From nine tenths of it on, what holds most is cut; "
+        "at last nobody new is let in.",
+        examples=[1024],
+    )
+    envoy_remembers: Annotated[int, up_to(MOST_REMEMBERED)] = Field(
+        0,
+        description="With `data_plane: envoy`: requests of so many sessions at most are carried by Envoy without asking again, where the "
+        "decision depends on the person alone; 0 for none. 2.5 KiB of memory each.",
+        examples=[100_000],
+    )
+    default_upstream_timeout: Duration = Field(
+        timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
+    )
+    dns_lookup_family: Annotated[str, one_of(*DNS_FAMILIES)] = Field(
+        "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
+    )
+    forward_auth_cache: Duration = Field(
+        timedelta(0),
+        description="How long front proxies may keep a permission; as long, nobody is refused.",
+        examples=["5s"],
+    )
+    forward_auth_url: ServiceUrl | None = Field(
+        None,
+        description="Switches the forward-auth endpoint on, on this host: `<url>/verify?uri=<url_to_verify>`.",
+        examples=["https://fwdauth.example.com"],
+    )
+    headers: ResponseHeaders = Field(
+        default_factory=lambda: dict(DEFAULT_HEADERS),
+        description="Response headers that replace the upstream's. A map, `Name:value` pairs with commas, or a JSON object; "
+        "`disable: true` for none.",
+        examples=[
+            {"X-Frame-Options": "DENY"},
+            "X-Frame-Options:DENY,Referrer-Policy:same-origin",
+            '{"X-Frame-Options": "DENY"}',
+            {"disable": True},
+        ],
+    )
+    jwt_claims_headers: ClaimNames = Field(
+        (), description="Claims that upstreams receive as `X-Gate-Claim-{Name}`. Not signed.", examples=[["email", "groups", "user"]]
+    )
+    programmatic_redirect_domain_whitelist: TextList = Field(
+        ("localhost",),
+        description="Hosts that programmatic login may hand a token to: whole names, any port. `localhost` is every loopback address, too.",
+        examples=[["localhost", "tool.example.com"]],
+    )
+    refresh_cooldown: Duration = Field(
+        timedelta(minutes=5), description="Minimum time between two refreshes of a session by hand.", examples=["5m"]
+    )
+    skip_xff_append: Bool = Field(False, description="Leaves the client's address out of `X-Forwarded-For`.", examples=[True])
+    trusted_proxies: Networks = Field(
+        (), description="Peers whose `X-Forwarded-*` and `X-Original-URL` headers are believed.", examples=[["10.0.0.0/8"]]
+    )

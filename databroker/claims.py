@@ -1,0 +1,60 @@
+"""Claims of a person: flattened, and the groups that one of them names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from config.issuers import configured_issuer, is_issuer
+from config.options import Options
+from config.settings.authorize import claimed_groups
+from databroker.records import issuer_in
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsClaim:
+    """The claim that counts as groups, "" for none, and whose people's: `provider` is the value of idp_provider."""
+
+    name: str
+    provider: str
+    issuer: str
+
+    @classmethod
+    def from_options(cls, options: Options) -> Self:
+        return cls(claimed_groups(options), options.idp_provider, configured_issuer(options))
+
+    def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
+        """Groups that a user's record names; none where another provider vouched for it, whose sessions count as none."""
+        claims = user.get("claims")
+        if not self.name or not isinstance(claims, Mapping) or user_id.partition("/")[0] != self.provider:
+            return ()
+        return groups_in(claims, self.name) if is_issuer(self.issuer, str(user.get("issuer") or issuer_in(claims))) else ()
+
+
+def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
+    """The groups that the claims name, one or many, each once; `groups_claim` is a dotted path, "" for none."""
+    return groups_among(flattened(claims), groups_claim) if groups_claim else ()
+
+
+def groups_among(flat: Mapping[str, tuple[Any, ...]], groups_claim: str | None) -> tuple[str, ...]:
+    """As `groups_in`, of claims that are flattened already."""
+    return tuple(dict.fromkeys(value for value in flat.get(groups_claim or "", ()) if isinstance(value, str) and value))
+
+
+def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Claims flattened: nested maps become dotted keys, scalars one-element tuples; what is no text, number or truth value is left out."""
+    flat: dict[str, tuple[Any, ...]] = {}
+    waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
+    while waiting:
+        path, level = waiting.pop()
+        for name, value in level.items():
+            key = f"{path}{name}"
+            if isinstance(value, Mapping):
+                waiting.append((f"{key}.", value))
+            elif values := _scalars(value):
+                flat[key] = (*flat.get(key, ()), *values)
+    return flat
+
+
+def _scalars(value: Any) -> tuple[Any, ...]:
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    return tuple(item for item in values if isinstance(item, (str, int, float)))

@@ -1,0 +1,117 @@
+"""Command `gate`, as a wheel installs it: Django's management commands under short names.
+
+`manage.py` is the same with Django's own names, for a checkout.
+"""
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+# Short name, management command, what it does: in the order in which an operator meets them.
+COMMANDS = (
+    ("run", "rungate", "serve, as the configuration says"),
+    ("check", "checkconfig", "find every problem of a configuration, without starting anything"),
+    ("ready", "checkready", "ask the running gate whether it is ready, and why not"),
+    ("explain", "explainaccess", "tell why somebody may, or may not, open an address"),
+    ("replay", "replaypolicy", "judge what the decision log holds by another policy"),
+    ("sync", "syncdirectory", "fetch users and groups from the directory now"),
+    ("end-sessions", "endsessions", "end the sessions of a person"),
+    ("service-account", "serviceaccount", "make, list and end the accounts of programs"),
+    ("tunnel", "tunnel", "open a TCP route on this machine"),
+    ("import", "importconfig", "convert the configuration of another proxy"),
+    ("check-broker", "checkbroker", "compare the records with the admin's tables, and repair these"),
+    ("reseal", "reseal", "seal the records with a new shared_secret"),
+    ("demo", "demo", "the whole product on loopback, with a provider and applications"),
+)
+
+
+def main() -> None:
+    """Entry point of the command `gate`."""
+    asked = sys.argv[1:2]
+    if asked in ([], ["help"], ["-h"], ["--help"]) and len(sys.argv) <= 2:
+        print(usage())
+        return
+    names = {short: command for short, command, _ in COMMANDS}
+    manage([sys.argv[0], *(names.get(name, name) for name in asked), *sys.argv[2:]])
+
+
+def usage() -> str:
+    """Text of `gate --help`."""
+    width = max(len(short) for short, _, _ in COMMANDS)
+    lines = [f"  {short:{width}}  {words}" for short, _, words in COMMANDS]
+    return "\n".join(
+        [
+            "usage: gate COMMAND [-config FILE] [options]",
+            "",
+            *lines,
+            "",
+            "gate COMMAND --help tells its options, gate --version the version.",
+            "The configuration is -config FILE, else $GATE_CONFIG, else ./config.yaml.",
+        ]
+    )
+
+
+def manage(argv: list[str]) -> None:
+    """Run a management command; Ctrl-C ends it with status 130.
+
+    `-config FILE` (also --config) is taken out before Django reads its settings, because the settings come from that file.
+    """
+    try:
+        _manage(argv)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _manage(argv: list[str]) -> None:
+    # What is imported stays: Python's own thresholds look through all of it a dozen times, which is a fifth of the start.
+    gc.set_threshold(100_000)
+    arguments = _take_config(argv)
+    if {"-version", "--version"} & set(arguments[1:]) or arguments[1:2] == ["version"]:
+        # Of every command: Django would print its own.
+        from foundation.version import version
+
+        print(version())
+        return
+    if arguments[1:2] == ["checkconfig"]:
+        # Without Django's settings, which would load the same configuration first.
+        from gateproject.management.commands.checkconfig import Command
+
+        Command().run_from_argv(arguments)
+        return
+    if arguments[1:2] == ["checkready"]:
+        # Asked every few seconds, and an answer needs nothing of Django's.
+        from gateproject.management.commands.checkready import Command as CheckReady
+
+        CheckReady().run_from_argv(arguments)
+        return
+    if arguments[1:2] == ["tunnel"]:
+        # It runs on machines of people, where there is no configuration.
+        from gateproject.management.commands.tunnel import Command as Tunnel
+
+        Tunnel().run_from_argv(arguments)
+        return
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
+    # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(arguments)
+
+
+def _take_config(argv: list[str]) -> list[str]:
+    kept, rest = [], iter(argv)
+    for argument in rest:
+        name, separator, value = argument.partition("=")
+        if name in ("-config", "--config"):
+            value = value if separator else next(rest, "")
+            if not value:
+                sys.exit(f"-config needs a file: {Path(argv[0]).name} {' '.join(argv[1:2])} -config config.yaml")
+            os.environ["GATE_CONFIG"] = str(Path(value).absolute())
+        else:
+            kept.append(argument)
+    return kept
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Worker configuration: what the first process has loaded, as the others take it over; they read no file, so all have the same."""
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from config.options import Options
+from config.routes.route import Route
+from foundation.crypto.signing_key import SigningKey
+from gateproject.process.reload import ConfigurationStatus
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfiguration:
+    """Configuration on its way to a worker: `routes` are written out where they are new, and else their places in the policy before.
+
+    Its bytes go through a socket in a directory that is ours alone, from one process of ours to another, and nowhere else: whoever
+    could write them could do whatever we can.
+    """
+
+    options: bytes
+    routes: Sequence[bytes | int]
+    status: ConfigurationStatus
+    generated_key: bytes | None  # PEM
+
+    @classmethod
+    def written(cls, options: Options, before: Options, status: ConfigurationStatus, key: SigningKey | None) -> Self:
+        """`before` is what the worker has."""
+        # Route by route: what takes a second as a whole would stop all requests for it.
+        places = {id(route): place for place, route in enumerate(before.policy)}
+        routes = [places.get(id(route)) for route in options.policy]
+        return cls(
+            pickle.dumps(options.model_copy(update={"policy": ()})),
+            [pickle.dumps(route) if place is None else place for route, place in zip(options.policy, routes, strict=True)],
+            status,
+            None if key is None or key.is_configured else key.private_pem(),
+        )
+
+    def read(self, before: Options) -> Options:
+        options: Options = pickle.loads(self.options)  # noqa: S301 - see above
+        policy = tuple(self._route(route, before) for route in self.routes)
+        return options.model_copy(update={"policy": policy})
+
+    def _route(self, written: bytes | int, before: Options) -> Route:
+        route: Route = before.policy[written] if isinstance(written, int) else pickle.loads(written)  # noqa: S301
+        return route
+
+    def key(self, algorithm: str) -> SigningKey | None:
+        """The key that the first process has made; None where one is configured."""
+        return None if self.generated_key is None else SigningKey.generated(self.generated_key, algorithm)

@@ -1,0 +1,233 @@
+"""Worker link: what the first process asks of each of the others, and what they answer."""
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from foundation.tasks import spawn
+from gateproject.process.workers.configuration import WorkerConfiguration
+
+log = structlog.get_logger(__name__)
+
+_LENGTH = 8
+CONNECT_SECONDS = 60.0
+
+Answer = Callable[[Any], Awaitable[Any]]
+
+
+def _frame(message: object) -> bytes:
+    written = pickle.dumps(message)
+    return len(written).to_bytes(_LENGTH) + written
+
+
+async def _message(reader: asyncio.StreamReader) -> Any:
+    # Only processes of ours can connect: see WorkerConfiguration.
+    return pickle.loads(await reader.readexactly(int.from_bytes(await reader.readexactly(_LENGTH))))  # noqa: S301
+
+
+class WorkerLost(Exception):
+    """The worker has ended, or does not answer."""
+
+
+class WorkerLink:
+    """Link to one worker, the first process's end."""
+
+    def __init__(self, number: int, id: int, writer: asyncio.StreamWriter):
+        self.number = number
+        self.process_id = id
+        self._writer = writer
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._last = 0
+
+    def __repr__(self) -> str:
+        return f"<WorkerLink {self.number}, process {self.process_id}>"
+
+    async def ask(self, what: str, given: object, seconds: float) -> Any:
+        """What the worker answers; WorkerLost where it doesn't within so many seconds."""
+        self._last += 1
+        number = self._last
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                self._writer.write(_frame((number, what, given)))
+                await self._writer.drain()
+                return await answer
+        except (TimeoutError, OSError) as error:
+            raise WorkerLost(f"worker {self.number} does not answer") from error
+        finally:
+            self._asked.pop(number, None)
+
+    def answered(self, number: int, answer: object) -> None:
+        if (asked := self._asked.get(number)) is not None and not asked.done():
+            asked.set_result(answer)
+
+    def lost(self) -> None:
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(WorkerLost(f"worker {self.number} has ended"))
+        self._writer.close()
+
+    def kill(self) -> None:
+        """End a worker that does not answer; the supervisor starts it again."""
+        log.error("a worker does not answer, and is ended", ended=self.number, process_id=self.process_id)
+        with suppress(ProcessLookupError):
+            os.kill(self.process_id, signal.SIGKILL)
+
+
+class WorkerLinks:
+    """Links to all workers.  `configuration` is what one that connects begins with; `on_end` is told of each that is lost."""
+
+    def __init__(self, count: int, configuration: Callable[[], Awaitable[WorkerConfiguration]], on_end: Callable[[WorkerLink], None]):
+        self._count = count
+        self._configuration = configuration
+        self._on_end = on_end
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[Any] | None] = set()
+        self.serving: dict[int, WorkerLink] = {}
+        self.all_serve = asyncio.Event()
+        self._beginning = 0
+        self._is_changing = False
+        self._moved = asyncio.Condition()
+
+    async def start(self, path: Path) -> None:
+        self._server = await asyncio.start_unix_server(self._connected, path)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        self._open.add(task)
+        link: WorkerLink | None = None
+        try:
+            number, id = await _message(reader)
+            link = WorkerLink(number, id, writer)
+            async with self._begin(), asyncio.timeout(CONNECT_SECONDS):
+                writer.write(_frame(await self._configuration()))
+                await writer.drain()
+                await _message(reader)  # it serves, with this one
+                self._serves(link)
+            while True:
+                link.answered(*await _message(reader))
+        except (OSError, EOFError):  # it has ended; a TimeoutError is an OSError
+            pass
+        finally:
+            self._open.discard(task)
+            if link is not None:
+                self._lost(link)
+            writer.close()
+
+    @asynccontextmanager
+    async def _begin(self) -> AsyncIterator[None]:
+        """Nobody begins with what is just being replaced, and nothing is replaced while somebody begins."""
+        async with self._moved:
+            await self._moved.wait_for(lambda: not self._is_changing)
+            self._beginning += 1
+        try:
+            yield
+        finally:
+            async with self._moved:
+                self._beginning -= 1
+                self._moved.notify_all()
+
+    @asynccontextmanager
+    async def change(self) -> AsyncIterator[None]:
+        """Replace what workers begin with: until this ends, none does."""
+        async with self._moved:
+            self._is_changing = True
+            await self._moved.wait_for(lambda: not self._beginning)
+        try:
+            yield
+        finally:
+            async with self._moved:
+                self._is_changing = False
+                self._moved.notify_all()
+
+    def _serves(self, link: WorkerLink) -> None:
+        self.serving[link.number] = link
+        if len(self.serving) == self._count - 1:
+            self.all_serve.set()
+
+    def _lost(self, link: WorkerLink) -> None:
+        link.lost()
+        if self.serving.get(link.number) is link:
+            del self.serving[link.number]
+            self._on_end(link)
+
+    async def ask(self, what: str, given: object, seconds: float) -> Mapping[WorkerLink, Any]:
+        """Answers of all who serve, WorkerLost in the place of one."""
+        links = list(self.serving.values())
+        answers = await asyncio.gather(*(link.ask(what, given, seconds) for link in links), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, WorkerLost):
+                raise answer
+        return dict(zip(links, answers, strict=True))
+
+    async def stop(self, seconds: float) -> None:
+        """Wait until the workers have ended, who need what this process keeps for their last requests; at most so many seconds."""
+        if self._server is not None:
+            self._server.close()
+        if tasks := {task for task in self._open if task is not None}:
+            await asyncio.wait(tasks, timeout=seconds)
+            for task in tasks:
+                task.cancel()
+
+
+class FirstLink:
+    """Link to the first process, the worker's end."""
+
+    def __init__(self, path: Path, number: int):
+        """Connects, and waits for the `configuration` to begin with; OSError, EOFError where the first process is gone."""
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(CONNECT_SECONDS)
+        self._socket.connect(str(path))
+        self._socket.sendall(_frame((number, os.getpid())))
+        self.configuration: WorkerConfiguration = pickle.loads(self._exactly(int.from_bytes(self._exactly(_LENGTH))))  # noqa: S301
+
+    def _exactly(self, length: int) -> bytes:
+        read = self._socket.recv(length, socket.MSG_WAITALL)
+        if len(read) < length:
+            raise EOFError
+        return read
+
+    async def follow(self, answers: Mapping[str, Answer]) -> None:
+        """Say that this process serves, and answer one question after the other until the first process is gone."""
+        self._socket.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=self._socket)
+        writer.write(_frame(None))
+        try:
+            while True:
+                number, what, given = await _message(reader)
+                writer.write(_frame((number, await answers[what](given))))
+                await writer.drain()
+        except (OSError, EOFError):  # the first process is gone, and the supervisor ends us
+            pass
+        finally:
+            writer.close()
+
+
+def end_with(life: int, loop: asyncio.AbstractEventLoop) -> None:
+    """Stop, as by SIGTERM, when the process at the other end of a pipe is gone; `life` is ours."""
+
+    def over() -> None:
+        loop.remove_reader(life)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(life, over)
+
+
+def spawn_reader(news: int, told: Callable[[bytes], None]) -> asyncio.Task[None]:
+    """Read lines from a pipe, for as long as somebody has its other end."""
+
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(news, "rb", 0))
+        while line := await reader.readline():
+            told(line)
+
+    return spawn(read(), name="news of the workers")

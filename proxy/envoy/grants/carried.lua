@@ -1,0 +1,316 @@
+-- Grants in Envoy: carries again what gate has judged before, as long as gate says so in its table (table.py), and asks about all else.
+--
+-- The judge's filter stands behind this one.  Whatever happens here, an error too, the judge is asked, unless the last two lines of
+-- envoy_on_request are reached: they alone choose the route on which it is not.  So wherever there is doubt this script returns.
+-- What the upstream sees is data that gate wrote: nothing of its rules is known here but how to split a Cookie header of the plain form.
+
+local ffi = require("ffi")
+local bit = require("bit")
+ffi.cdef [[
+typedef struct { int32_t seconds, more_seconds, nanoseconds, more_nanoseconds; } gate_time; // 64-bit numbers would be boxed
+void *mmap(void *address, size_t length, int protection, int flags, int fd, long offset);
+int munmap(void *address, size_t length);
+int prctl(int option, ...);
+int clock_gettime(int clock, gate_time *time);
+]]
+local C = ffi.C
+local READ, WRITE, SHARED, BOOTTIME, PR_GET_NAME = 1, 2, 1, 7, 16
+
+local function mapped(fd, length, protection)
+  local address = C.mmap(nil, length, protection, SHARED, fd, 0)
+  if ffi.cast("intptr_t", address) == -1 then error("gate's grants can't be mapped") end
+  return ffi.gc(ffi.cast("uint8_t *", address), function(mapping) C.munmap(mapping, length) end)
+end
+
+-- Each worker writes its uses into a place of its own: threads are named by their number.
+local function worker_number()
+  local name = ffi.new("char[17]")
+  C.prctl(PR_GET_NAME, ffi.cast("void *", name))
+  local number = tonumber(ffi.string(name):match("^wrk:worker_(%d+)$"))
+  return number and number < $WORKERS and number or nil
+end
+
+-- All is read and written through these, by index: to make another pointer costs more than all else.
+local worker = worker_number()
+local grants, uses, grants32, grants64, uses32, uses16
+local own = 0 -- where this worker's uses begin, in words
+if worker then
+  grants = mapped($GRANTS_FD, $SIZE, READ)
+  uses = mapped($USES_FD, $WORKER * $WORKERS, READ + WRITE)
+  grants32, grants64 = ffi.cast("uint32_t *", grants), ffi.cast("double *", grants)
+  uses32, uses16 = ffi.cast("uint32_t *", uses), ffi.cast("uint16_t *", uses)
+  own = worker * $WORKER / 4
+  -- A pointer made of another keeps nothing alive: without this the collector unmaps what is still read.
+  gate_keeps_mapped = {grants, uses}
+end
+local time = ffi.new("gate_time")
+
+local function now()
+  C.clock_gettime(BOOTTIME, time)
+  return time.seconds + time.nanoseconds * 1e-9
+end
+
+local crc_table = ffi.new("uint32_t[256]")
+for byte = 0, 255 do
+  local value = byte
+  for _ = 1, 8 do
+    value = bit.band(value, 1) == 1 and bit.bxor(bit.rshift(value, 1), 0xEDB88320) or bit.rshift(value, 1)
+  end
+  crc_table[byte] = value % 4294967296
+end
+
+local function crc32(text)
+  local value = -1
+  for position = 1, #text do
+    value = bit.bxor(bit.rshift(value, 8), bit.tobit(tonumber(crc_table[bit.band(bit.bxor(value, text:byte(position)), 255)])))
+  end
+  return bit.bnot(value)
+end
+
+local function number_in(slot)
+  return grants32[($SLOTS + slot * $SLOT) / 4]
+end
+
+-- Grants as they were read here; what counts is the table.
+local read, reads = {}, 0
+
+local function parsed(key, slot)
+  local grant = {slot = slot, number = number_in(slot), profile = grants32[($SLOTS + slot * $SLOT) / 4 + 1]}
+  if grant.number == 0 then return nil end
+  local at = grants + $SLOTS + slot * $SLOT
+  grant.ends = tonumber(ffi.cast("double *", at + 8)[0])
+  local key_length, length = tonumber(ffi.cast("uint16_t *", at + 16)[0]), tonumber(ffi.cast("uint16_t *", at + 18)[0])
+  if key_length ~= #key or $HEAD + key_length + length > $SLOT then return nil end
+  if ffi.string(at + $HEAD, key_length) ~= key then return nil end
+  local set, count = {}, 0
+  for name, value in ffi.string(at + $HEAD + key_length, length):gmatch("([^\n]*)\n([^\n]*)\n") do
+    if name == "x-request-id" then
+      grant.id = value
+    else
+      set[count + 1], set[count + 2] = name, value
+      count = count + 2
+    end
+  end
+  grant.set = set
+  if not grant.id or number_in(slot) ~= grant.number then return nil end
+  return grant
+end
+
+local function find(key)
+  local grant = read[key]
+  if grant then
+    if number_in(grant.slot) == grant.number then return grant end
+    read[key] = nil
+  end
+  local sum = crc32(key)
+  for step = 0, $PROBES - 1 do
+    local bucket = $INDEX / 4 + 2 * bit.band(sum + step, $BUCKETS - 1)
+    local slot = grants32[bucket + 1]
+    if slot ~= 0 and bit.tobit(grants32[bucket]) == sum then
+      grant = parsed(key, slot - 1)
+      if grant then
+        if reads >= $MOST_READ then read, reads = {}, 0 end
+        read[key], reads = grant, reads + 1
+        return grant
+      end
+    end
+  end
+  return nil
+end
+
+-- What becomes of headers, by their names, as gate has said of each; of other names nothing is known.
+local profiles = {}
+
+local function names_of(number)
+  local at = $PROFILES + number * $PROFILE
+  local length = grants32[at / 4]
+  local known = profiles[number]
+  if known and known.length == length then return known.names end
+  if length > $PROFILE - 4 then return {} end
+  local names = {}
+  for what, name in ffi.string(grants + at + 4, length):gmatch("([+-])([^\n]*)\n") do names[name] = what end
+  profiles[number] = {length = length, names = names}
+  return names
+end
+
+-- How a Cookie header splits into what gate judges by and what the upstream sees; false where that is not plain (cookies.py).
+local split, splits = {}, 0
+
+local function is_beside(name)
+  local bare = name:sub(1, 7) == "__host-" and name:sub(8) or name
+  for _, each in ipairs({name, bare}) do
+    if each:sub(1, #$OWN_NAME + 1) == $OWN_NAME .. "_" then return true end
+  end
+  return false
+end
+
+local function split_anew(cookie)
+  if #cookie > $MOST_COOKIE then return false end
+  local session, companion, rest, count = nil, $COMPANION_MISSING, {}, 0
+  local position = 1
+  while true do
+    local stop = cookie:find(";", position, true)
+    local pair = cookie:sub(position, (stop or 0) - 1)
+    if position > 1 then
+      if pair:byte(1) ~= 32 then return false end
+      pair = pair:sub(2)
+    end
+    if pair == "" or pair:find("^[ \t]") or pair:find("[ \t]$") then return false end
+    local equals = pair:find("=", 1, true)
+    local name = equals and pair:sub(1, equals - 1) or pair
+    local folded = name:lower()
+    if is_beside(folded) then
+      -- ours, and nothing that a session is judged by
+    elseif folded:find($BASE_NAME, 1, true) then
+      local value = equals and pair:sub(equals + 1):match("^[%w_%-]+$")
+      if not value then return false end
+      if name == $SESSION_NAME and not session then
+        session = value
+      elseif name == $COMPANION_NAME and not companion then
+        companion = value
+      else
+        return false
+      end
+    else
+      count = count + 1
+      rest[count] = pair
+    end
+    if not stop then break end
+    position = stop + 1
+  end
+  if not session or not companion then return false end
+  return {session .. "|" .. companion, count > 0 and table.concat(rest, "; ") or nil}
+end
+
+local function split_of(cookie)
+  local found = split[cookie]
+  if found == nil then
+    found = split_anew(cookie)
+    if splits >= $MOST_READ then split, splits = {}, 0 end
+    split[cookie], splits = found, splits + 1
+  end
+  return found
+end
+
+local OWN_WORDS = {$OWN_WORDS}
+
+local function is_plain(target)
+  if #target > $MOST_TARGET then return false end
+  local mark = target:find("?", 1, true)
+  local path, query = target, nil
+  if mark then path, query = target:sub(1, mark - 1), target:sub(mark + 1) end
+  if not path:find("^/[%w%-._~/]*$") or path:find("//", 1, true) or path:find("/.", 1, true) then return false end
+  local first = path:match("^/([^/]*)"):lower()
+  if OWN_WORDS[first] then return false end
+  if query == nil then return true end
+  if query == "" or not query:find("^[%w%-._~!$'()*+,;:@/?&=%%]+$") then return false end
+  -- gate takes tokens of its own out of a query, however their name is spelled.
+  return not query:lower():find("gate", 1, true) and not ("&" .. query):find("&[^=&]*%%")
+end
+
+local CONNECTIONS = {[""] = true, ["keep-alive"] = true, close = true}
+
+-- The client's headers in one look: those that say how the request is judged, and all others.
+local function read_headers(headers)
+  local found, names, count, total = {}, {}, 0, 0
+  for name, value in pairs(headers) do
+    if name:byte(1) == 58 or name == "cookie" or name == "$CLIENT_CONNECTION" then
+      if found[name] then return nil end
+      found[name] = value
+    elseif name ~= "$CLIENT_PROTO" then
+      if names[name] or value:find("[%c\133]") then return nil end
+      count, total = count + 1, total + #name + #value
+      names[name], names[count] = true, name
+      if name == "accept" and value:lower():find("event-stream", 1, true) then return nil end
+    end
+  end
+  if count > $MOST_HEADERS or total > $MOST_HEADER_BYTES then return nil end
+  if not CONNECTIONS[(found["$CLIENT_CONNECTION"] or "?"):lower()] then return nil end
+  return found, names
+end
+
+-- A client's address, as keys begin with it, and its port, of how Envoy writes them.
+local peers, peer_count = {}, 0
+
+local function peer_of(written)
+  local known = peers[written]
+  if not known then
+    local address, port = written:match("^(.+):(%d+)$")
+    if not address then return nil end
+    if peer_count >= $MOST_READ then peers, peer_count = {}, 0 end
+    known = {(address:match("^%[(.*)%]$") or address) .. "|", tonumber(port)}
+    peers[written], peer_count = known, peer_count + 1
+  end
+  return known
+end
+
+-- Where the uses of a grant by this worker stand, in words: the grant's number, tick, count, how many ports, and these.
+local function use_of(grant)
+  return own + ($RINGS + 4 * $RING + grant.slot * $USE) / 4
+end
+
+-- Write down that the grant is used by this connection; false where it was by too many.
+local function is_noted(grant, port)
+  local use = use_of(grant)
+  if uses32[use] ~= grant.number then
+    uses32[use + 1], uses32[use + 2], uses32[use + 3] = 0, 0, 0
+    uses32[use] = grant.number
+  end
+  local count, ports = uses32[use + 3], 2 * (use + 4)
+  for position = ports, ports + count - 1 do
+    if uses16[position] == port then return true end
+  end
+  if count >= $MOST_PORTS then return false end
+  uses16[ports + count] = port
+  uses32[use + 3] = count + 1
+  return true
+end
+
+-- How often this worker has carried by this grant, this time too.
+local function counted(grant)
+  local use, tick = use_of(grant), grants32[2]
+  local count = uses32[use + 2] + 1
+  uses32[use + 2] = count
+  if uses32[use + 1] ~= tick then
+    uses32[use + 1] = tick
+    local written = uses32[own]
+    uses32[own + $RINGS / 4 + written % $RING] = grant.slot
+    uses32[own] = written + 1
+  end
+  return count
+end
+
+function envoy_on_request(handle)
+  if not worker then return end
+  local headers = handle:headers()
+  local cookie = headers:get("cookie")
+  local cookies = cookie and split_of(cookie)
+  if not cookies then return end
+  local found, names = read_headers(headers)
+  if not found or found.cookie ~= cookie then return end
+  local method, host, target = found[":method"], found[":authority"], found[":path"]
+  if (method ~= "GET" and method ~= "HEAD") or not host or not target then return end
+  local peer = peer_of(handle:streamInfo():downstreamRemoteAddress())
+  local grant = peer and find(peer[1] .. host .. "|" .. cookies[1])
+  if not grant or not is_plain(target) then return end
+  local known = names_of(grant.profile)
+  for position = 1, #names do
+    if not known[names[position]] then return end
+  end
+  -- Of a body, or trailers, the rest of this is run after the judge was asked: too late, so it ends here.
+  if handle:bodyChunks()() ~= nil or handle:trailers() ~= nil then return end
+  if not is_noted(grant, peer[2]) then return end
+  -- Last, so that whoever takes a grant back finds the connection written down, or it is found taken back here.
+  local moment = now()
+  if moment >= grants64[0] or moment >= grant.ends or number_in(grant.slot) ~= grant.number then return end
+
+  for position = 1, #names do
+    if known[names[position]] == "-" then headers:remove(names[position]) end
+  end
+  if cookies[2] then headers:replace("cookie", cookies[2]) else headers:remove("cookie") end
+  local set = grant.set
+  for position = 1, #set, 2 do headers:replace(set[position], set[position + 1]) end
+  headers:replace("x-request-id", grant.id .. string.format("%02x%014x", worker, counted(grant)))
+  headers:replace("$CARRIED", "$SECRET")
+  handle:clearRouteCache()
+end

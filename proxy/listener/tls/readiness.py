@@ -1,0 +1,68 @@
+"""Readiness of certificates: which have ended or soon will, and which host has none.
+
+They never make a process not ready: every process has the same, many a balancer does not look at them, and the authority of autocert
+must reach us.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from cryptography import x509
+
+from config.options import Options
+from config.settings.autocert import served_hosts, why_not
+from config.types.pem import names_of
+from foundation.readiness import PartReadiness, degraded, moment
+from proxy.listener.tls.acme_state import AcmeState
+
+PART = "certificates"
+# Before its end: a week, but of a short-lived certificate a fifth of its life.
+NOTICE, SHARE = timedelta(days=7), 5
+NAMED = 3
+# Anybody may ask whether gate is ready, and thousands of certificates take tens of milliseconds.
+KEPT = timedelta(seconds=10)
+
+
+class CertificateReadiness:
+    """Readiness under one configuration, made once of it; `obtained` are those of autocert."""
+
+    def __init__(self, options: Options, obtained: AcmeState):
+        self._obtained = obtained
+        self._told: tuple[datetime, PartReadiness] | None = None
+        self._configured = [(pair.source, x509.load_pem_x509_certificates(pair.certificate)[0]) for pair in options.certificate_pairs]
+        names = {name for _, certificate in self._configured for name in names_of(certificate)}
+        hosts = () if options.insecure_server else dict.fromkeys(served_hosts(options))
+        self._uncovered = [host for host in hosts if host not in names and f"*.{host.partition('.')[2]}" not in names]
+        self._awaited = {host for host in self._uncovered if options.autocert and why_not(host, options) is None}
+
+    def __call__(self, now: datetime) -> PartReadiness:
+        """Readiness at this moment, or at most KEPT before it."""
+        if self._told is None or abs(now - self._told[0]) >= KEPT:
+            self._told = now, self._looked(now)
+        return self._told[1]
+
+    def _looked(self, now: datetime) -> PartReadiness:
+        obtained = self._obtained.leaves
+        reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
+        reasons += [f"that of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
+        missing = [host for host in self._uncovered if host not in obtained]
+        reasons += _all_of("autocert has none yet for", missing, self._awaited.__contains__)
+        reasons += _all_of("none is for", missing, lambda host: host not in self._awaited)
+        return degraded(PART, "; ".join(reasons)) if reasons else PartReadiness(PART)
+
+
+def _ends(leaf: x509.Certificate, now: datetime) -> str:
+    """What is wrong with its time, "" for nothing."""
+    begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
+    if now < begins:
+        return f"is good from {moment(begins.timestamp())} on only"
+    if now >= ends:
+        return f"has expired at {moment(ends.timestamp())}"
+    return f"expires at {moment(ends.timestamp())}" if ends - now < min(NOTICE, (ends - begins) / SHARE) else ""
+
+
+def _all_of(words: str, hosts: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[str]:
+    found = [host for host in hosts if wanted(host)]
+    if found:
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        yield f"{words} {', '.join(found[:NAMED])}{more}"

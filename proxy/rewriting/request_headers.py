@@ -1,0 +1,220 @@
+"""Request headers: those of a client that an upstream may see, and what the proxy writes itself."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from authorize.client import WithheldCredentials
+from config.options import Options
+from config.routes.route import Route
+from config.routes.upstream_credentials import shows_credentials
+from foundation.bounded_cache import bounded_lru_cache, together
+from foundation.crypto import cookies
+from foundation.errors import BadRequest
+from proxy.client_address import TrustedPeers
+from proxy.rewriting.header_names import (
+    CONNECTION_STATES,
+    FORWARDING,
+    HOP_BY_HOP,
+    LONGEST_REMEMBERED,
+    TOKEN,
+    Header,
+    Headers,
+    fold,
+    is_internal_header,
+    is_steering_header,
+)
+
+_OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
+_PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
+
+# Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
+# trusts our client certificate believes the others.
+AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
+
+PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
+_WITHHELD = {
+    WithheldCredentials.OURS: (DROP,),
+    WithheldCredentials.AUTHORIZATION: (DROP, AUTHORIZATION),
+    WithheldCredentials.ALL: (DROP, AUTHORIZATION, COOKIE),
+}
+
+
+def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
+    """Framing of a request: has it a body, its Content-Length.  Transfer-Encoding outranks (RFC 9112 6.3); BadRequest for two readings."""
+    lengths = [value for name, value in headers if name == b"content-length"]
+    if any(name == b"transfer-encoding" for name, _ in headers):
+        if lengths:
+            raise BadRequest("the request has both Content-Length and Transfer-Encoding")
+        return True, None
+    if not lengths:
+        return False, None
+    if len(lengths) > 1 or not lengths[0].isdigit():
+        raise BadRequest("the request has no single Content-Length")
+    return int(lengths[0]) > 0, int(lengths[0])
+
+
+@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)
+def _known(name: bytes) -> tuple[int, bytes]:
+    """(what to do with a client's header of this name, its folded name)."""
+    folded = fold(name)
+    if not TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
+        return DROP, folded
+    if folded == b"connection":
+        return CONNECTION, folded
+    if name.lower() in FORWARDING:
+        return TRUSTED_ONLY, folded
+    if folded in HOP_BY_HOP or is_internal_header(folded):
+        return DROP, folded
+    if folded == b"cookie":
+        return COOKIE, folded
+    return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
+
+
+@dataclass(slots=True)  # not frozen: one is made for each request
+class Downstream:
+    """Downstream of a request: the peer's address (empty for a Unix socket), the scheme and Host it used, the request's id."""
+
+    address: str
+    scheme: str
+    host: bytes
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RouteHeaders:
+    """Request header rules of one route, worked out once."""
+
+    cookie_prefix: bytes  # every cookie of ours begins with it, in any case
+    trusted: TrustedPeers
+    append_address: bool
+    replaced: frozenset[bytes]  # folded names that the route removes or sets
+    added: tuple[Header, ...]
+    is_our_cookie: Callable[[bytes], bool] = field(repr=False)
+
+    @classmethod
+    def build(cls, route: Route, options: Options) -> "RouteHeaders":
+        added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in route.set_request_headers.items())
+        names = [name.encode("ascii") for name in route.remove_request_headers]
+        ours = AUTHORIZING if shows_credentials(route, options) else frozenset()
+        return cls(
+            cookie_prefix=options.cookie_name.lower().encode("ascii"),
+            trusted=TrustedPeers(options.trusted_proxies),
+            append_address=not options.skip_xff_append,
+            replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
+            added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),
+            is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
+        )
+
+    @classmethod
+    def of_another_proxy(cls, options: Options) -> "RouteHeaders":
+        is_ours = partial(cookies.is_ours, cookie_name=options.cookie_name)
+        return cls(options.cookie_name.lower().encode("ascii"), TrustedPeers(()), False, frozenset(), (), is_ours)
+
+    def becomes_of(self, name: bytes) -> bool | None:
+        """Whether a header of this name goes on as it is, or is left out, of a client that is no trusted peer and keeps its credentials;
+        None where its value has a say."""
+        kind, folded = _known(name)
+        if kind in (CONNECTION, COOKIE, AUTHORIZATION):
+            return None
+        return kind == PLAIN and folded not in self.replaced
+
+    def credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
+        """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
+        given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]
+        kept, _, _ = self._cleaned(given, _WITHHELD[withheld])
+        cookie, authorization = ([value for name, value in kept if name == wanted] for wanted in (b"cookie", b"authorization"))
+        is_single = sum(name == b"authorization" for name, _ in given) == 1
+        return [(b"cookie", b"; ".join(cookie)), (b"authorization", authorization[0] if authorization and is_single else b"")]
+
+    def for_upstream(
+        self,
+        headers: Iterable[Header],
+        downstream: Downstream,
+        upstream_host: bytes,
+        identity: Iterable[Header],
+        withheld: WithheldCredentials,
+    ) -> Headers:
+        """Request headers: the client's, cleaned; then ours, in rising authority: forwarding, the route's own, the request id, identity.
+
+        Connection removes client headers only: it is applied before ours are written.
+        """
+        kept, options, forwarded = self._cleaned(headers, _WITHHELD[withheld])
+        if options - CONNECTION_STATES:
+            kept = _without_named(kept, options)
+        trusted = forwarded if forwarded and downstream.address in self.trusted else []
+        own = _forwarding(downstream.address, downstream.scheme, downstream.host, tuple(trusted), self.append_address)
+        result = [(b"host", upstream_host), *kept]
+        result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own
+        result += self.added
+        result.append((b"x-request-id", downstream.request_id.encode()))
+        result += identity
+        return result
+
+    def _cleaned(self, headers: Iterable[Header], withheld: tuple[int, ...]) -> tuple[Headers, set[bytes], Headers]:
+        """(the client's own headers, the names that Connection lists, forwarding headers that count only from a trusted peer)."""
+        kept: Headers = []
+        options: set[bytes] = set()
+        forwarded: Headers = []
+        for pair in headers:
+            kind, folded = _known(pair[0])
+            if kind == CONNECTION:
+                options.update(option.strip(b" \t").lower() for option in pair[1].split(b","))
+            elif kind == TRUSTED_ONLY:
+                forwarded.append((folded, pair[1]))
+            elif kind in withheld or folded in self.replaced:
+                continue
+            elif kind == COOKIE:
+                kept += [(pair[0], value) for value in self._without_ours(pair[1])]
+            elif kind != AUTHORIZATION or _OUR_CREDENTIALS.match(pair[1]) is None:
+                kept.append(pair)
+        return kept, options, forwarded
+
+    def _without_ours(self, cookie: bytes) -> list[bytes]:
+        if self.cookie_prefix not in cookie.lower():
+            return [cookie]
+        return cookies.without([cookie], self.is_our_cookie)
+
+
+def _may_be_set(folded: bytes) -> bool:
+    """`set_request_headers` may replace forwarding headers and steer an application, but never say identity or framing; Host has its own
+    rule in proxy/rewriting/target.py."""
+    if folded in FORWARDING or is_steering_header(folded):
+        return True
+    return not (is_internal_header(folded) or folded in HOP_BY_HOP or folded in (b"host", b"content-length"))
+
+
+def _without_named(kept: Headers, options: set[bytes]) -> Headers:
+    """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
+    return [pair for pair in kept if pair[0].lower() not in options or _known(pair[0])[0] in (COOKIE, AUTHORIZATION)]
+
+
+@bounded_lru_cache(1024, longest=1024, size=together)
+def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, ...], append: bool) -> tuple[Header, ...]:
+    """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
+    given: dict[bytes, list[bytes]] = {}
+    for name, value in trusted:
+        given.setdefault(name, []).append(value)
+    peer = address.encode() if append else b""
+    ours = {b"x-forwarded-proto": scheme.encode(), b"x-forwarded-host": host, b"x-forwarded-port": _port(scheme, host)}
+    headers = {b"x-forwarded-for": b", ".join(filter(None, [*given.get(b"x-forwarded-for", []), peer]))}
+    # The nearest hop writes last, so of several values its own is the last one.
+    headers |= {name: given.get(name, [value])[-1] for name, value in ours.items()}
+    headers[b"x-real-ip"] = given.get(b"x-real-ip", [address.encode()])[-1]
+    headers[b"forwarded"] = b", ".join(filter(None, [*given.get(b"forwarded", []), _forwarded(address, scheme, host) if append else b""]))
+    return tuple((name, value) for name, value in headers.items() if value)
+
+
+def _forwarded(address: str, scheme: str, host: bytes) -> bytes:
+    """RFC 7239 4: IPv6 addresses in brackets, and everything with a colon in quotes."""
+    node = f'"[{address}]"' if ":" in address else address or "unknown"
+    parts = [b"for=" + node.encode(), b"proto=" + scheme.encode()]
+    if _PLAIN_HOST.fullmatch(host):
+        parts.insert(1, b'host="' + host + b'"')
+    return b";".join(parts)
+
+
+def _port(scheme: str, host: bytes) -> bytes:
+    _, colon, port = host.rpartition(b":")
+    return port if colon and port.isdigit() else (b"443" if scheme == "https" else b"80")

@@ -1,0 +1,81 @@
+"""Several processes know the same people: sign-in, sign-out, what works once, and a first process that is silent."""
+
+import asyncio
+import os
+import re
+import signal
+from pathlib import Path
+
+import httpx
+
+from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.workers import HTML, WORKERS, client_of, on_each, processes
+
+
+async def test_who_has_signed_in_is_known_to_all_and_who_has_signed_out_to_none(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
+        kept = httpx.Cookies(client.cookies)
+        assert await on_each(gate, kept) == [200, 200]
+        page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+        await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+        assert await on_each(gate, kept) == [302, 302]
+
+
+async def test_what_works_once_works_once_for_all(gate: RunningGate) -> None:
+    """The same hand-over at two workers, at the same moment."""
+    async with gate.client() as client:
+        response = await client.get(gate.url("app.localhost"), headers=HTML)
+        response = await pick_person(client, await follow(client, response), "bob")
+        while "gate_session=" not in response.headers["location"]:
+            response = await client.send(response.next_request)
+        hand_over = response.headers["location"]
+        async with client_of(gate, 1, client.cookies) as one, client_of(gate, 2, client.cookies) as other:
+            answers = await asyncio.gather(*(each.get(hand_over, headers=HTML) for each in (one, other)))
+    assert sorted(answer.status_code for answer in answers)[0] == 302
+    assert sum("_gate" in answer.headers.get("set-cookie", "") and answer.status_code == 302 for answer in answers) == 1
+
+
+async def test_a_first_process_that_stands_still_keeps_nobody_signed_in_for_longer_than_the_staleness(
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    builder = GateBuilder(provider.url).route("app.localhost", to=upstream.url, allow_any_authenticated_user=True)
+    with builder.setting(workers=WORKERS, session_staleness="0s", grpc_client_timeout="1s").start(tmp_path) as gate:
+        gate.wait_for_event("gate is ready")
+        async with gate.client() as client:
+            await sign_in(client, gate.url("app.localhost"), "bob")
+            async with client_of(gate, 2, client.cookies) as of_second:
+                first = processes(gate)[0]
+                os.kill(first, signal.SIGSTOP)
+                try:
+                    async with asyncio.timeout(20):
+                        while (status := (await of_second.get(gate.url("app.localhost"), headers=HTML, timeout=30)).status_code) == 200:
+                            await asyncio.sleep(0.2)
+                    assert status == 503
+                finally:
+                    os.kill(first, signal.SIGCONT)
+
+
+async def test_a_worker_that_goes_on_after_a_stop_lets_nobody_in_by_what_it_knew(gate: RunningGate) -> None:
+    """What was asked meanwhile waits before it, and so does the news that the session has ended."""
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        kept = httpx.Cookies(client.cookies)
+        async with client_of(gate, 1, kept) as of_first, client_of(gate, 2, kept) as of_second:
+            assert (await of_second.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
+            page = await of_first.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
+            (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+            second = processes(gate)[1]
+            os.kill(second, signal.SIGSTOP)
+            try:
+                async with gate.client(cookies=of_first.cookies) as other:
+                    await other.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+                    assert (await other.get(gate.url("app.localhost"), headers=HTML)).status_code == 302
+                asked = asyncio.create_task(of_second.get(gate.url("app.localhost"), headers=HTML, timeout=30))
+                await asyncio.sleep(1)
+            finally:
+                os.kill(second, signal.SIGCONT)
+            assert (await asked).status_code == 302

@@ -1,0 +1,117 @@
+"""The wheel, and the archive of sources that it may be made from: installed apart from the checkout, they are gate."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gateproject.command import COMMANDS
+from tests.support.children import ROOT, clean_environment
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
+from tests.support.sample_upstream import SampleUpstream
+
+PACKAGES = ("gateproject", "proxy", "authenticate", "authorize", "databroker", "config", "foundation", "examples/demo")
+APP = "app.localhost"
+
+
+def run(*command: str | Path, where: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=where, env=clean_environment(**environment), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tracked files with a revision of its own: a build leaves folders behind."""
+    copy = tmp_path_factory.mktemp("wheel") / "sources"
+    for name in run("git", "ls-files", where=ROOT).splitlines():
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "bench/", "docs/")):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    person = ("-c", "user.name=x", "-c", "user.email=x@example.com")
+    run("git", "init", "--quiet", where=copy)
+    run("git", "add", "--all", where=copy)
+    run("git", *person, "commit", "--quiet", "--message", "all", where=copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def revision(sources: Path) -> str:
+    return run("git", "rev-parse", "--short=12", "HEAD", where=sources).strip()
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path) -> Path:
+    run(sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", "out", where=sources)
+    (built,) = (sources / "out").glob("gate_proxy-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """A folder with what the wheel holds, and nothing of the checkout near it."""
+    folder = wheel.parent / "installed"
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, wheel, where=wheel.parent)
+    return folder
+
+
+def test_all_that_git_knows_of_the_packages_is_in_the_wheel(sources: Path, wheel: Path) -> None:
+    tracked = set(run("git", "ls-files", *PACKAGES, where=sources).splitlines())
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert sorted(tracked - packed) == []
+    assert sorted(packed - tracked - {"examples/__init__.py"}) == []
+
+
+def test_wheel_and_archive_know_the_revision_that_they_were_made_from(sources: Path, wheel: Path, installed: Path, revision: str) -> None:
+    assert run(installed / "bin/gate", "--version", where=installed.parent, PYTHONPATH=str(installed)).strip().endswith(f"+{revision}")
+    build = "from setuptools import build_meta; build_meta.build_sdist('out')"
+    run(sys.executable, "-c", build, where=sources)
+    (archive,) = (sources / "out").glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        files.extractall(sources / "out", filter="data")
+    unpacked = archive.with_name(archive.name.removesuffix(".tar.gz"))
+    assert (unpacked / "foundation/revision.txt").read_text().strip() == revision
+    run(sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", "out", where=unpacked)
+    (again,) = (unpacked / "out").glob("*.whl")
+    with zipfile.ZipFile(again) as second, zipfile.ZipFile(wheel) as first:
+        assert sorted(second.namelist()) == sorted(first.namelist())
+        assert second.read("foundation/revision.txt").decode().strip() == revision
+
+
+def test_extras_are_what_the_checkout_installs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["demo"][0] in (ROOT / "requirements-demo.in").read_text()
+    assert extras["envoy"][0].partition(">=")[0] in (ROOT / "requirements-dev.in").read_text()
+
+
+def test_each_short_name_is_a_command_and_each_command_has_one(installed: Path) -> None:
+    told = run(installed / "bin/gate", where=installed.parent, PYTHONPATH=str(installed))
+    folder = ROOT / "gateproject/management/commands"
+    there = {path.stem for path in folder.glob("*.py")} - {"__init__", "runserver", "settingsreference"}
+    assert {command for _, command, _ in COMMANDS} == there
+    assert all(f"  {short} " in told for short, _, _ in COMMANDS)
+
+
+async def test_what_the_wheel_installs_is_served_by_one_command(
+    installed: Path, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+    # A script has its own folder on its path, not the one it is started in: nothing of the checkout is found.
+    program = installed / "bin/gate"
+    with builder.start(tmp_path, lambda *_: (program, "run"), PYTHONPATH=str(installed)) as gate:
+        async with gate.client() as client:
+            said = run(program, "check", "-config", gate.config_file, where=tmp_path, PYTHONPATH=str(installed))
+            assert "0 errors" in said
+            page = await sign_in(client, gate.url(APP, "/x"), "alice")
+            assert page.status_code == 200
+            style = await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/static/gateproject/admin.css"))
+            assert style.text == (ROOT / "gateproject/static/gateproject/admin.css").read_text()

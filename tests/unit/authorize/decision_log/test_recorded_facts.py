@@ -1,0 +1,91 @@
+"""Is enough written down to decide again, and nothing that is a secret?"""
+
+import json
+
+import pytest
+
+from authorize.decision_log.recorded_facts import (
+    LONGEST_PATH,
+    bounded,
+    identity_facts,
+    identity_of_facts,
+    looked_at,
+    missing_for,
+    request_facts,
+    request_of,
+)
+from authorize.policy.decision import decide
+from authorize.policy.request import ClientCertificate
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+ROUTE = make_route(
+    policy=[
+        {"allow": {"and": [{"claim/team": "a"}, {"http_header/X-Env": "prod"}, {"source_ip": "10.0.0.0/8"}]}},
+        {"deny": {"http_header/X-Api-Key": "s3cret"}},
+    ],
+    allowed_idp_claims={"level": [3]},
+)
+HEADERS = ((b"x-env", b"prod"), (b"x-api-key", b"s3cret"), (b"cookie", b"_gate=abc"), (b"authorization", b"Bearer abc"))
+PERSON = user(claims={"team": ("a",), "level": (1,), "phone": ("555-0199",)}, group_ids=frozenset({"eng"}))
+
+
+def recorded(asked, person, route=ROUTE):
+    looked = looked_at([route])
+    facts = {"request": request_facts(bounded(asked, looked), looked), "person": identity_facts(person, looked)}
+    return json.loads(json.dumps(facts))
+
+
+def test_what_rules_look_at_is_found() -> None:
+    looked = looked_at([ROUTE])
+    assert (looked.headers, looked.claims) == ({b"x-env", b"x-api-key"}, {"team", "level"})
+
+
+def test_no_secret_is_written_down() -> None:
+    written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), PERSON))
+    assert "prod" in written
+    for secret in ("s3cret", "abc", "q5", "555-0199", "Bearer"):
+        assert secret not in written
+
+
+def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
+    looked = looked_at([ROUTE])
+    assert dict(bounded(request(headers=HEADERS), looked).headers) == {b"x-env": b"prod", b"x-api-key": b"s3cret"}
+
+
+def test_the_same_decision_comes_of_what_was_written_down() -> None:
+    route = make_route(policy=[{"allow": {"and": [{"claim/team": "a"}, {"http_header/X-Env": "prod"}, {"source_ip": "10.0.0.0/8"}]}}])
+    asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
+    facts = recorded(asked, PERSON, route)
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    assert decide(asked, PERSON, table(route), NOW).is_allowed
+    assert again.is_allowed
+    assert missing_for(route, facts["request"], facts["person"]) == ""
+
+
+def test_what_was_not_written_down_is_named() -> None:
+    facts = recorded(request(headers=HEADERS), PERSON)
+    assert missing_for(ROUTE, facts["request"], facts["person"]) == "http_header/x-api-key"
+    other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
+    assert missing_for(other, facts["request"], facts["person"]) == "http_header/x-other, claim/phone"
+
+
+@pytest.mark.parametrize(
+    ("asked", "person", "what"),
+    [
+        (request("/" + "a" * LONGEST_PATH), PERSON, "the path"),
+        (request(), user(group_ids=frozenset(map(str, range(1001)))), "the list of groups"),
+        (request(headers=((b"x-env", b"a" * 2000),)), PERSON, "http_header/x-env"),
+        (request(), user(claims={"team": ("a" * 2000,)}), "claim/team"),
+    ],
+)
+def test_what_is_too_long_is_left_out_and_named(asked, person, what: str) -> None:
+    facts = recorded(asked, person)
+    assert what in missing_for(ROUTE, facts["request"], facts["person"])
+    assert len(json.dumps(facts)) < 20_000
+
+
+def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
+    shown = ClientCertificate("ab", "cd", "CN=ann", chain=(b"DER",), verdicts={"authority": ""})
+    facts = recorded(request(client_certificate=shown), PERSON)
+    again = request_of(facts["request"]).client_certificate
+    assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})

@@ -1,0 +1,114 @@
+"""What another process asks is kept as if it had been asked here: the decision with all that it rested on, and when somebody was seen."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.decision_log.log import DecisionLog, DecisionLogEntry, QueuedEntry
+from authorize.decision_log.recorder import DecisionRecorder
+from authorize.policy.decision import Outcome
+from authorize.service import AuthorizeService
+from foundation.crypto.session_cookie import SessionCookies
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import BadRequest, BrokerError
+from tests.support.cookies import signed_in
+from tests.support.options import make_options
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import request
+
+NOW = 1500.0
+APP = {"from": "https://app.example.com", "to": "http://up"}
+POLICY: list[dict[str, Any]] = [
+    {**APP, "prefix": "/public", "allow_public_unauthenticated_access": True},
+    {**APP, "prefix": "/bob", "allowed_users": ["bob@corp.com"]},
+    {**APP, "prefix": "/soon", "allowed_users": ["bob@corp.com"], "mode": "shadow"},
+    {**APP, "allowed_domains": ["corp.com"]},
+]
+
+
+@dataclass
+class World:
+    recorder: DecisionRecorder
+    service: AuthorizeService
+    broker: BreakableBroker
+    log: DecisionLog
+    cookie: bytes
+    cookie_of_a_session_nobody_asked_for_yet: bytes
+    written: list[QueuedEntry]
+    seen: list[tuple[str, float, str]] = field(default_factory=list)
+
+    async def ask(self, path: str, request_id: str = "r1", *, cookie: bytes | None = None) -> Outcome:
+        asked = request(path, source_ip="192.0.2.7")
+        cookies = [self.cookie if cookie is None else cookie]
+        return (await self.recorder.check(self.service, asked, cookies, request_id)).decision.outcome
+
+    async def kept(self) -> list[DecisionLogEntry]:
+        await self.log.flush()
+        return [judged for judged, _ in self.written]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    options, written, seen = make_options(tmp_path, policy=POLICY), [], []
+    log = DecisionLog(written.extend, clock=lambda: NOW)
+    log.use(options, "c0ffee")
+    async with followed_broker() as (broker, replica):
+        await broker.sign_in()
+        await settled()
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        recorder = DecisionRecorder(log, lambda *told: seen.append(told), clock=lambda: NOW)
+        own = SessionCookies(options)
+        cookies = [signed_in(own, id, "app.example.com", issued=1000.0, expires=2000.0).encode() for id in ("s1", "s2")]
+        yield World(recorder, service, broker, log, *cookies, written, seen)
+
+
+async def test_a_decision_is_kept_with_what_it_rested_on(world: World) -> None:
+    assert await world.ask("/bob/x") is Outcome.FORBIDDEN
+    (judged,) = await world.kept()
+    assert (judged.request_id, judged.client_address, judged.request.path) == ("r1", "192.0.2.7", "/bob/x")
+    assert judged.decision is not None
+    assert judged.decision.trace
+    assert judged.identity is not None
+    assert judged.identity.user_id == "oidc/1"
+    assert judged.sources is not None
+    assert world.seen == []
+
+
+async def test_a_session_that_is_let_in_was_seen(world: World) -> None:
+    assert await world.ask("/") is Outcome.ALLOWED
+    assert await world.ask("/public", cookie=b"") is Outcome.ALLOWED
+    assert world.seen == [("s1", NOW, "app.example.com")]
+
+
+async def test_a_stream_that_is_judged_anew_is_no_request(world: World) -> None:
+    assert await world.ask("/", "") is Outcome.ALLOWED
+    assert await world.ask("/bob", "") is Outcome.FORBIDDEN
+    assert (world.seen, await world.kept()) == ([], [])
+
+
+async def test_what_is_in_shadow_is_told_beside_the_decision(world: World) -> None:
+    assert await world.ask("/soon") is Outcome.ALLOWED
+    (judged,) = await world.kept()
+    assert judged.would_be is not None
+    assert (judged.would_be.outcome, judged.would_differ) == ("forbidden", True)
+
+
+async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -> None:
+    world.broker.is_down = True
+    with pytest.raises(BrokerError):
+        await world.ask("/", cookie=world.cookie_of_a_session_nobody_asked_for_yet)
+    (judged,) = await world.kept()
+    assert (judged.decision, judged.failure, judged.problem) == (None, "unavailable", "the data broker is down")
+
+
+async def test_a_path_with_two_readings_is_kept_as_a_bad_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object) -> None:
+        raise BadRequest("the path has two readings")
+
+    monkeypatch.setattr(world.service, "check", refuse)
+    with pytest.raises(BadRequest):
+        await world.ask("/")
+    assert [(judged.failure, judged.problem) for judged in await world.kept()] == [("bad request", "the path has two readings")]

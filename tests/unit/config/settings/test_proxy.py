@@ -1,0 +1,112 @@
+"""The settings of the data plane."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.unit.config.conftest import Load, Problems
+
+
+def test_defaults_are_those_of_the_specification(load: Load) -> None:
+    options = load()
+    assert options.headers == {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "SAMEORIGIN",
+        "X-XSS-Protection": "1; mode=block",
+        "Strict-Transport-Security": "max-age=31536000; includeSubDomains; preload",
+    }
+    assert options.default_upstream_timeout == timedelta(seconds=30)
+    assert (options.jwt_claims_headers, options.skip_xff_append) == ((), False)
+
+
+def test_no_peer_is_trusted_by_default(load: Load) -> None:
+    assert load().trusted_proxies == ()
+
+
+def test_headers_from_the_environment_have_text_forms(load: Load) -> None:
+    for written in ("X-A:b,X-C:d", '{"X-A": "b", "X-C": "d"}'):
+        assert load({"HEADERS": written}, headers={"X-File": "y"}).headers == {"X-A": "b", "X-C": "d"}
+    assert load({"HEADERS": "disable:true"}).headers == {}
+
+
+def test_wrong_values_are_refused(problems: Problems) -> None:
+    found = problems(
+        trusted_proxies=["10.0.0.1/8"], headers={"X-A": "b\r\nX-B: c"}, jwt_claims_headers=["a b"], default_upstream_timeout="x"
+    )
+    assert set(found) == {"trusted_proxies", "headers", "jwt_claims_headers", "default_upstream_timeout"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "https://auth.example.com",
+        "https://auth.example.com:8443",
+        "https://AUTH.example.com.",
+        "tcp+https://auth.example.com:22",
+    ],
+)
+def test_no_route_has_the_host_of_sign_in_and_the_admin(load: Load, problems: Problems, written: str) -> None:
+    to = "tcp://127.0.0.1:9" if written.startswith("tcp") else "http://127.0.0.1:9"
+    route = {"from": written, "to": to, "allow_any_authenticated_user": True}
+    found = problems(policy=[route])
+    assert set(found) == {"policy[0].from"}
+    assert "is the host of authenticate_service_url" in found["policy[0].from"]
+    assert load(policy=[{**route, "from": "https://*.example.com", "to": "http://127.0.0.1:9"}]), "of which it is left out"
+
+
+def test_forward_auth_has_a_host_of_its_own(load: Load, problems: Problems) -> None:
+    route = {"from": "https://fwd.example.com:8443", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+    assert load(forward_auth_url="https://fwd.example.com/").forward_auth_url.origin == "https://fwd.example.com"
+    assert set(problems(forward_auth_url="https://auth.example.com:9")) == {"forward_auth_url"}
+    assert set(problems(forward_auth_url="https://fwd.example.com", policy=[route])) == {"policy[0].from"}
+    for wrong in (
+        "fwd.example.com",
+        "https://",
+        "https://fwd.example.com/verify",
+        "https://fwd.example.com?uri=x",
+        "ftp://fwd.example.com",
+    ):
+        assert set(problems(forward_auth_url=wrong)) == {"forward_auth_url"}
+
+
+def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems) -> None:
+    assert load().forward_auth_cache == timedelta(0)
+    assert load(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m").forward_auth_cache == timedelta(minutes=5)
+    assert set(problems(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m1s")) == {"forward_auth_cache"}
+    assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}
+
+
+def test_programs_are_named_by_their_host(load: Load, problems: Problems) -> None:
+    assert load().programmatic_redirect_domain_whitelist == ("localhost",)
+    assert load(programmatic_redirect_domain_whitelist=["::1", "tool.example.com"]).programmatic_redirect_domain_whitelist[0] == "::1"
+    for wrong in ("https://tool.example.com", "*.example.com", ".example.com", "tool.example.com:8443", "tool.example.com/cb"):
+        assert set(problems(programmatic_redirect_domain_whitelist=["localhost", wrong])) == {"programmatic_redirect_domain_whitelist[1]"}
+
+
+def test_an_address_that_the_chosen_family_leaves_out_is_a_problem(problems: Problems) -> None:
+    policy = [{"from": "https://a.example.com", "to": "http://[::1]:8000"}, {"from": "https://b.example.com", "to": "http://10.0.0.1"}]
+    assert problems(policy=policy) == {}
+    assert problems(policy=policy, dns_lookup_family="V4_ONLY") == {"policy[0].to": "is an IPv6 address, and dns_lookup_family is V4_ONLY"}
+    assert problems(policy=policy, dns_lookup_family="V6_ONLY") == {"policy[1].to": "is an IPv4 address, and dns_lookup_family is V6_ONLY"}
+
+
+def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problems: Problems) -> None:
+    web = {"from": "https://a.example.com", "to": "http://127.0.0.1:9", "upstream_http2": True}
+    assert problems(policy=[web]) == {"policy[0].upstream_http2": "needs data_plane: envoy"}
+    assert load(data_plane="envoy", policy=[web]).policy[0].upstream_http2
+    tcp = {"from": "tcp+https://a.example.com:5432", "to": "tcp://127.0.0.1:9"}
+    assert set(problems(data_plane="envoy", policy=[tcp])) == {"policy[0].from"}
+    assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
+
+
+def test_what_envoy_may_have_is_a_whole_number(load: Load, problems: Problems) -> None:
+    assert (load().envoy_max_connections, load().envoy_max_heap) == (20_000, 1024)
+    assert load({"ENVOY_MAX_HEAP": "256"}, envoy_max_connections=5).envoy_max_heap == 256
+    for wrong in (0, -1, 1.5, "many", True, "1e3.5"):
+        assert set(problems(envoy_max_connections=wrong, envoy_max_heap=wrong)) == {"envoy_max_connections", "envoy_max_heap"}
+
+
+def test_how_many_envoy_remembers_is_a_number_or_0(load: Load, problems: Problems) -> None:
+    assert (load().envoy_remembers, load({"ENVOY_REMEMBERS": "100000"}).envoy_remembers) == (0, 100_000)
+    for wrong in (-1, 1.5, "many", True, 1_000_001):
+        assert set(problems(envoy_remembers=wrong)) == {"envoy_remembers"}

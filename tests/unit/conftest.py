@@ -1,0 +1,26 @@
+"""What unit tests share that change what the whole process has."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from foundation.telemetry import logs
+from foundation.telemetry.logs import QUIET
+
+
+@pytest.fixture
+def logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For tests that configure logging, which is the process's."""
+    monkeypatch.setattr(logs, "_is_readable", False)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    configured = structlog.get_config()
+    levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**configured)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)

@@ -1,0 +1,61 @@
+"""Are claims read as they were meant, and groups believed of the right people only?"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from databroker.claims import GroupsClaim, flattened, groups_in
+from tests.support.options import make_options
+
+ISSUER = "https://idp.example.com"
+
+
+def test_claims_are_flattened_to_dotted_keys() -> None:
+    claims = {"a": {"b": {"c": [1, "x", True, None, {}]}, "d": "e"}, "f": 1.5, "g": None, "h": [], "i": {}}
+    assert flattened(claims) == {"a.b.c": (1, "x", True), "a.d": ("e",), "f": (1.5,)}
+
+
+def test_deeply_nested_claims_are_no_trouble() -> None:
+    claims: dict[str, Any] = {"end": 1}
+    for _ in range(3000):
+        claims = {"a": claims}
+    assert list(flattened(claims).values()) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("claims", "groups"),
+    [
+        ({}, ()),
+        ({"groups": "one"}, ("one",)),
+        ({"groups": ["a", 1, None, "", "b", "a"]}, ("a", "b")),
+        ({"groups": {"a": 1}}, ()),
+        ({"_claim_names": {"groups": "src1"}}, ()),
+    ],
+)
+def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
+    assert groups_in(claims, "groups") == groups
+    assert groups_in(claims, "") == ()
+
+
+def test_the_claim_may_stand_inside_another() -> None:
+    assert groups_in({"realm_access": {"roles": ["admin"]}}, "realm_access.roles") == ("admin",)
+
+
+@pytest.mark.parametrize(
+    ("user_id", "user", "groups"),
+    [
+        ("oidc/ann", {"claims": {"groups": ["a"]}, "issuer": ISSUER}, ("a",)),
+        ("oidc/ann", {"claims": {"groups": ["a"], "iss": ISSUER}}, ("a",)),
+        ("oidc/ann", {"claims": {"groups": ["a"]}}, ()),  # nobody knows whose word it is
+        ("oidc/ann", {"claims": {"groups": ["a"]}, "issuer": "https://another.example"}, ()),
+        ("okta/ann", {"claims": {"groups": ["a"]}, "issuer": ISSUER}, ()),
+        ("oidc/ann", {"claims": 7, "issuer": 7}, ()),
+        ("oidc/ann", {}, ()),
+    ],
+)
+def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
+    tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
+) -> None:
+    assert GroupsClaim.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
+    assert GroupsClaim.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()

@@ -1,0 +1,57 @@
+import json
+
+import pytest
+
+from foundation.readiness import PartHealth, PartReadiness, ReadinessReport, degraded, failing, moment
+
+OK, SLOW, GONE = (
+    PartReadiness("config", reason="config.yaml, 12ab"),
+    degraded("provider", "away\nsince noon"),
+    failing("data broker", "no word"),
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "line"),
+    [
+        ((), 200, "ready"),
+        ((OK,), 200, "ready"),
+        ((OK, SLOW), 200, "ready; provider: degraded: away since noon"),
+        ((OK, GONE), 503, "not ready; data broker: failing: no word"),
+        ((SLOW, GONE), 503, "not ready; provider: degraded: away since noon; data broker: failing: no word"),
+    ],
+)
+def test_only_a_part_that_fails_makes_it_not_ready(parts, status, line):
+    report = ReadinessReport(parts)
+    assert (report.status, report.is_ready, report.in_one_line()) == (status, status == 200, line)
+
+
+def test_text_has_a_line_for_each_part_whatever_its_reason_was_made_of():
+    text = ReadinessReport((OK, SLOW, GONE)).as_text()
+    assert text == "not ready\nconfig: ok: config.yaml, 12ab\nprovider: degraded: away since noon\ndata broker: failing: no word\n"
+
+
+def test_json_names_each_part_with_its_state_and_reason():
+    told = json.loads(ReadinessReport((OK, GONE)).as_json())
+    assert told == {
+        "ready": False,
+        "parts": {"config": {"state": "ok", "reason": "config.yaml, 12ab"}, "data broker": {"state": "failing", "reason": "no word"}},
+    }
+
+
+def test_health_tells_since_when_something_is_wrong_and_when_it_last_worked():
+    now = [100.0]
+    health = PartHealth(lambda: now[0])
+    assert (health.trouble, health.since) == ("", 0.0)
+    health.fails("away")
+    now[0] = 200.0
+    health.fails("still away")
+    assert (health.trouble, health.since) == ("still away", 100.0)
+    health.fails("it began before", since=50.0)
+    assert health.since == 50.0
+    health.works()
+    assert (health.trouble, health.since) == ("", 200.0)
+
+
+def test_a_moment_is_utc_to_the_second():
+    assert moment(1_800_000_000.9) == "2027-01-15T08:00:00Z"

@@ -1,0 +1,70 @@
+"""What the first of several processes makes of what the others answer; with real ones: tests/integration/gateproject/process/workers."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from config.source import ConfigSource
+from foundation.errors import ConfigError, Problem
+from foundation.readiness import PartReadiness, ReadinessReport
+from gateproject.process.runtime import Runtime
+from gateproject.process.workers.first import FirstRuntime
+from gateproject.process.workers.link import WorkerLost
+from tests.support.options import make_options
+
+
+class LinkOfATest:
+    def __init__(self, number: int, **answers: Any):
+        self.number, self.answers, self.is_killed = number, answers, False
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+
+class LinksOfATest:
+    def __init__(self, *links: LinkOfATest):
+        self.links, self.asked = links, []
+
+    async def ask(self, what: str, given: object, seconds: float) -> dict[LinkOfATest, Any]:
+        self.asked.append(what)
+        return {link: link.answers.get(what) for link in self.links if not link.is_killed}
+
+
+async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
+    options = make_options(tmp_path)
+    asked = LinksOfATest(*links)
+    first: Any = SimpleNamespace(_links=asked, source=ConfigSource(None, {}), options=options)
+    first._end_who_is_silent = lambda *given: FirstRuntime._end_who_is_silent(first, *given)
+    await FirstRuntime._prepare_others(first, SimpleNamespace(options=options, signing_key=None))  # type: ignore[arg-type]
+    return asked.asked
+
+
+async def test_where_all_have_built_it_the_first_may_swap(tmp_path: Path) -> None:
+    assert await prepare(tmp_path, LinkOfATest(2, prepare=()), LinkOfATest(3, prepare=())) == ["here", "prepare"]
+
+
+async def test_what_one_refuses_nobody_takes_and_its_reasons_are_told_once(tmp_path: Path) -> None:
+    problem = Problem("policy[0].to", "can't be read")
+    with pytest.raises(ConfigError) as refused:
+        await prepare(tmp_path, LinkOfATest(2, prepare=()), LinkOfATest(3, prepare=[problem]), LinkOfATest(4, prepare=[problem]))
+    assert refused.value.problems == (problem,) or list(refused.value.problems) == [problem]
+
+
+@pytest.mark.parametrize("silent_at", ["here", "prepare"])
+async def test_who_is_silent_is_ended_and_holds_up_no_policy(silent_at: str, tmp_path: Path) -> None:
+    silent = LinkOfATest(3, **{"prepare": (), silent_at: WorkerLost("worker 3 does not answer")})
+    await prepare(tmp_path, LinkOfATest(2, prepare=()), silent)
+    assert silent.is_killed
+
+
+@pytest.mark.parametrize(
+    ("serving", "told"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 processes serve: the log says how others ended")]
+)
+def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving, told, monkeypatch):
+    monkeypatch.setattr(Runtime, "readiness", lambda _: ReadinessReport((PartReadiness("config"),)))
+    first: Any = SimpleNamespace(_links=SimpleNamespace(serving=dict.fromkeys(range(serving))), worker=SimpleNamespace(count=4))
+    report = FirstRuntime.readiness(first)
+    assert report.is_ready
+    assert [str(part) for part in report.parts] == ["config: ok", told]

@@ -1,0 +1,112 @@
+"""What the first process asks of a worker, and what comes back."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateproject.process.workers.link import FirstLink, WorkerLink, WorkerLinks, WorkerLost, end_with
+
+SOON = 10.0
+
+
+class Gate:
+    """Links with what they were told of."""
+
+    def __init__(self, count: int, path: Path):
+        self.ended: list[int] = []
+        self.given: Any = SimpleNamespace(name="in force")
+        self.path = path
+        self.tasks: list[asyncio.Task[None]] = []
+        self.links = WorkerLinks(count, self._configuration, self._end)
+
+    async def _configuration(self) -> Any:
+        return self.given
+
+    def _end(self, link: WorkerLink) -> None:
+        self.ended.append(link.number)
+
+    async def worker(self, number: int, **answers: Callable[[Any], Awaitable[Any]]) -> tuple[FirstLink, asyncio.Task[None]]:
+        link = await asyncio.to_thread(FirstLink, self.path, number)
+        task = asyncio.create_task(link.follow(answers))
+        self.tasks.append(task)
+        async with asyncio.timeout(SOON):
+            while number not in self.links.serving:
+                await asyncio.sleep(0.01)
+        return link, task
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    made = Gate(3, tmp_path / "workers")
+    await made.links.start(made.path)
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.wait(made.tasks)
+    await made.links.stop(SOON)
+
+
+async def double(given: int) -> int:
+    return 2 * given
+
+
+async def never(_: Any) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_each_is_asked_and_answers(gate: Gate) -> None:
+    link, _ = await gate.worker(2, double=double)
+    assert link.configuration.name == "in force"
+    assert not gate.links.all_serve.is_set()
+    await gate.worker(3, double=double)
+    assert gate.links.all_serve.is_set()
+    answers = await gate.links.ask("double", 21, SOON)
+    assert {link.number: answer for link, answer in answers.items()} == {2: 42, 3: 42}
+
+
+async def test_who_does_not_answer_is_known_and_holds_up_nobody(gate: Gate) -> None:
+    await gate.worker(2, ask=never)
+    await gate.worker(3, ask=double)
+    answers = {link.number: answer for link, answer in (await gate.links.ask("ask", 1, 0.2)).items()}
+    assert isinstance(answers[2], WorkerLost)
+    assert answers[3] == 2
+
+
+async def test_who_has_ended_is_lost_at_once(gate: Gate) -> None:
+    _, task = await gate.worker(2, ask=never)
+    asked = asyncio.create_task(gate.links.ask("ask", 1, 60))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    async with asyncio.timeout(SOON):
+        ((_, answer),) = (await asked).items()
+    assert isinstance(answer, WorkerLost)
+    assert (gate.ended, gate.links.serving) == ([2], {})
+
+
+async def test_nobody_begins_with_what_is_being_replaced(gate: Gate) -> None:
+    async with gate.links.change():
+        begins = asyncio.create_task(gate.worker(2))
+        await asyncio.sleep(0.1)
+        assert not begins.done()
+        gate.given = SimpleNamespace(name="the next")
+    async with asyncio.timeout(SOON):
+        link, _ = await begins
+    assert link.configuration.name == "the next"
+
+
+async def test_a_process_ends_when_who_started_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    life, held = os.pipe()
+    ended = asyncio.Event()
+    monkeypatch.setattr(os, "kill", lambda id, number: ended.set())
+    end_with(life, asyncio.get_running_loop())
+    await asyncio.sleep(0)
+    assert not ended.is_set()
+    os.close(held)
+    async with asyncio.timeout(SOON):
+        await ended.wait()
+    os.close(life)

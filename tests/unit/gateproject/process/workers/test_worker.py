@@ -1,0 +1,33 @@
+"""A worker after the first; with real processes: tests/integration/gateproject/process/workers."""
+
+import asyncio
+import socket
+import time
+
+from gateproject.process.workers.worker import watch_standstill
+
+
+async def test_a_process_that_was_stopped_knows_it_before_it_answers_anybody() -> None:
+    heard: list[str] = []
+    loop = asyncio.get_running_loop()
+    watch_standstill(loop, lambda: heard.append("stood still"))
+    await asyncio.sleep(0.5)
+    assert heard == [], "nobody stood still"
+
+    async def request() -> None:
+        heard.append("request")
+
+    tasks: list[asyncio.Task[None]] = []
+    reader, writer = socket.socketpair()
+
+    def read() -> None:
+        loop.remove_reader(reader)
+        tasks.append(asyncio.create_task(request()))
+
+    loop.add_reader(reader, read)
+    writer.send(b"x")
+    time.sleep(1.2)
+    await asyncio.sleep(0.05)
+    reader.close()
+    writer.close()
+    assert heard == ["stood still", "request"]

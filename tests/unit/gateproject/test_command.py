@@ -1,0 +1,52 @@
+import sys
+
+import pytest
+
+from gateproject import command
+from gateproject.command import COMMANDS, main, manage, usage
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_alone_it_lists_its_commands(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gate", *arguments])
+    main()
+    assert capsys.readouterr().out == usage() + "\n"
+    assert all(f"  {short} " in usage() for short, _, _ in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["run", "-config", "x.yaml"], ["rungate", "-config", "x.yaml"]),
+        (["syncdirectory"], ["syncdirectory"]),
+        (["end-sessions", "run"], ["endsessions", "run"]),
+    ],
+)
+def test_a_short_name_stands_for_its_command_and_others_are_taken_as_they_are(given, meant, monkeypatch):
+    asked = []
+    monkeypatch.setattr(command, "manage", asked.append)
+    monkeypatch.setattr(sys, "argv", ["gate", *given])
+    main()
+    assert asked == [["gate", *meant]]
+
+
+@pytest.mark.parametrize("arguments", [["rungate", "-config"], ["rungate", "--config="]])
+def test_a_file_that_is_missing_is_asked_for_by_the_command_that_was_used(arguments):
+    with pytest.raises(SystemExit, match=r"-config needs a file: gate rungate -config config\.yaml"):
+        manage(["/usr/bin/gate", *arguments])
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["rungate", "-version"], ["version"]])
+def test_every_command_says_the_version_of_gate(arguments, capsys):
+    manage(["gate", *arguments])
+    assert capsys.readouterr().out.startswith("v0.")
+
+
+def test_an_interrupted_command_says_so_by_its_status_alone(monkeypatch):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_manage", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        manage(["gate", "rungate"])
+    assert ended.value.code == 130

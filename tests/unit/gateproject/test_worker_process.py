@@ -1,0 +1,13 @@
+"""What a worker is given."""
+
+import socket
+from pathlib import Path
+
+from gateproject.worker_process import FIRST, WorkerProcess
+
+
+def test_the_first_is_the_one_that_keeps_what_there_is_once() -> None:
+    with socket.socket() as listener:
+        first, second = (WorkerProcess(number, 2, Path("/tmp/gate-x"), b"secret", listener, 3, 4, 5) for number in (FIRST, FIRST + 1))
+    assert (first.is_first, second.is_first) == (True, False)
+    assert first.broker_socket == second.broker_socket != first.workers_socket == second.workers_socket

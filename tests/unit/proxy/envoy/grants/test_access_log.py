@@ -1,0 +1,68 @@
+"""What gate tells of requests that Envoy carried by grants."""
+
+import asyncio
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from proxy.envoy.grants import access_log as logs
+from proxy.envoy.grants.access_log import GrantAccessLog, GrantedRequest
+from proxy.upstreams.route_statistics import RouteStatistics
+from tests.unit.proxy.envoy.grants.conftest import Keeping
+
+OF_ANN = GrantedRequest(b"app.example.com", (("client", "192.0.2.7"), ("user_id", "oidc/ann")), None)
+ID = "0123456789abcdef"
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    monkeypatch.setattr(logs, "is_access_logged", lambda level: True)
+    monkeypatch.setattr(logs, "log_access", lambda level, fields: lines.append({"level": level, **fields}))
+    return lines
+
+
+async def test_a_request_is_told_of_with_whose_it_was(kept: Keeping, told: list[dict[str, Any]]) -> None:
+    counted: list[Any] = []
+    kept.service.answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
+    statistics = RouteStatistics("app")
+    kept.access_log.know(ID, replace(OF_ANN, statistics=statistics))
+    kept.access_log.tell(f"{ID}00{1:014x} GET 200 12 345 - /a?secret=1")
+    (line,) = told
+    assert (line["request_id"][:16], line["path"], line["status"], line["bytes_sent"], line["duration_ms"]) == (ID, "/a", 200, 345, 12.0)
+    assert (line["user_id"], line["client"], line["remembered"]) == ("oidc/ann", "192.0.2.7", True)
+    assert counted == [(b"app.example.com", b"GET", 200, 0.012, None, 345)]
+    assert (statistics.requests, statistics.active, statistics.codes[200]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "status", "problem"),
+    [("0", "DC", 499, None), ("504", "UT", 504, "timed out"), ("200", "UC,X", 200, "upstream broke off"), ("200", "SI", 200, "silent")],
+)
+async def test_how_it_ended_is_told(
+    kept: Keeping, told: list[dict[str, Any]], code: str, flags: str, status: int, problem: str | None
+) -> None:
+    kept.access_log.tell(f"{ID}00{1:014x} GET {code} 1 0 {flags} /")
+    assert (told[0]["status"], told[0].get("problem")) == (status, problem)
+    assert "user_id" not in told[0]
+
+
+async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm(kept: Keeping, told: list[dict[str, Any]]) -> None:
+    kept.access_log.know(ID, OF_ANN)
+    odd = b"nonsense\nx y z\n" + f"{ID}00{2:014x} GET - - - - /\n".encode()
+    for piece in (odd, f"{ID}00{1:014x} GET 2".encode(), b"00 1 2 - /a\n"):
+        os.write(kept.access_log.fd, piece)
+        await asyncio.sleep(0.05)
+    assert [line["path"] for line in told] == ["/a"]
+
+
+def test_only_so_many_grants_are_known() -> None:
+    log = GrantAccessLog(lambda: None, 2)  # type: ignore[arg-type,return-value]
+    try:
+        for number in range(5):
+            log.know(str(number), OF_ANN)
+        assert list(log._known) == ["3", "4"]
+    finally:
+        log.close()

@@ -1,0 +1,80 @@
+import pytest
+
+from foundation.errors import UpstreamError
+from proxy.rewriting.response_headers import ResponseHeaders, _response_name
+from tests.support.options import make_options
+
+
+def values(headers, name):
+    return [value for each, value in headers if each == name]
+
+
+@pytest.fixture(scope="module")
+def options_of(tmp_path_factory):
+    return lambda **settings: make_options(tmp_path_factory.mktemp("options"), **settings)
+
+
+@pytest.fixture(scope="module")
+def options(options_of):
+    return options_of()
+
+
+def received(options, headers):
+    return ResponseHeaders.build(options).for_client(headers)
+
+
+def test_response_headers_lose_what_belongs_to_the_connection(options):
+    headers = [
+        (b"Connection", b"close, X-Hop"),
+        (b"X-Hop", b"1"),
+        (b"Keep-Alive", b"5"),
+        (b"Transfer-Encoding", b"chunked"),
+        (b"X-App", b"1"),
+    ]
+    names = [name for name, _ in received(options, headers)]
+    assert names[0] == b"x-app"
+    assert not {b"connection", b"x-hop", b"keep-alive", b"transfer-encoding"} & set(names)
+
+
+def test_configured_headers_replace_the_upstreams(options):
+    out = received(options, [(b"x-frame-options", b"ALLOWALL"), (b"X-Frame-Options", b"DENY")])
+    assert values(out, b"x-frame-options") == [b"SAMEORIGIN"]
+    assert values(out, b"x-content-type-options") == [b"nosniff"]
+
+
+def test_disabled_headers_leave_the_upstreams_alone(options_of):
+    assert received(options_of(headers={"disable": True}), [(b"X-Frame-Options", b"DENY")]) == [(b"x-frame-options", b"DENY")]
+
+
+def test_set_cookies_survive_in_order_and_are_never_joined(options):
+    given = [b"a=1; Path=/", b"b=2, c", b"a=3; Expires=Thu, 01 Jan 1970 00:00:00 GMT", b"my_gate=1"]
+    assert values(received(options, [(b"Set-Cookie", value) for value in given]), b"set-cookie") == given
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"_gate=x", b" _gate = x; Path=/", b"_GATE=x", b"_gate_1=x", b"_gate_csrf=x; Domain=example.com", b"_gate_signin_ab=x"),
+        *(b"_gate_admin=x", b"=_gate=x", b" = _gate=x", b"==_gate=x", b"_gate", b"\t_gate\t=x"),
+    ],
+)
+def test_an_upstream_can_not_set_our_cookies(options, value):
+    assert values(received(options, [(b"Set-Cookie", value), (b"set-cookie", b"ok=1")]), b"set-cookie") == [b"ok=1"]
+
+
+@pytest.mark.parametrize("value", [b"a\r\nx-injected: 1", b"a\nb", b"a\rb", b"a\0b", b"a\x0bb", b"a\x7f"])
+def test_a_response_header_that_would_split_is_refused(options, value):
+    with pytest.raises(UpstreamError):
+        received(options, [(b"Location", value)])
+
+
+def test_a_malformed_response_header_name_is_refused(options):
+    with pytest.raises(UpstreamError):
+        received(options, [(b"x y", b"1")])
+
+
+def test_long_names_of_an_answers_headers_are_passed_on_and_not_remembered(options):
+    rules, held = ResponseHeaders.build(options), _response_name.cache_info().misses
+    names = [b"X-%d-" % number + b"a" * 16_384 for number in range(20)]
+    assert [name for name, _ in rules.for_client([(name, b"1") for name in names])][:20] == [name.lower() for name in names]
+    assert _response_name.cache_info().misses == held
