@@ -44,8 +44,6 @@ def _somebody_answers_the_authority(settings: Any) -> Iterator[Finding]:
         return
     if settings.insecure_server:
         yield ("autocert",), "needs TLS that ends here, and insecure_server leaves it to something in front"
-    elif settings.data_plane == "envoy":
-        yield ("autocert",), "needs data_plane: embedded, because an Envoy shows the certificates of the configuration only"
     elif settings.services in ("authorize", "databroker"):
         yield ("autocert",), f"needs a listener that browsers reach, and services: {settings.services} has none"
 

@@ -147,7 +147,8 @@ class Runtime:
 
     def envoy_plane(self, application: Application) -> EnvoyPlane:
         """Make Envoy's plane, which takes the connections.  ConfigError."""
-        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self._resources, self._databroker.replica)
+        replica, obtained = self._databroker.replica, self.autocert.obtained
+        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self._resources, replica, obtained)
         return self.envoy
 
     def open_grpc(self) -> None:

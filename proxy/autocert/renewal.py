@@ -242,15 +242,20 @@ class CertificateRenewal:
         """Each of these is one assignment, seen by the next handshake; connections that are open keep what they have."""
         now, chains = self._now(), self._chains()
         self.obtained.staples = self.staples.shown(chains, now)
-        self.obtained.contexts = {host: self._context(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
+        served = {host: self._served(self._shown[host], now) for host in self.wanted.hosts if host in self._shown}
+        self.obtained.contexts = {host: each.context for host, each in served.items()}
+        self.obtained.pairs = {host: each.certificate.pair for host, each in served.items() if not self._lacks_staple(each)}
         self.obtained.leaves = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
         metrics.set_certificate_expiries({chain.name: chain.ends.timestamp() for chain in chains})
 
-    def _context(self, shown: ServedCertificate, now: datetime) -> SSL.Context:
+    def _served(self, shown: ServedCertificate, now: datetime) -> ServedCertificate:
         """One that browsers would refuse without a staple waits for it while the one before is good."""
-        chain, before = shown.certificate.chain, shown.before
-        waits = chain.must_staple and not self.obtained.staple(chain.fingerprint)
-        if waits and before is not None and before.certificate.chain.ends > now:
-            return before.context
+        before = shown.before
+        if before is not None and before.certificate.chain.ends > now and self._lacks_staple(shown):
+            return before
         shown.before = None
-        return shown.context
+        return shown
+
+    def _lacks_staple(self, shown: ServedCertificate) -> bool:
+        chain = shown.certificate.chain
+        return chain.must_staple and not self.obtained.staple(chain.fingerprint)

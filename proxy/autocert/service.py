@@ -77,7 +77,7 @@ class Autocert:
         options = self._options
         if options is None or not options.autocert:
             self.obtained.is_on = False
-            self.obtained.contexts, self.obtained.leaves, self.obtained.staples = {}, {}, {}
+            self.obtained.contexts, self.obtained.pairs, self.obtained.leaves, self.obtained.staples = {}, {}, {}, {}
             self.obtained.pending = lambda host: None
             metrics.set_certificate_expiries({})
             return None

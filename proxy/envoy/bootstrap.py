@@ -8,9 +8,9 @@ from typing import Any
 Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
-# Clusters that lead to gate itself: who judges each request, and who answers what Envoy does not carry.
-EXT_PROC, GATE = "gate-judge", "gate"
-LISTENERS, CLUSTERS, CERTIFICATES = "listeners.json", "clusters.json", "certificates.json"
+# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, and who answers an authority.
+EXT_PROC, GATE, ACME = "gate-judge", "gate", "gate-acme"
+LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
 # Of streams and connections to gate itself; what bounds them is how many clients there are.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -32,7 +32,7 @@ class EnvoyLimits:
     connections: int
 
 
-def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
+def bootstrap(files: Path, ext_proc: Path, gate: Path, acme: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
     """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets, `listeners` too."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
@@ -42,7 +42,7 @@ def bootstrap(files: Path, ext_proc: Path, gate: Path, admin: Path, most: EnvoyL
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {
             "listeners": list(listeners),
-            "clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate)],
+            "clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate), own_cluster(ACME, acme)],
         },
     }
 
@@ -72,7 +72,7 @@ def _overload(most: EnvoyLimits) -> Json:
 def watched(files: Path, name: str) -> Json:
     """Watched file as a config source: Envoy reads it again when another file takes its name."""
     return {
-        "path_config_source": {"path": str(files / name), "watched_directory": {"path": str(files)}},
+        "path_config_source": {"path": str(files / name)},
         "resource_api_version": "V3",
         "initial_fetch_timeout": "0s",
     }

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 
-from proxy.envoy.bootstrap import CERTIFICATES, CLUSTERS, LISTENERS, Json
+from proxy.envoy.bootstrap import CLUSTERS, LISTENERS, Json
+from proxy.envoy.certificates import ShownCertificate
 
 LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
@@ -33,6 +34,11 @@ def write(path: Path, content: Json) -> None:
     new.replace(path)
 
 
+def certificate_file(name: str) -> str:
+    """File name of a certificate's secret: a host's name is as long as a file's may be."""
+    return f"certificate-{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
+
+
 class Discovery:
     """Discovery files of one Envoy.  `known` are the names of the clusters that Envoy has whenever somebody reaches it.
 
@@ -44,14 +50,31 @@ class Discovery:
         self._admin = admin
         self._versions: dict[str, str] = {}
         self.known: frozenset[str] = frozenset()
+        self._shown: dict[str, ShownCertificate] = {}
 
-    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Iterable[Json]) -> None:
+    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Mapping[str, ShownCertificate]) -> None:
         """Publish resources.  Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
         if not self._versions:
             self.known = frozenset(clusters)
-        self._write(CERTIFICATES, certificates)
+        self._remove_certificates({*self._shown, *certificates})  # those of before are still shown for a moment
+        self.show(certificates)
         self._write(CLUSTERS, clusters.values())
         self._write(LISTENERS, [listener])
+        self._shown = dict(certificates)
+
+    def show(self, certificates: Mapping[str, ShownCertificate]) -> None:
+        """Show these from now on, under the names of the last listener; connections that are open keep what they have."""
+        for name, certificate in certificates.items():
+            if self._shown.get(name) != certificate:
+                self._write(certificate_file(name), [certificate.secret(name)])
+                self._shown[name] = certificate
+
+    def _remove_certificates(self, kept: Iterable[str]) -> None:
+        files = {certificate_file(name) for name in kept}
+        for file in self._files.glob("certificate*"):
+            if file.name not in files:
+                file.unlink(missing_ok=True)
+                self._versions.pop(file.name, None)
 
     async def taken(self, wanted: Iterable[str]) -> None:
         """Wait until Envoy has all that was published last; raises ConfigurationRejected with its reasons,

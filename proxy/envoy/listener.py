@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Protocol
 
 from config.options import Options
-from foundation.values import CertificatePair
 from proxy.envoy.authentication import grpc_service
-from proxy.envoy.bootstrap import CERTIFICATES, GATE, TYPE, Json, watched
+from proxy.envoy.bootstrap import ACME, GATE, TYPE, Json, watched
+from proxy.envoy.certificates import certificate_names
+from proxy.envoy.discovery import certificate_file
 from proxy.envoy.timeouts import METADATA, access_log
 from proxy.listener.limits import ListenerLimits
+from proxy.listener.tls.self_signed import ACME_TLS
 
 # What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
 CLUSTER, HANDOFF_TOKEN = "x-gate-edge-cluster", "x-gate-edge-ticket"
@@ -56,6 +58,8 @@ def listener(options: Options, files: Path, token: str, certificate_hosts: Seque
         if others := sorted(_hosts(options).difference(certificate_hosts)):
             chains.append(_chain(options, limits, files, token, again, "others", others))
         chains.append(_chain(options, limits, files, token, again, "nameless", asks=True))
+    if options.autocert and not options.insecure_server:
+        chains += [_proofs(limits, chain) for chain in chains]
     filters: list[Json] = []
     if options.use_proxy_protocol:
         filters.append(_typed("envoy.filters.listener.proxy_protocol", "extensions.filters.listener.proxy_protocol.v3.ProxyProtocol"))
@@ -72,21 +76,6 @@ def listener(options: Options, files: Path, token: str, certificate_hosts: Seque
         "listener_filters_timeout": _seconds(limits.read),
         "filter_chains": chains,
     }
-
-
-def certificates(pairs: Sequence[CertificatePair]) -> list[Json]:
-    """Secret resources that the listener names."""
-    return [
-        {
-            "@type": f"{TYPE}extensions.transport_sockets.tls.v3.Secret",
-            "name": f"certificate-{number}",
-            "tls_certificate": {
-                "certificate_chain": {"inline_string": pair.certificate.decode("ascii")},
-                "private_key": {"inline_string": pair.key.reveal().decode("ascii")},
-            },
-        }
-        for number, pair in enumerate(pairs)
-    ]
 
 
 def _hosts(options: Options) -> set[str]:
@@ -120,8 +109,7 @@ def _chain(
             "ecdh_curves": list(GROUPS),
         },
         "tls_certificate_sds_secret_configs": [
-            {"name": f"certificate-{number}", "sds_config": watched(files, CERTIFICATES)}
-            for number in range(len(options.certificate_pairs))
+            {"name": name, "sds_config": watched(files, certificate_file(name))} for name in certificate_names(options)
         ],
     }
     context: Json = {"@type": f"{TYPE}extensions.transport_sockets.tls.v3.DownstreamTlsContext", "common_tls_context": common}
@@ -136,6 +124,19 @@ def _chain(
     chain["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
     chain["transport_socket_connect_timeout"] = _seconds(limits.read)
     return chain
+
+
+def _proofs(limits: ListenerLimits, beside: Json) -> Json:
+    """Chain beside another for an authority that looks whether a host is ours (RFC 8737): gate itself answers the handshake."""
+    match = {**beside.get("filter_chain_match", {}), "application_protocols": [ACME_TLS.decode()]}
+    proxy = _typed(
+        "envoy.filters.network.tcp_proxy",
+        "extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        stat_prefix="acme",
+        cluster=ACME,
+        idle_timeout=_seconds(limits.read),
+    )
+    return {"name": f"{beside['name']}-acme", "filter_chain_match": match, "filters": [proxy]}
 
 
 def _authorities(options: Options) -> str:

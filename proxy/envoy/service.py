@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
+from proxy.envoy.certificates import ShownCertificate, shown_certificates
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
@@ -30,12 +31,15 @@ from proxy.envoy.grants.filter import GrantFilter, cut_listener
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
-from proxy.envoy.listener import certificates, listener
+from proxy.envoy.listener import listener
 from proxy.envoy.overload import watch
 from proxy.envoy.process import EnvoyProcess, find
 from proxy.envoy.statistics import EnvoyStatistics
 from proxy.listener.context import Application
-from proxy.listener.listen import bind
+from proxy.listener.limits import ListenerLimits
+from proxy.listener.listen import answer_authority, bind
+from proxy.listener.tls.acme_state import AcmeState
+from proxy.listener.tls.self_signed import none_yet
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
@@ -46,6 +50,7 @@ DRAIN_SECONDS = 10.0
 _MOST_STREAMS = 1_000_000
 PART = "envoy"
 CATCH_UP_EVERY = 1.0  # seconds
+SHOW_EVERY = 0.5  # seconds between two looks at what autocert has obtained
 
 
 class EnvoyPlane:
@@ -62,6 +67,7 @@ class EnvoyPlane:
         service: Callable[[], ProxyService],
         resources: ForwardingResources,
         replica: Replica,
+        obtained: AcmeState | None = None,
     ):
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
@@ -72,8 +78,9 @@ class EnvoyPlane:
         self._files.mkdir(mode=0o700, exist_ok=True)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        ext_proc, gate, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "admin", "cuts"))
-        self.socket = _listening(gate)
+        ext_proc, gate, acme, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "acme", "admin", "cuts"))
+        self.socket, self._acme_socket = _listening(gate), _listening(acme)
+        self._obtained, self._placeholder = obtained or AcmeState(), none_yet()
         self.internal_listener = InternalListener(application, scheme)
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
@@ -88,13 +95,17 @@ class EnvoyPlane:
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
         self._watch: asyncio.Task[None] | None = None
+        self._showing: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
         self._before = options, self._clusters
+        self._published = options  # what Envoy was told last
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            bootstrap(self._files, ext_proc, gate, admin, self._most, [cut_listener(cuts, options.address.port)] if self._keeper else ()),
+            bootstrap(
+                self._files, ext_proc, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)] if self._keeper else ()
+            ),
         )
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         arguments += ["--concurrency", str(self._workers)]
@@ -113,6 +124,7 @@ class EnvoyPlane:
         self._server.add_generic_rpc_handlers(self._ext_proc.services())
         self._server.add_insecure_port(f"unix:{self._ext_proc_socket}")
         await self._server.start()
+        answer_authority(self._acme_socket, lambda: ListenerLimits.from_options(self._options), self._obtained)
         self._publish(self._options)
         if self._keeper is not None:
             self._keeper.start()
@@ -120,6 +132,7 @@ class EnvoyPlane:
         await self._taken()
         self._note_live(True)
         self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
+        self._showing = spawn(self._show_obtained(), name="what envoy shows")
         log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
 
     def _note_live(self, is_live: bool) -> None:
@@ -192,7 +205,7 @@ class EnvoyPlane:
                 await self._ext_proc.is_idle.wait()
 
     async def stop(self) -> None:
-        for task in (self._watch, self._catching_up):
+        for task in (self._watch, self._showing, self._catching_up):
             if task is not None:
                 task.cancel()
         if self._keeper is not None:
@@ -204,6 +217,7 @@ class EnvoyPlane:
 
     def close(self) -> None:
         self.socket.close()
+        self._acme_socket.close()
         if self._table is not None and self._access_log is not None:
             self._table.close()
             self._access_log.close()
@@ -214,17 +228,33 @@ class EnvoyPlane:
         return name if name in self._discovery.known else None
 
     def _publish(self, options: Options) -> None:
+        self._published = options
         # A request that was judged just now may still name a cluster of before.
         before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes)
         hosts = sorted(
             {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
         )
-        pairs = () if options.insecure_server else options.certificate_pairs
         clusters = before.resources | self._clusters.resources
         again = None
         if self._table is not None and self._access_log is not None:
             again = GrantFilter.of(self._table, self._access_log.fd, self._mark, options)
-        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, certificates(pairs))
+        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, self._certificates(options))
+
+    def _certificates(self, options: Options) -> Mapping[str, ShownCertificate]:
+        return shown_certificates(options, self._obtained, self._placeholder)
+
+    async def _show_obtained(self) -> None:
+        """Have Envoy show what autocert obtains, renews and staples.  A file that can't be written is written at the next change."""
+        shown: tuple[object, object] = ({}, {})
+        while True:
+            await asyncio.sleep(SHOW_EVERY)
+            if (current := (self._obtained.pairs, self._obtained.staples)) == shown:
+                continue
+            try:
+                self._discovery.show(self._certificates(self._published))
+                shown = current
+            except OSError as error:
+                log.error("envoy can't be told of a certificate", reason=error.strerror or type(error).__name__)
 
     async def _taken(self) -> None:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""

@@ -27,12 +27,14 @@ from proxy.listener.server import (
     when_running,
 )
 from proxy.listener.state import ListenerState
+from proxy.listener.tls.acme_challenge import ChallengesAlone
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.wrapping import wrapped
 
 __all__ = [
     "CommandedGate",
     "PlainListener",
+    "answer_authority",
     "bind",
     "install",
     "lead_to_https",
@@ -100,6 +102,11 @@ def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], o
     listener = bind(address, "http_redirect_addr")
     log.info("http is led to https", address=_shown(listener))
     return PlainListener(HttpsRedirects(headers, obtained), listener)
+
+
+def answer_authority(listener: socket.socket, limits: Callable[[], ListenerLimits], obtained: AcmeState) -> None:
+    """Answer TLS-ALPN-01 challenges on a listening socket, and nobody else; on the running event loop."""
+    adopted(listener, ChallengesAlone(limits, obtained))
 
 
 def bind(address: HostPort, setting: str) -> socket.socket:

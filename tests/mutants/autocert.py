@@ -62,7 +62,15 @@ renewal.without(
 )
 renewal.without("a failure is kept", "CertificateRenewal._failed", skips("self.wanted.storage.keep_attempts(...)"))
 renewal.without("a challenge ends with its order", "CertificateRenewal._obtain", skips("storage.forget_challenge(host)"))
-renewal.without("a certificate waits for the staple that it must have", "CertificateRenewal._context", never("waits"))
+renewal.without("a certificate waits for the staple that it must have", "CertificateRenewal._served", never("self._lacks_staple(shown)"))
+renewal.without("who insists on a staple gets one", "CertificateRenewal._show", always("not self._lacks_staple(each)"))
+
+of_envoy = door("proxy.envoy.certificates", "unit/proxy/envoy/test_certificates.py")
+of_envoy.without(
+    "Envoy's certificates have their own staples",
+    "shown_certificates",
+    replaced("obtained.staple(_fingerprint(pair.certificate))", "next(iter(obtained.staples.values()))"),
+)
 renewal.without("a limit of all stops all", "CertificateRenewal._failed", skips("attempts[ALL] = ..."))
 
 authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py", "integration/proxy/autocert/test_authority.py")

@@ -91,6 +91,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
     async def begin() -> None:
         try:
             await envoy.start()
+            runtime.autocert.begin(runtime.options)
             runtime.say_ready()
         except ConfigError as error:
             refused.append(error)

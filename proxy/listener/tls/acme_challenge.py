@@ -5,6 +5,7 @@ What is no such validation goes on to OpenSSL as it came.  What is one never rea
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from OpenSSL import SSL
@@ -37,6 +38,26 @@ class AcmeChallengeFactory(FirstBytesFactory):
         return HelloReader(self) if self.obtained.is_on else self.factory.buildProtocol(addr)
 
 
+class ChallengesAlone(AcmeChallengeFactory):
+    """Factory where nothing but challenges is answered: behind a proxy that has looked at the protocols before."""
+
+    def __init__(self, limits: Callable[[], ListenerLimits], obtained: AcmeState):
+        refused = Factory.forProtocol(RefusedHello)
+        refused.noisy = False
+        super().__init__(refused, limits, obtained)
+
+
+class RefusedHello(FirstBytesProtocol):
+    """Protocol of who offers `acme-tls/1` beside others."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_SECONDS)
+
+    def look(self) -> None:
+        self.received = b""
+        refuse(self.transport)
+
+
 class HelloReader(FirstBytesProtocol):
     def __init__(self, before: AcmeChallengeFactory):
         super().__init__(before.limits().read)
@@ -62,13 +83,18 @@ class HelloReader(FirstBytesProtocol):
         challenge = self._before.obtained.pending(host)
         if challenge is None or challenge.kind != "tls-alpn-01":
             self._stop_waiting()
-            self.transport.write(_NO_SUCH_PROTOCOL)
-            self.transport.loseConnection()
+            refuse(self.transport)
         else:
             log.info("the authority validates a host", host=host, challenge=challenge.kind)
             ends_soon = Factory.forProtocol(ChallengeConnection)
             ends_soon.noisy = False
             self.hand_over(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)
+
+
+def refuse(transport: Any) -> None:
+    """Refuse a handshake in TLS's own words."""
+    transport.write(_NO_SUCH_PROTOCOL)
+    transport.loseConnection()
 
 
 @implementer(IOpenSSLServerConnectionCreator)

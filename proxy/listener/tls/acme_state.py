@@ -7,6 +7,8 @@ from typing import Literal
 from cryptography.x509 import Certificate
 from OpenSSL import SSL
 
+from foundation.values import CertificatePair
+
 Kind = Literal["tls-alpn-01", "http-01"]
 
 
@@ -29,6 +31,8 @@ class AcmeState:
 
     is_on: bool = False
     contexts: Mapping[str, SSL.Context] = field(default_factory=dict)  # by host
+    # Of those, by host, what may be shown by who takes no certificate that must be stapled without its staple.
+    pairs: Mapping[str, CertificatePair] = field(default_factory=dict)
     leaves: Mapping[str, Certificate] = field(default_factory=dict)  # of those, for who asks when they end
     staples: Mapping[bytes, bytes] = field(default_factory=dict)  # SHA-256 of a certificate -> an OCSP response (RFC 6960), DER
     pending: Callable[[str], AcmeChallenge | None] = lambda host: None  # of that host, at this moment

@@ -14,7 +14,7 @@ from config.types.pem import names_of
 from foundation.errors import ConfigError, Problem
 from foundation.values import CertificatePair
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.self_signed import show_none_yet
+from proxy.listener.tls.self_signed import none_yet
 
 # TLS 1.2; the three suites of TLS 1.3 are all good and not in this list.
 _CIPHERS = b"ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
@@ -54,7 +54,7 @@ class Certificates:
             for name in ready.names:
                 self._by_name.setdefault(name, ready.context)
         # Each connection begins with this one: where another is swapped in, OpenSSL still asks the callback of the first.
-        self._base = contexts[0] if contexts else _none_yet()
+        self._base = contexts[0] if contexts else ready_context(none_yet(), self._obtained).context
         self._base.set_tlsext_servername_callback(self._choose)
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
@@ -149,12 +149,6 @@ def ready_context(pair: CertificatePair, obtained: AcmeState) -> ReadyContext:
     # On every context: one that is swapped in staples for itself only.
     context.set_ocsp_server_callback(lambda connection, data: obtained.staple(fingerprint))
     return ReadyContext(context, names_of(chain[0]))
-
-
-def _none_yet() -> SSL.Context:
-    context = _context()
-    show_none_yet(context)
-    return context
 
 
 def _context() -> SSL.Context:

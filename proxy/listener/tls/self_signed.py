@@ -7,8 +7,11 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
+
+from foundation.values import CertificatePair, SecretBytes
 
 ACME_TLS = b"acme-tls/1"
 _ACME_IDENTIFIER = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31")
@@ -16,9 +19,11 @@ _LIFETIME = timedelta(days=365)
 _CLOCKS_DIFFER = timedelta(hours=1)
 
 
-def show_none_yet(context: SSL.Context) -> None:
-    """Show a placeholder certificate: clients that verify refuse it, and its name says why."""
-    _use(context, "gate has no certificate for this host yet")
+def none_yet() -> CertificatePair:
+    """Placeholder certificate: clients that verify refuse it, and its name says why."""
+    certificate, key = _self_signed("gate has no certificate for this host yet")
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return CertificatePair(certificate.public_bytes(Encoding.PEM), SecretBytes(pem), "the certificate of nobody yet")
 
 
 def proof(host: str, key_authorization: str) -> SSL.Context:
@@ -32,7 +37,9 @@ def proof(host: str, key_authorization: str) -> SSL.Context:
     names = x509.SubjectAlternativeName([x509.DNSName(host)])
     # An OCTET STRING of 32 bytes.
     identifier = x509.UnrecognizedExtension(_ACME_IDENTIFIER, b"\x04\x20" + digest)
-    _use(context, host[:64], (names, False), (identifier, True))
+    certificate, key = _self_signed(host[:64], (names, False), (identifier, True))
+    context.use_certificate(certificate)
+    context.use_privatekey(key)
     return context
 
 
@@ -40,7 +47,7 @@ def _select_acme(connection: SSL.Connection, offered: list[bytes]) -> Any:
     return ACME_TLS if ACME_TLS in offered else SSL.NO_OVERLAPPING_PROTOCOLS
 
 
-def _use(context: SSL.Context, name: str, *extensions: tuple[x509.ExtensionType, bool]) -> None:
+def _self_signed(name: str, *extensions: tuple[x509.ExtensionType, bool]) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -51,5 +58,4 @@ def _use(context: SSL.Context, name: str, *extensions: tuple[x509.ExtensionType,
     )
     for extension, is_critical in extensions:
         builder = builder.add_extension(extension, critical=is_critical)
-    context.use_certificate(builder.sign(key, hashes.SHA256()))
-    context.use_privatekey(key)
+    return builder.sign(key, hashes.SHA256()), key

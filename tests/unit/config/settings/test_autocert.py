@@ -76,7 +76,6 @@ def test_each_service_gets_those_that_are_asked_of_it(tmp_path: Path, services: 
     ("settings", "key"),
     [
         ({"autocert": True}, "autocert"),  # beside insecure_server
-        ({**ON, "data_plane": "envoy"}, "autocert"),
         ({**ON, "autocert_ca": "http://ca.example.com/dir"}, "autocert_ca"),
         ({**ON, "autocert_ca": "https://ca.example.com/dir", "autocert_use_staging": True}, "autocert_use_staging"),
         ({**ON, "autocert_eab_key_id": "kid"}, "autocert_eab_key_id"),

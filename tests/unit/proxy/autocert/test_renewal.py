@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import ocsp
 
+from foundation.values import CertificatePair
 from proxy.autocert.authority import AcmeSettings, AuthorityError
 from proxy.autocert.certificate import CertificateChain, ObtainedCertificate
 from proxy.autocert.ocsp import UnverifiedStaple
@@ -69,6 +70,10 @@ def shown(kept: CertificateRenewal, host: str = A) -> x509.Certificate | None:
     return None
 
 
+def leaf_of(pair: CertificatePair) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pair.certificate)
+
+
 def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock, authority, log):
     kept = renewal(replace(wanted, hosts=(A, B)), clock, authority)
     assert kept.obtained.is_on
@@ -79,6 +84,7 @@ def test_each_host_gets_one_certificate_and_then_nothing_is_asked(wanted, clock,
     assert shown(kept, A) != shown(kept, B)
     assert [entry["host"] for entry in log if entry["event"] == "certificate obtained"] == [A, B]
     assert "PRIVATE" not in str(log)
+    assert {host: leaf_of(pair) for host, pair in kept.obtained.pairs.items()} == {host: shown(kept, host) for host in (A, B)}
 
 
 def test_a_challenge_is_pending_while_the_authority_looks_and_never_after(wanted, clock, authority):
@@ -261,12 +267,18 @@ def test_must_staple_is_asked_for_and_such_a_certificate_waits_for_its_staple(wa
     clock.advance(61 * DAY)
     kept.look()
     assert x509.load_pem_x509_csr(authority.csr).extensions.get_extension_for_class(x509.TLSFeature)
-    assert shown(kept) == before
+    assert shown(kept) == before == leaf_of(kept.obtained.pairs[A])
     kept.staples._ask = lambda url, chain: authority.issuer.response(chain, clock.now)
     clock.advance(601)
     kept.look()
     assert shown(kept) not in (before, None)
+    assert shown(kept) == leaf_of(kept.obtained.pairs[A])
     assert len(kept.obtained.staples) == 1
+    kept.staples._ask = is_away
+    clock.advance(20 * DAY)
+    kept.look()
+    assert shown(kept) is not None
+    assert kept.obtained.pairs == {}, "without a staple it is of no use to who insists on it"
 
 
 def test_certificates_of_the_configuration_are_stapled_too(wanted, clock, authority, tmp_path):

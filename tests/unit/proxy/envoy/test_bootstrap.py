@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import CLUSTERS, EXT_PROC, GATE, LISTENERS, EnvoyLimits, bootstrap
+from proxy.envoy.bootstrap import ACME, CLUSTERS, EXT_PROC, GATE, LISTENERS, EnvoyLimits, bootstrap
 
-MADE = bootstrap(Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
+MADE = bootstrap(
+    Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/acme"), Path("/s/admin"), EnvoyLimits(heap=512, connections=77)
+)
 
 
 def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:
@@ -16,13 +18,13 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    assert addresses == {EXT_PROC: {"pipe": {"path": "/s/judge"}}, GATE: {"pipe": {"path": "/s/gate"}}}
+    assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in ((EXT_PROC, "judge"), (GATE, "gate"), (ACME, "acme"))}
 
 
 def test_the_rest_is_read_from_files_that_are_watched() -> None:
     for key, name in (("lds_config", LISTENERS), ("cds_config", CLUSTERS)):
         source = MADE["dynamic_resources"][key]["path_config_source"]
-        assert source == {"path": f"/files/{name}", "watched_directory": {"path": "/files"}}
+        assert source == {"path": f"/files/{name}"}
 
 
 def test_memory_and_connections_are_bounded() -> None:

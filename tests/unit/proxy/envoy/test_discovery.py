@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from foundation.values import CertificatePair, SecretBytes
 from proxy.envoy import discovery
-from proxy.envoy.bootstrap import CERTIFICATES, CLUSTERS, LISTENERS
-from proxy.envoy.discovery import ConfigurationRejected, Discovery
+from proxy.envoy.bootstrap import CLUSTERS, LISTENERS
+from proxy.envoy.certificates import ShownCertificate
+from proxy.envoy.discovery import ConfigurationRejected, Discovery, certificate_file
 
 LISTENER = {"name": "edge"}
 CLUSTER = {"name": "upstream-1"}
+ONE, OTHER = (ShownCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
 ADMIN = "type.googleapis.com/envoy.admin.v3"
 
 
@@ -56,7 +59,7 @@ def state(version: str, *clusters: str, error: dict[str, str] | None = None) -> 
 @pytest.fixture
 def told(tmp_path: Path) -> Discovery:
     made = Discovery(tmp_path, tmp_path / "admin")
-    made.publish(LISTENER, {"upstream-1": CLUSTER}, [{"name": "certificate-0"}])
+    made.publish(LISTENER, {"upstream-1": CLUSTER}, {"one": ONE})
     return made
 
 
@@ -66,13 +69,38 @@ def version(directory: Path, name: str = LISTENERS) -> str:
 
 
 def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
-    for name in (LISTENERS, CLUSTERS, CERTIFICATES):
+    for name in (LISTENERS, CLUSTERS, certificate_file("one")):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
-    told.publish(LISTENER, {"upstream-2": {"name": "upstream-2"}}, [{"name": "certificate-0"}])
+    told.publish(LISTENER, {"upstream-2": {"name": "upstream-2"}}, {"one": ONE})
     after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
     assert after[LISTENERS] == before[LISTENERS]
     assert after[CLUSTERS] != before[CLUSTERS]
+
+
+def shown(directory: Path, name: str) -> str:
+    (secret,) = json.loads((directory / certificate_file(name)).read_text())["resources"]
+    found: str = secret["tls_certificate"]["certificate_chain"]["inline_string"]
+    return found
+
+
+def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
+    told.publish(LISTENER, {}, {"one": ONE, "two": ONE})
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
+    told.show({"one": ONE, "two": OTHER})
+    changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
+    assert changed == {certificate_file("two")}
+    assert (shown(tmp_path, "one"), shown(tmp_path, "two")) == ("one", "other")
+
+
+def test_a_certificate_is_kept_until_no_listener_can_name_it_any_more(told: Discovery, tmp_path: Path) -> None:
+    (tmp_path / "certificates.json").write_text("of a release before")
+    told.publish(LISTENER, {}, {"two": ONE})
+    assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
+    told.publish(LISTENER, {}, {"two": ONE})
+    assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("two")}
+    told.publish(LISTENER, {}, {"one": ONE})
+    assert shown(tmp_path, "one") == "one"
 
 
 async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
@@ -91,7 +119,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
         await asyncio.wait([waiting], timeout=3 * discovery.LOOK_EVERY)
         assert told.known == {"upstream-1"}
         waiting.cancel()
-    told.publish(LISTENER, {"upstream-2": CLUSTER}, [])
+    told.publish(LISTENER, {"upstream-2": CLUSTER}, {})
     assert told.known == {"upstream-1"}, "it has yet to read that"
     async with admin(tmp_path / "admin", state(new, "upstream-2")):
         await told.taken(["upstream-2"])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.listener import CARRIED, CLUSTER, HANDOFF_TOKEN, MAY_STREAM, certificates, listener
+from proxy.envoy.bootstrap import ACME
+from proxy.envoy.listener import CARRIED, CLUSTER, HANDOFF_TOKEN, MAY_STREAM, listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -83,8 +84,24 @@ def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any])
     options = make_options(tmp_path, data_plane="envoy", **with_tls)
     key = options.certificate_pairs[0].key.reveal().decode()
     assert key not in json.dumps(listener(options, tmp_path, TOKEN, ())).replace("\\n", "\n")
-    (secret,) = certificates(options.certificate_pairs)
-    assert secret["tls_certificate"]["private_key"] == {"inline_string": key}
+
+
+def test_an_authority_reaches_gate_itself_whatever_host_it_validates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority().pem)
+    chains = made(tmp_path, "app.example.com", autocert=True, client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    for chain, proofs in zip(chains[:3], chains[3:], strict=True):
+        assert proofs["filter_chain_match"] == chain.get("filter_chain_match", {}) | {"application_protocols": ["acme-tls/1"]}
+        (proxy,) = proofs["filters"]
+        assert proxy["typed_config"]["cluster"] == ACME
+        assert "transport_socket" not in proofs
+
+
+def test_the_listener_shows_a_certificate_for_each_host_of_autocert(tmp_path: Path) -> None:
+    route = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+    chain = made(tmp_path, insecure_server=None, autocert=True, policy=[route])["filter_chains"][0]
+    secrets = chain["transport_socket"]["typed_config"]["common_tls_context"]["tls_certificate_sds_secret_configs"]
+    assert [each["name"] for each in secrets] == ["obtained-auth.example.com", "obtained-app.example.com"]
+    assert len({each["sds_config"]["path_config_source"]["path"] for each in secrets}) == 2
 
 
 def test_the_address_a_balancer_tells_is_read_before_tls(tmp_path: Path, with_tls: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from proxy.listener.tls.self_signed import proof, show_none_yet
+from config.types.pem import check_pair
+from proxy.listener.tls.self_signed import none_yet, proof
 
 ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31"
 
@@ -56,9 +57,9 @@ def test_a_long_name_has_room(host):
 
 
 def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
-    context = SSL.Context(SSL.TLS_SERVER_METHOD)
-    show_none_yet(context)
-    certificate, _ = handshake(context)
+    pair = none_yet()
+    check_pair(pair.certificate, pair.key)
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
     assert certificate.subject.rfc4514_string() == "CN=gate has no certificate for this host yet"
     with pytest.raises(x509.ExtensionNotFound):
         certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
