@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from proxy.envoy.bootstrap import CLUSTERS, LISTENERS, Json
-from proxy.envoy.certificates import ShownCertificate
+from proxy.envoy.certificates import StapledCertificate
 
 LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
@@ -50,9 +50,9 @@ class Discovery:
         self._admin = admin
         self._versions: dict[str, str] = {}
         self.known: frozenset[str] = frozenset()
-        self._shown: dict[str, ShownCertificate] = {}
+        self._shown: dict[str, StapledCertificate] = {}
 
-    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Mapping[str, ShownCertificate]) -> None:
+    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Mapping[str, StapledCertificate]) -> None:
         """Publish resources.  Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
         if not self._versions:
             self.known = frozenset(clusters)
@@ -62,7 +62,7 @@ class Discovery:
         self._write(LISTENERS, [listener])
         self._shown = dict(certificates)
 
-    def show(self, certificates: Mapping[str, ShownCertificate]) -> None:
+    def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
         """Show these from now on, under the names of the last listener; connections that are open keep what they have."""
         for name, certificate in certificates.items():
             if self._shown.get(name) != certificate:

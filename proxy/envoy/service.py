@@ -7,7 +7,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
 from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
-from proxy.envoy.certificates import ShownCertificate, shown_certificates
+from proxy.envoy.certificates import EnvoyCertificates
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.ext_proc import ExtProcServer
@@ -37,9 +37,8 @@ from proxy.envoy.process import EnvoyProcess, find
 from proxy.envoy.statistics import EnvoyStatistics
 from proxy.listener.context import Application
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.listen import answer_authority, bind
+from proxy.listener.listen import bind
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.self_signed import none_yet
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
@@ -50,7 +49,6 @@ DRAIN_SECONDS = 10.0
 _MOST_STREAMS = 1_000_000
 PART = "envoy"
 CATCH_UP_EVERY = 1.0  # seconds
-SHOW_EVERY = 0.5  # seconds between two looks at what autocert has obtained
 
 
 class EnvoyPlane:
@@ -59,6 +57,8 @@ class EnvoyPlane:
     _live: int | None = None  # process id of the Envoy that said it is live
     _late = ""  # why it has not taken the last configuration yet
     _catching_up: asyncio.Task[None] | None = None
+    _watch: asyncio.Task[None] | None = None
+    _showing: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -79,8 +79,7 @@ class EnvoyPlane:
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
         ext_proc, gate, acme, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "acme", "admin", "cuts"))
-        self.socket, self._acme_socket = _listening(gate), _listening(acme)
-        self._obtained, self._placeholder = obtained or AcmeState(), none_yet()
+        self.socket, self._certificates = _listening(gate), EnvoyCertificates(obtained or AcmeState(), _listening(acme))
         self.internal_listener = InternalListener(application, scheme)
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
@@ -94,12 +93,9 @@ class EnvoyPlane:
         self._ext_proc_socket, self._admin = ext_proc, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
-        self._watch: asyncio.Task[None] | None = None
-        self._showing: asyncio.Task[None] | None = None
         self._server: grpc.aio.Server | None = None
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
         self._before = options, self._clusters
-        self._published = options  # what Envoy was told last
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
@@ -124,7 +120,7 @@ class EnvoyPlane:
         self._server.add_generic_rpc_handlers(self._ext_proc.services())
         self._server.add_insecure_port(f"unix:{self._ext_proc_socket}")
         await self._server.start()
-        answer_authority(self._acme_socket, lambda: ListenerLimits.from_options(self._options), self._obtained)
+        self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._options))
         self._publish(self._options)
         if self._keeper is not None:
             self._keeper.start()
@@ -132,7 +128,7 @@ class EnvoyPlane:
         await self._taken()
         self._note_live(True)
         self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
-        self._showing = spawn(self._show_obtained(), name="what envoy shows")
+        self._showing = spawn(self._certificates.follow(self._discovery), name="what envoy shows")
         log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
 
     def _note_live(self, is_live: bool) -> None:
@@ -217,7 +213,7 @@ class EnvoyPlane:
 
     def close(self) -> None:
         self.socket.close()
-        self._acme_socket.close()
+        self._certificates.close()
         if self._table is not None and self._access_log is not None:
             self._table.close()
             self._access_log.close()
@@ -228,7 +224,6 @@ class EnvoyPlane:
         return name if name in self._discovery.known else None
 
     def _publish(self, options: Options) -> None:
-        self._published = options
         # A request that was judged just now may still name a cluster of before.
         before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes)
         hosts = sorted(
@@ -238,23 +233,7 @@ class EnvoyPlane:
         again = None
         if self._table is not None and self._access_log is not None:
             again = GrantFilter.of(self._table, self._access_log.fd, self._mark, options)
-        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, self._certificates(options))
-
-    def _certificates(self, options: Options) -> Mapping[str, ShownCertificate]:
-        return shown_certificates(options, self._obtained, self._placeholder)
-
-    async def _show_obtained(self) -> None:
-        """Have Envoy show what autocert obtains, renews and staples.  A file that can't be written is written at the next change."""
-        shown: tuple[object, object] = ({}, {})
-        while True:
-            await asyncio.sleep(SHOW_EVERY)
-            if (current := (self._obtained.pairs, self._obtained.staples)) == shown:
-                continue
-            try:
-                self._discovery.show(self._certificates(self._published))
-                shown = current
-            except OSError as error:
-                log.error("envoy can't be told of a certificate", reason=error.strerror or type(error).__name__)
+        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, self._certificates.use(options))
 
     async def _taken(self) -> None:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""

@@ -103,4 +103,19 @@ hosts = door("config.settings.autocert", "unit/config/settings/test_autocert.py"
 hosts.without("the authority's protocol is https", "_authority_is_one", never('settings.autocert_ca.scheme != "https"'))
 hosts.without("private names are kept from the public authority", "why_not", never("settings.autocert_ca is None"))
 
-DOORS = (before_tls, hello, self_made, redirects, certificates, storage, certificate, attempts, renewal, authority, ocsp, staples, hosts)
+DOORS = (
+    before_tls,
+    hello,
+    self_made,
+    redirects,
+    certificates,
+    of_envoy,
+    storage,
+    certificate,
+    attempts,
+    renewal,
+    authority,
+    ocsp,
+    staples,
+    hosts,
+)

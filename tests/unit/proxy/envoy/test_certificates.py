@@ -1,14 +1,19 @@
 """What Envoy shows has a name before it is there, and each certificate its own staple."""
 
+import asyncio
 import base64
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from structlog.testing import capture_logs
 
 from foundation.values import CertificatePair, SecretBytes
-from proxy.envoy.certificates import ShownCertificate, certificate_names, shown_certificates
+from proxy.envoy import certificates
+from proxy.envoy.certificates import EnvoyCertificates, StapledCertificate, certificate_names, shown_certificates
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
@@ -55,18 +60,50 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
     obtained.staples = {fingerprint(mine): b"of app", fingerprint(options.certificate_pairs[0]): b"of auth"}
     after = shown_certificates(options, obtained, NOBODY)
     assert after == {
-        "configured-0": ShownCertificate(options.certificate_pairs[0], b"of auth"),
-        f"obtained-{APP}": ShownCertificate(mine, b"of app"),
+        "configured-0": StapledCertificate(options.certificate_pairs[0], b"of auth"),
+        f"obtained-{APP}": StapledCertificate(mine, b"of app"),
     }
+
+
+class Shown:
+    """Discovery that fails as often as it is told to."""
+
+    def __init__(self, failures: int):
+        self.failures = failures
+        self.said: list[Mapping[str, StapledCertificate]] = []
+
+    def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
+        self.said.append(certificates)
+        if len(self.said) <= self.failures:
+            raise OSError(28, "No space left on device")
+
+
+async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "SHOW_EVERY", 0.01)
+    obtained, discovery = AcmeState(), Shown(failures=1)
+    with capture_logs() as log, socket.socket(socket.AF_UNIX) as listener:
+        made = EnvoyCertificates(obtained, listener)
+        (before,) = made.use(make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True)).values()
+        following = asyncio.ensure_future(made.follow(discovery))
+        pair = pair_for(tmp_path / "auth", "auth.example.com")
+        obtained.pairs = {"auth.example.com": pair}
+        async with asyncio.timeout(10):
+            while len(discovery.said) < 2:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        following.cancel()
+    assert before.pair != pair
+    assert discovery.said == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
+    assert [entry["reason"] for entry in log] == ["No space left on device"]
 
 
 def test_a_secret_has_the_key_and_the_staple_if_there_is_one() -> None:
     pair = CertificatePair(b"chain", SecretBytes(b"key"), "")
-    secret = ShownCertificate(pair, b"staple").secret("a")
+    secret = StapledCertificate(pair, b"staple").secret("a")
     assert secret["name"] == "a"
     assert secret["tls_certificate"] == {
         "certificate_chain": {"inline_string": "chain"},
         "private_key": {"inline_string": "key"},
         "ocsp_staple": {"inline_bytes": base64.b64encode(b"staple").decode()},
     }
-    assert "ocsp_staple" not in ShownCertificate(pair).secret("a")["tls_certificate"]
+    assert "ocsp_staple" not in StapledCertificate(pair).secret("a")["tls_certificate"]

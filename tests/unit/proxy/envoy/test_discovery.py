@@ -13,12 +13,12 @@ import pytest
 from foundation.values import CertificatePair, SecretBytes
 from proxy.envoy import discovery
 from proxy.envoy.bootstrap import CLUSTERS, LISTENERS
-from proxy.envoy.certificates import ShownCertificate
+from proxy.envoy.certificates import StapledCertificate
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, certificate_file
 
 LISTENER = {"name": "edge"}
 CLUSTER = {"name": "upstream-1"}
-ONE, OTHER = (ShownCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
+ONE, OTHER = (StapledCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
 ADMIN = "type.googleapis.com/envoy.admin.v3"
 
 
