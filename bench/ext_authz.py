@@ -13,7 +13,6 @@ and takes gate's cookie away.
 import argparse
 import asyncio
 import multiprocessing
-import re
 import shutil
 import statistics
 import subprocess
@@ -36,6 +35,7 @@ from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
+from bench.load import Failed, wrk
 from bench.rig import child, free_port, pin, wait_for
 from config.issuers import configured_issuer
 from config.options import Options
@@ -63,7 +63,6 @@ HEADERS = {
     "Accept-Encoding": "gzip, deflate, br",
     "Sec-Fetch-Mode": "navigate",
 }
-_RATE, _REQUESTS = re.compile(r"Requests/sec:\s+([\d.]+)"), re.compile(r"(\d+) requests in")
 
 Serve = Callable[[Path], Awaitable[tuple[int, str]]]
 
@@ -126,15 +125,14 @@ def report(turns: dict[str, list[Turn]]) -> bool:
 
 def turn(asked: Asked, seconds: int) -> Turn:
     """Each request was let through, or the benchmark ends."""
-    headers = [part for name, value in {**HEADERS, "Cookie": asked.cookie}.items() for part in ("-H", f"{name}: {value}")]
-    command = ["wrk", "-t1", "-c32", f"-d{seconds}s", *headers, f"http://127.0.0.1:{asked.envoy}/page?a=1"]
+    headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": asked.cookie}.items()]
     began, before = time.perf_counter(), cpu_seconds(asked.pid)
-    output = subprocess.run(command, capture_output=True, text=True, check=True, preexec_fn=lambda: pin(1)).stdout
+    try:
+        report = wrk(["-c32", *headers, f"http://127.0.0.1:{asked.envoy}/page?a=1"], seconds)
+    except Failed as failure:
+        sys.exit(f"not every request was let through\n{failure}")
     took, elapsed = cpu_seconds(asked.pid) - before, time.perf_counter() - began
-    rate, requests = _RATE.search(output), _REQUESTS.search(output)
-    if rate is None or requests is None or requests[1] == "0" or "Non-2xx" in output or "Socket errors" in output:
-        sys.exit(f"not every request was let through\n{output}")
-    return Turn(float(rate[1]), took / int(requests[1]) * 1e6, took / elapsed)
+    return Turn(report.rate, took / report.requests * 1e6, took / elapsed)
 
 
 def cpu_seconds(pid: int) -> float:

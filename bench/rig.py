@@ -66,10 +66,11 @@ def gate_settings(directory: Path, port: int, provider: str, upstream: str) -> d
     }
 
 
-def signed_in_cookie(port: int, scheme: str = "http") -> str:
-    gate = f"{scheme}://127.0.0.1:{port}"
-    with Browser(dial={HOST: gate, AUTHENTICATE_HOST: gate}) as browser:
-        response = browser.sign_in(f"https://{HOST}/", PERSON["sub"])
+def signed_in_cookie(port: int, scheme: str = "http", origin: str = f"https://{HOST}") -> str:
+    """`origin` is what the proxy takes its own to be: gate's is that of its configuration, whoever ends TLS."""
+    proxy = f"{scheme}://127.0.0.1:{port}"
+    with Browser(dial={HOST: proxy, AUTHENTICATE_HOST: proxy}) as browser:
+        response = browser.sign_in(f"{origin}/", PERSON["sub"])
         if response.status_code != 200:
             sys.exit("sign-in failed:\n" + "\n".join(map(str, browser.steps)))
         return browser.cookie_header(HOST)
@@ -82,7 +83,9 @@ def start_provider(stack: ExitStack) -> str:
 
 
 @contextmanager
-def child(command: list[str], *, core: int, environment: dict[str, str] | None = None, **streams: int) -> Iterator[subprocess.Popen[str]]:
+def child(
+    command: list[str], *, core: int | tuple[int, ...], environment: dict[str, str] | None = None, **streams: int
+) -> Iterator[subprocess.Popen[str]]:
     everything = {**os.environ, **(environment or {})}
     process = subprocess.Popen(command, cwd=ROOT, env=everything, text=True, preexec_fn=lambda: pin(core), **streams)
     try:
@@ -98,11 +101,15 @@ def child(command: list[str], *, core: int, environment: dict[str, str] | None =
             process.stdout.close()
 
 
-def pin(core: int) -> None:
-    """The server that is measured has a core of its own, where there are two."""
+def pin(core: int | tuple[int, ...]) -> None:
+    """The server that is measured has a core of its own, where there are two; or several, as far as there are."""
+    os.sched_setaffinity(0, cores_of(core))
+
+
+def cores_of(core: int | tuple[int, ...]) -> set[int]:
     cores = sorted(os.sched_getaffinity(0))
-    if len(cores) > 1:
-        os.sched_setaffinity(0, {cores[core]})
+    wanted = core if isinstance(core, tuple) else (core,)
+    return {cores[each] for each in wanted if each < len(cores)} or set(cores)
 
 
 def free_port() -> int:

@@ -33,7 +33,7 @@ def log_access(level: int, fields: dict[str, Any]) -> None:
     """Write the line about one request.
 
     Written directly, in the same form as every other line: through the general machinery it took a third of the data plane's
-    time (bench/requests.py, with and without the access log).
+    time (bench/peers.py, with and without the access log).
     """
     if _is_readable:
         structlog.get_logger("gate.access").log(level, "request", **fields)

@@ -1,0 +1,249 @@
+"""What do gate and others like it cost for each request, side by side in one run?
+
+    python -m bench.peers --oauth2-proxy PATH --json FILE
+
+The same upstream (nginx, 1 KiB), load (wrk -t1 -c32) and signed-in person; the proxy has one core, the load and the upstream the other.
+Samples are taken in turns, with TLS and without, after a look that each lets nobody in who is not signed in.  Processor time is that of the
+proxy's own processes, and the figure to believe: requests/s and latency are also the machine's and the load's.  A sample counts where other
+processes took less than MOST_OTHERS of the cores; a row with too few of those is of the quietest, and marked `~`.  Medians, with the
+least and the most in brackets.  The status is 1 where a goal is missed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from bench.contender import Contender, Turns
+from bench.load import Figure, Sample, counting
+from bench.many_sessions import many_sessions
+from bench.processes import mebibytes
+from bench.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
+from bench.rig import HOST, start_nginx, start_provider
+from foundation.version import version
+from tests.support.certs import certificate_files
+
+DOWNLOAD, DOWNLOADS_AT_ONCE = 64 << 20, 4  # bytes
+DOWNLOAD_SECONDS, DOWNLOAD_ROUNDS, SESSION_ROUNDS = 1, 3, 3
+BUDGET = 340.0  # seconds: after them no round begins that is not needed
+COLUMNS = (
+    *("processor µs/request", "of bare Envoy", "of gate embedded"),
+    *("requests/s", "of bare Envoy", "of gate embedded"),
+    *("p50 ms", "p99 ms", "MiB", "download MiB/s", "processor µs/MiB", "others"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`name` has at least `least` of what `baseline` has: requests/s, or requests in a second of processor time."""
+
+    name: str
+    baseline: str
+    least: float
+    is_of_processor: bool = False
+
+
+GOALS = (
+    Goal(EMBEDDED, FORWARDER, 0.75),
+    Goal(REMEMBERS, BARE_ENVOY, 0.55),
+    Goal(WORKERS, EMBEDDED, 0.85, is_of_processor=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one contender came to."""
+
+    name: str
+    is_quiet: bool
+    others: float  # the most that others took in a sample that counts
+    rate: Figure
+    p50: Figure
+    p99: Figure
+    microseconds: Figure
+    memory: float  # MiB
+    download: Figure | None  # MiB/s
+    download_microseconds: Figure | None
+    is_download_quiet: bool
+
+    @classmethod
+    def of(cls, contender: Contender, memory: float) -> Self:
+        samples, is_quiet = counting(contender.samples)
+        downloads, is_download_quiet = counting(contender.downloads)
+
+        def figure(of: Callable[[Sample], float]) -> Figure:
+            return Figure.of(map(of, samples))
+
+        return cls(
+            contender.name,
+            is_quiet,
+            max(sample.others for sample in samples),
+            figure(lambda sample: sample.rate),
+            figure(lambda sample: sample.p50),
+            figure(lambda sample: sample.p99),
+            figure(lambda sample: sample.microseconds),
+            memory,
+            Figure.of(sample.transfer for sample in downloads) if downloads else None,
+            Figure.of(sample.microseconds_each_mebibyte for sample in downloads) if downloads else None,
+            is_download_quiet,
+        )
+
+
+def main() -> None:
+    arguments = parsed()
+    if missing := [command for command in ("wrk", "nginx") if shutil.which(command) is None]:
+        sys.exit(f"missing: {', '.join(missing)} (apt-get install wrk nginx-light)")
+    told = {"oauth2-proxy": arguments.oauth2_proxy, "pomerium": arguments.pomerium, "envoy": arguments.envoy, "apache2": arguments.apache}
+    programs = found_programs(told, arguments.only)
+    result = {**machine(), **versions(programs)}
+    print("\n".join(f"{name}: {value}" for name, value in result.items()), flush=True)
+    until, is_reached = time.monotonic() + BUDGET, True
+    for number, scheme in enumerate(arguments.schemes):
+        share = (until - time.monotonic()) / (len(arguments.schemes) - number)
+        rows = measure(scheme, programs, arguments, time.monotonic() + share)
+        result[scheme] = [asdict(row) for row in rows]
+        print(f"\n{'With TLS' if scheme == 'https' else 'Without TLS'}\n", *table(rows), "", sep="\n", flush=True)
+        for text, is_missed in goals(rows):
+            print(text, flush=True)
+            is_reached &= not is_missed
+    if arguments.sessions and shutil.which("redis-server") is None:
+        print("redis-server: not found: apt-get install redis-server")
+    elif arguments.sessions:
+        rows = measure_many_sessions(programs, arguments)
+        result["many sessions"] = [asdict(row) for row in rows]
+        print("\nAnother session with each request, without TLS\n", *table(rows), sep="\n", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    sys.exit(not is_reached)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("oauth2-proxy", "pomerium", "envoy", "apache"):
+        parser.add_argument(f"--{name}", metavar="PATH", help="without it, the one on PATH")
+    parser.add_argument("--rounds", type=int, default=5, help="quiet samples of each that are aimed at")
+    parser.add_argument("--seconds", type=int, default=2, help="of a sample")
+    parser.add_argument("--sessions", type=int, default=20_000, help="as many in random order; 100,000 take ten minutes, 0 none")
+    parser.add_argument("--schemes", nargs="*", choices=("http", "https"), default=("http", "https"))
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=[peer.name for peer in PEERS], help="of the names in the table")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+def found_programs(told: dict[str, str | None], only: list[str] | None) -> dict[str, str]:
+    """By the names of those that can be measured; tells how to get the others."""
+    found = {}
+    for peer in PEERS:
+        program = peer.found(told)
+        if program is None or (peer.program == "apache2" and apache_modules(program) is None):
+            print(f"{peer.name}: not found: {peer.how_to_get}")
+        elif only is None or peer.name in only:
+            found[peer.name] = program
+    return found
+
+
+def machine() -> dict[str, str]:
+    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    system = f"{model[1] if model else platform.machine()}, {platform.system()} {platform.release()}"
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "machine": f"{len(os.sched_getaffinity(0))} cores, {system}",
+        "gate": f"{version()}, Python {platform.python_version()}",
+    }
+
+
+def versions(programs: dict[str, str]) -> dict[str, str]:
+    asked = {peer.program: (programs[peer.name], *peer.version) for peer in PEERS if peer.program and peer.name in programs}
+    asked |= {"nginx": ("nginx", "-v"), "wrk": ("wrk", "-v")}
+    said = {name: subprocess.run(command, capture_output=True, text=True) for name, command in asked.items()}
+    return {name: (done.stdout + done.stderr).strip().splitlines()[0] for name, done in said.items()}
+
+
+def staged(stack: ExitStack, scheme: str) -> tuple[Stage, list[int]]:
+    """And the processes that work for all: the upstream's."""
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    directory.chmod(0o755)  # Apache's processes that serve are nobody's
+    (directory / "files").mkdir()
+    with (directory / "files" / "large").open("wb") as file:
+        file.truncate(DOWNLOAD)
+    upstream = start_nginx(stack, directory)
+    stage = Stage(directory, upstream, start_provider(stack), certificate_files(directory, HOST), scheme)
+    return stage, [int((directory / "nginx.pid").read_text())]
+
+
+def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace, until: float) -> list[Row]:
+    with ExitStack() as stack:
+        stage, beside = staged(stack, scheme)
+        contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
+        Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
+        Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
+        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders]
+
+
+def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespace) -> list[Row]:
+    with ExitStack() as stack:
+        stage, beside = staged(stack, "http")
+        turns = Turns(SESSION_ROUNDS, arguments.seconds, time.monotonic() + BUDGET, beside)
+        contenders = many_sessions(stack, stage, programs, arguments.sessions, turns)
+        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders]
+
+
+def table(rows: Iterable[Row]) -> Iterator[str]:
+    """Lines of Markdown."""
+    by_name = {row.name: row for row in rows}
+    envoy, embedded = by_name.get(BARE_ENVOY), by_name.get(EMBEDDED)
+    yield f"| | {' | '.join(COLUMNS)} |"
+    yield "|---|" + "---:|" * len(COLUMNS)
+    for row in by_name.values():
+        cells = [
+            row.name,
+            spread(row.microseconds, row.is_quiet),
+            *(times(row, base, lambda each: each.microseconds) for base in (envoy, embedded)),
+            spread(row.rate, row.is_quiet),
+            *(times(row, base, lambda each: each.rate) for base in (envoy, embedded)),
+            f"{row.p50.median:.1f}",
+            f"{row.p99.median:.1f}",
+            f"{row.memory:.0f}",
+            *(spread(each, row.is_download_quiet) if each else "" for each in (row.download, row.download_microseconds)),
+            f"{row.others:.0%}",
+        ]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def spread(figure: Figure, is_quiet: bool) -> str:
+    return f"{figure.median:,.0f} ({figure.least:,.0f}-{figure.most:,.0f}){'' if is_quiet else ' ~'}"
+
+
+def times(row: Row, base: Row | None, of: Callable[[Row], Figure]) -> str:
+    return f"{of(row).median / of(base).median:.2f}" if base and of(base).median else ""
+
+
+def goals(rows: Iterable[Row]) -> Iterator[tuple[str, bool]]:
+    """(a line that tells of it, whether it is missed): those whose two were measured.  A disturbed row misses none."""
+    by_name = {row.name: row for row in rows}
+    for goal in GOALS:
+        if goal.name in by_name and goal.baseline in by_name:
+            one, base = by_name[goal.name], by_name[goal.baseline]
+            if goal.is_of_processor:
+                reached, unit = base.microseconds.median / one.microseconds.median, "requests in a second of processor time"
+            else:
+                reached, unit = one.rate.median / base.rate.median, "requests/s"
+            is_judged = one.is_quiet and base.is_quiet
+            told = f"{goal.name}: {reached:.2f} of {goal.baseline}'s {unit} (goal: {goal.least}{'' if is_judged else ', not judged'})"
+            yield told, is_judged and reached < goal.least
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What do processes take of the machine?  Processor time and memory, as the kernel counts them."""
+
+import os
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_GONE = (FileNotFoundError, ProcessLookupError)  # what is said of a process that has ended
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def family(id: int) -> list[int]:
+    """The process, and all below it."""
+    children: list[int] = []
+    with suppress(*_GONE):
+        for task in Path(f"/proc/{id}/task").iterdir():
+            children += map(int, (task / "children").read_text().split())
+    return [id, *(member for child in children for member in family(child))]
+
+
+def processor_seconds(id: int) -> float:
+    """What the process and all below it have taken of the processor, for themselves and in the kernel; those that have ended, too."""
+    return sum(map(_own_seconds, family(id)))
+
+
+def _own_seconds(id: int) -> float:
+    """With what its children had taken that it has waited for; so what ends meanwhile is its parent's."""
+    with suppress(*_GONE):
+        fields = Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / _TICKS
+    return 0.0
+
+
+def mebibytes(id: int) -> float:
+    """What the process and all below it hold: what several share is divided among them (PSS)."""
+    return sum(_kibibytes(Path(f"/proc/{each}/smaps_rollup").read_text()) for each in family(id)) / 1024
+
+
+def _kibibytes(rollup: str) -> int:
+    return int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class CoreTime:
+    """Seconds since the start of the machine, of some cores together."""
+
+    busy: float  # whoever took them; what another machine took of a virtual one is among them
+    all: float
+
+    @classmethod
+    def of(cls, cores: Collection[int]) -> "CoreTime":
+        return cls.read(Path("/proc/stat").read_text(), cores)
+
+    @classmethod
+    def read(cls, text: str, cores: Collection[int]) -> "CoreTime":
+        busy = everything = 0
+        for core in cores:
+            found = re.search(rf"^cpu{core} (.+)$", text, re.MULTILINE)
+            # user nice system idle iowait irq softirq steal; what guests took is in the first two.
+            user, nice, system, idle, waiting, irq, softirq, stolen = map(int, found[1].split()[:8])
+            used = user + nice + system + irq + softirq + stolen
+            busy, everything = busy + used, everything + used + idle + waiting
+        return cls(busy / _TICKS, everything / _TICKS)
+
+    def share_of_others(self, earlier: "CoreTime", ours: float) -> float:
+        """0 to 1: what was taken since then by processes that are not ours, which took `ours` seconds."""
+        elapsed = self.all - earlier.all
+        return max(0.0, self.busy - earlier.busy - ours) / elapsed if elapsed else 0.0
