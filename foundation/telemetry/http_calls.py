@@ -17,7 +17,7 @@ Named = tuple[str, str, str]  # host, method, status
 class HttpCalls:
     """Metrics of one side, by a `service` and a host that the caller keeps few: it names the host `other` where nobody knows it."""
 
-    def __init__(self, families: metrics.CallMetrics, service: str):
+    def __init__(self, families: metrics.CallFamilies, service: str):
         self._families = families
         self._service = service
         self._series: dict[Named, metrics.CallMetrics] = {}
@@ -37,13 +37,13 @@ class HttpCalls:
         self, host: str, method: str, status: str, seconds: float, request_bytes: int | None = None, response_bytes: int | None = None
     ) -> None:
         """Count a call; `status` is three digits, or what became of the request instead; of bodies that nobody counted there is no size."""
-        named = (host, method, status)
-        if (series := self._series.get(named)) is None:
-            series = self._begun(named)
-        series.ended(seconds, request_bytes, response_bytes)
+        self.series(host, method, status).ended(seconds, request_bytes, response_bytes)
 
-    def _begun(self, named: Named) -> metrics.CallMetrics:
-        host, method, status = named
+    def series(self, host: str, method: str, status: str) -> metrics.CallMetrics:
+        """Metrics that such a call counts in."""
+        named = (host, method, status)
+        if (known := self._series.get(named)) is not None:
+            return known
         if method not in METHODS:
             named = (host, OTHER, status)
         if len(self._series) >= MOST_SERIES and named not in self._series:

@@ -1,11 +1,16 @@
 """Metrics: every one is declared here, once."""
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 registry = CollectorRegistry()
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
@@ -23,9 +28,13 @@ class DeclaredMetric(NamedTuple):
 declared: list[DeclaredMetric] = []
 
 
+def _declare(kind: str, name: str, help: str, labels: Sequence[str]) -> None:
+    written = f"{name}_total" if kind == "counter" else name
+    declared.append(DeclaredMetric(written, kind, help, tuple(label for label in labels if label != "service")))
+
+
 def _declared(kind: type[Kind], name: str, help: str, labels: Sequence[str] = (), **keys: Any) -> Kind:
-    written = f"{name}_total" if kind is Counter else name
-    declared.append(DeclaredMetric(written, kind.__name__.lower(), help, tuple(label for label in labels if label != "service")))
+    _declare(kind.__name__.lower(), name, help, labels)
     return kind(name, help, labels, registry=registry, **keys)
 
 
@@ -113,25 +122,39 @@ _HTTP_MILLISECONDS = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000,
 _HTTP_BYTES = tuple(2**power for power in (8, 10, 12, 14, 16, 18, 20, 23, 26, 30))  # 256 bytes to 1 GiB
 
 
-class CallMetrics(NamedTuple):
-    """Metrics of calls, when they end; of a gRPC stream all of it together."""
+class Distribution:
+    """Numbers as a histogram tells them: how many, their sum, and how many up to each of the `bounds`."""
 
-    requests: Counter
-    milliseconds: Histogram
-    request_bytes: Histogram
-    response_bytes: Histogram
+    __slots__ = ("_bounds", "_counts", "_sum")
 
-    def labels(self, *labels: str) -> "CallMetrics":
-        return CallMetrics(
-            self.requests.labels(*labels),
-            self.milliseconds.labels(*labels),
-            self.request_bytes.labels(*labels),
-            self.response_bytes.labels(*labels),
-        )
+    def __init__(self, bounds: Sequence[float]):
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, number: float) -> None:
+        self._counts[bisect_left(self._bounds, number)] += 1
+        self._sum += number
+
+    def told(self) -> tuple[list[tuple[str, float]], float]:
+        """(number up to each bound, sum)."""
+        up_to = accumulate(list(self._counts))
+        return list(zip((*map(floatToGoString, self._bounds), "+Inf"), up_to, strict=True)), self._sum
+
+
+class CallMetrics:
+    """Metrics of calls of one kind, when they end; of a gRPC stream all of it together."""
+
+    __slots__ = ("milliseconds", "request_bytes", "requests", "response_bytes")
+
+    def __init__(self, milliseconds: Sequence[float], sizes: Sequence[float]):
+        self.requests = 0
+        self.milliseconds = Distribution(milliseconds)
+        self.request_bytes, self.response_bytes = Distribution(sizes), Distribution(sizes)
 
     def ended(self, seconds: float, request_bytes: int | None, response_bytes: int | None) -> None:
         """Count a call; None: nobody counted."""
-        self.requests.inc()
+        self.requests += 1
         self.milliseconds.observe(seconds * 1000)
         if request_bytes is not None:
             self.request_bytes.observe(request_bytes)
@@ -139,27 +162,62 @@ class CallMetrics(NamedTuple):
             self.response_bytes.observe(response_bytes)
 
 
-def _calls(
-    prefix: str, words: str, labels: list[str], *, milliseconds: tuple[float, ...] = _MILLISECONDS, sizes: tuple[float, ...] = _BYTES
-) -> CallMetrics:
-    def histogram(name: str, what: str, buckets: tuple[float, ...]) -> Histogram:
-        return _histogram(f"{prefix}_{name}", f"{what}: {words}.", labels, buckets=buckets)
+class CallFamilies(Collector):
+    """Families of metrics of calls, by labels.
 
-    return CallMetrics(
-        _counter(f"{prefix}_requests", f"How many: {words}.", labels),
-        histogram("request_duration_ms", "How long they took, milliseconds", milliseconds),
-        histogram("request_size_bytes", "How large what was asked was", sizes),
-        histogram("response_size_bytes", "How large the answers were", sizes),
-    )
+    Counted on the event loop with plain numbers: a metric of the library takes a lock each time, and looks at its buckets one by one.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        words: str,
+        labels: Sequence[str],
+        *,
+        milliseconds: Sequence[float] = _MILLISECONDS,
+        sizes: Sequence[float] = _BYTES,
+    ):
+        self._labels = labels
+        self._bounds = milliseconds, sizes
+        self._series: dict[tuple[str, ...], CallMetrics] = {}
+        self._requests = f"{prefix}_requests", f"How many: {words}."
+        self._distributions = (
+            ("milliseconds", f"{prefix}_request_duration_ms", f"How long they took, milliseconds: {words}."),
+            ("request_bytes", f"{prefix}_request_size_bytes", f"How large what was asked was: {words}."),
+            ("response_bytes", f"{prefix}_response_size_bytes", f"How large the answers were: {words}."),
+        )
+        _declare("counter", *self._requests, labels)
+        for _, name, help in self._distributions:
+            _declare("histogram", name, help, labels)
+        registry.register(self)
+
+    def labels(self, *labels: str) -> CallMetrics:
+        """Metrics of the calls with these labels."""
+        if (series := self._series.get(labels)) is None:
+            series = self._series[labels] = CallMetrics(*self._bounds)
+        return series
+
+    def collect(self) -> Iterable[Metric]:
+        """Families; called in any thread."""
+        series = list(self._series.items())
+        requests = CounterMetricFamily(*self._requests, labels=self._labels)
+        for labels, each in series:
+            requests.add_metric(labels, each.requests)
+        yield requests
+        for attribute, name, help in self._distributions:
+            family = HistogramMetricFamily(name, help, labels=self._labels)
+            for labels, each in series:
+                family.add_metric(labels, *getattr(each, attribute).told())
+            yield family
 
 
-def _rpc(side: str, did: str, *labels: str) -> CallMetrics:
-    return _calls(f"grpc_{side}", f"gRPC calls that were {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
+def _rpc(side: str, did: str, *labels: str) -> CallFamilies:
+    return CallFamilies(f"grpc_{side}", f"gRPC calls that were {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
 
 
-def _http(side: str, words: str) -> CallMetrics:
+def _http(side: str, words: str) -> CallFamilies:
     labels = ["service", "host", "http_method", "http_status"]
-    return _calls(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
+    return CallFamilies(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
 
 
 grpc_client = _rpc("client", "made", "service", "host")

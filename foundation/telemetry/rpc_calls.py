@@ -13,7 +13,7 @@ UNKNOWN = ("unknown", "unknown")
 class RpcCalls:
     """Metrics of one side: calls `answered` here, or `made` to one host."""
 
-    def __init__(self, families: metrics.CallMetrics, *labels: str):
+    def __init__(self, families: metrics.CallFamilies, *labels: str):
         self._families = families
         self._labels = labels
         self._names: dict[str, tuple[str, str]] = {}

@@ -46,23 +46,29 @@ class OpenExchange(Protocol):
         """Shutdown of the listener, which has waited long enough: cancel the application."""
 
 
+class LimitsInForce(Protocol):
+    """What a reload replaces, as connections see it."""
+
+    @property
+    def limits(self) -> ListenerLimits: ...
+
+
+Current = Callable[[], LimitsInForce]
+
+
 @dataclass(slots=True)
 class ListenerContext:
-    """Listener context.  `emptied` is set whenever the last connection ends."""
+    """Listener context.  `current` is asked whenever a wait begins: it is under the limits of that moment.  `emptied` is set whenever
+    the last connection ends."""
 
     application: Application
-    current_limits: Callable[[], ListenerLimits]
+    current: Current
     ended: Ended = uncounted
     grace: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
     channels: set[OpenConnection] = field(default_factory=set)
     exchanges: set[OpenExchange] = field(default_factory=set)
     is_stopping: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def limits(self) -> ListenerLimits:
-        """Limits of the configuration in force now: each wait begins under the limits of its moment."""
-        return self.current_limits()
 
     def refused(self, status: int) -> None:
         """Note a refusal before there was a request that could be read."""

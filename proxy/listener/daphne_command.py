@@ -28,7 +28,6 @@ from foundation.errors import ConfigError, Problem
 from proxy.keep_alive import keep_alive
 from proxy.listener.context import Application, Ended, uncounted
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
-from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted, at_once
 from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
@@ -79,8 +78,8 @@ class CommandServer(GateServer):
         if found := list(problems(given, keywords, endpoints, gate.options)):
             sys.exit("\n".join(f"nothing was started: daphne {problem}" for problem in found))
         seconds = given.get("http_timeout")
-        limits = _limits(gate.current) if seconds is None else _limits_with_write(gate.current, float(seconds))
-        super().__init__(application, endpoints, limits, gate.ended, **keywords)
+        current = gate.current if seconds is None else _with_write(gate.current, float(seconds))
+        super().__init__(application, endpoints, current, gate.ended, **keywords)
         self._gate = gate
         self._failed: list[str] = []
 
@@ -161,18 +160,14 @@ def _shown(address: Any) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _limits(current: Callable[[], ListenerState]) -> Callable[[], ListenerLimits]:
-    return lambda: current().limits
+def _with_write(current: Callable[[], ListenerState], seconds: float) -> Callable[[], ListenerState]:
+    """State in force, with the command's bound of a whole answer."""
+    known: list[tuple[ListenerState, ListenerState]] = []
 
-
-def _limits_with_write(current: Callable[[], ListenerState], seconds: float) -> Callable[[], ListenerLimits]:
-    """Limits whose bound of a whole answer is the command's."""
-    known: list[tuple[ListenerLimits, ListenerLimits]] = []
-
-    def limits() -> ListenerLimits:
-        configured = current().limits
+    def bounded() -> ListenerState:
+        configured = current()
         if not known or known[0][0] is not configured:
-            known[:] = [(configured, replace(configured, write=seconds))]
+            known[:] = [(configured, replace(configured, limits=replace(configured.limits, write=seconds)))]
         return known[0][1]
 
-    return limits
+    return bounded

@@ -72,13 +72,10 @@ def serve(
     listener = address if isinstance(address, socket.socket) else bind(address, "address")
     log.info("listening", address=_shown(listener), tls=is_tls, proxy_protocol=is_behind_balancer)
 
-    def limits() -> ListenerLimits:
-        return current().limits
-
     def wrap(factory: ChannelFactory) -> IProtocolFactory:
         return wrapped(factory, current, is_behind_balancer=is_behind_balancer, obtained=obtained)
 
-    server = _server(application, listener, limits, ended)
+    server = _server(application, listener, current, ended)
     server.serve(_opener(listener, wrap), on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
@@ -93,7 +90,7 @@ def serve_behind(
     ended: Ended = uncounted,
 ) -> None:
     """Serve on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
-    server = _server(application, listener, lambda: current().limits, ended)
+    server = _server(application, listener, current, ended)
     server.serve(_opener(listener, lambda factory: factory), on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
@@ -131,8 +128,8 @@ def _shown(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _server(application: Application, listener: socket.socket, limits: Callable[[], ListenerLimits], ended: Ended) -> GateServer:
-    return GateServer(application, [f"socket:{listener.getsockname()}"], limits, ended)
+def _server(application: Application, listener: socket.socket, current: Callable[[], ListenerState], ended: Ended) -> GateServer:
+    return GateServer(application, [f"socket:{listener.getsockname()}"], current, ended)
 
 
 def _opener(

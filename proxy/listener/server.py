@@ -25,15 +25,16 @@ from zope.interface import implementer
 
 from foundation.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
-from proxy.listener.context import Application, Ended, ListenerContext, uncounted
+from proxy.listener.client_transport import ClientTransport
+from proxy.listener.context import Application, Current, Ended, ListenerContext, uncounted
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
+from proxy.listener.state import ListenerState
 
 log = structlog.get_logger(__name__)
 
 OnStop = Callable[[], Coroutine[Any, Any, None]]
-Limits = Callable[[], ListenerLimits]  # those in force now
 
 # Running requests have this long to end when the process is told to stop.
 STOP_SECONDS = 10.0
@@ -45,6 +46,10 @@ ACCEPTS = 8
 LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients again
 
 
+# Where no configuration says others.
+default_limits = partial(ListenerState, ListenerLimits(), None)
+
+
 @implementer(IProtocolNegotiationFactory)
 class ChannelFactory(Factory):
     """Factory of our connections, for a server of Daphne's."""
@@ -52,9 +57,9 @@ class ChannelFactory(Factory):
     noisy = False
 
     def __init__(
-        self, server: "daphne.server.Server", limits: Limits = ListenerLimits, on_stop: OnStop | None = None, ended: Ended = uncounted
+        self, server: "daphne.server.Server", current: Current = default_limits, on_stop: OnStop | None = None, ended: Ended = uncounted
     ):
-        self.context = ListenerContext(server.application, limits, ended, server.application_close_timeout)
+        self.context = ListenerContext(server.application, current, ended, server.application_close_timeout)
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
@@ -79,10 +84,10 @@ async def at_once() -> None:
 class GateServer(daphne.server.Server):
     """Server of Daphne's with our connections."""
 
-    def __init__(self, application: Application, endpoints: list[str], limits: Limits, ended: Ended = uncounted, **daphnes: Any):
+    def __init__(self, application: Application, endpoints: list[str], current: Current, ended: Ended = uncounted, **daphnes: Any):
         """`daphnes` are arguments of Daphne's own."""
         super().__init__(application, endpoints=endpoints, **daphnes)
-        self._limits = limits
+        self._current = current
         self._ended = ended
         self._ports: list[IListeningPort] = []
         self._stopping: asyncio.Task[None] | None = None
@@ -104,7 +109,7 @@ class GateServer(daphne.server.Server):
         install_fair_selector(loop())
         self._before_stop = before_stop
         on_open()
-        self.http_factory = ChannelFactory(self, self._limits, on_stop, self._ended)
+        self.http_factory = ChannelFactory(self, self._current, on_stop, self._ended)
         self._ports = open_ports(self.http_factory)
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
         when_running(on_ready)
@@ -134,6 +139,7 @@ class BoundedAcceptPort(Port):
     """
 
     numberAccepts = property(lambda self: 1, lambda self, wished: None)
+    transport = ClientTransport
 
     def doRead(self) -> None:
         """Accept.  Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
@@ -166,7 +172,7 @@ class PlainListener:
     """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
 
     def __init__(self, application: Application, listener: socket.socket):
-        self._context = ListenerContext(application, ListenerLimits)
+        self._context = ListenerContext(application, default_limits)
         factory = Factory.forProtocol(partial(Channel, self._context))
         factory.noisy = False
         self._port = adopted(listener, factory)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
 from foundation.telemetry.http_calls import OTHER, HttpCalls
+from foundation.telemetry.metrics import CallMetrics
 
 _MOST_SPELLINGS = 1000
 
@@ -15,21 +16,25 @@ class RequestCounter:
     def __init__(self, service: str, hosts: Collection[str]):
         self._calls = HttpCalls.answered(service)
         self._hosts = frozenset(hosts)
-        self._names: dict[bytes, str] = {}
+        self._known: dict[tuple[bytes, bytes, int], CallMetrics] = {}
 
     def __call__(self, host: bytes, method: bytes, status: int, seconds: float, received: int | None, sent: int | None) -> None:
         """`host` as the client wrote it; empty, as the method, where there was no request to be read."""
-        self._calls.ended(self._name(host), method.decode(), str(status), seconds, received, sent)
+        asked = (host, method, status)
+        (self._known.get(asked) or self._series(asked)).ended(seconds, received, sent)
+
+    def _series(self, asked: tuple[bytes, bytes, int]) -> CallMetrics:
+        host, method, status = asked
+        name = self._name(host)
+        series = self._calls.series(name, method.decode(), str(status))
+        if name is not OTHER and len(self._known) < _MOST_SPELLINGS:
+            self._known[asked] = series
+        return series
 
     def _name(self, raw: bytes) -> str:
-        if (known := self._names.get(raw)) is not None:
-            return known
         try:
             host, _ = canonical_host(raw)
         except BadRequest:
             return OTHER
         wildcard = f"*.{host.partition('.')[2]}"
-        name = host if host in self._hosts else wildcard if wildcard in self._hosts else OTHER
-        if name is not OTHER and len(self._names) < _MOST_SPELLINGS:
-            self._names[raw] = name
-        return name
+        return host if host in self._hosts else wildcard if wildcard in self._hosts else OTHER

@@ -23,8 +23,8 @@ head.without(
     replaced('(major, minor) != (b"1", b"1")', '(major, minor) not in ((b"1", b"1"), (b"1", b"0"))'),
 )
 head.without("a URL is at most 8 KiB", "_parse_request_line", never("len(target) > URL_BYTES"))
-head.without("TRACE is refused", "_parse_request_line", never("method in _REFUSED_METHODS"))
-head.without("a method is in capitals for the listener", "_parse_request_line", skips('require_method(method.decode("ascii"))'))
+head.without("TRACE is refused", "_require_method", never("method in _REFUSED_METHODS"))
+head.without("a method is in capitals for the listener", "_require_method", skips('require_method(method.decode("ascii"))'))
 head.without("a tunnel is for a host and a port", "_read_connect", never("_AUTHORITY_FORM.fullmatch(target) is None"))
 head.without("a tunnel's target and Host name the same", "_read_connect", never("target.lower() != host.lower()"))
 head.without(
@@ -80,6 +80,11 @@ channel.without("a client that reads no answers is not asked for more", "Channel
 channel.without("a head in pieces stands behind", "Channel._next_request", skips("self._priority.demote()"))
 channel.without("drops of a body stand behind", "Channel._feed", skips("self._priority.after_body_bytes(...)"))
 channel.without("a descriptor has no past", "Channel.connectionLost", skips("self._slow_reader.end()"))
+
+client_transport = door("proxy.listener.client_transport", "unit/proxy/listener/test_client_transport.py")
+client_transport.without(
+    "who stands behind waits for its turn to be answered", "ClientTransport.startWriting", never("self._stands_behind()")
+)
 
 selector = door("proxy.listener.fair_selector", "unit/proxy/listener/test_fair_selector.py")
 selector.without("of those behind a turn takes few", "FairSelector.select", replaced("max(FEW, len(ready))", "len(self._keys) + 1"))
@@ -272,6 +277,7 @@ DOORS = (
     body,
     channel,
     selector,
+    client_transport,
     client_socket,
     response,
     request,

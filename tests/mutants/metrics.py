@@ -9,14 +9,14 @@ calls.without(
 )
 
 http_calls = door("foundation.telemetry.http_calls", "unit/foundation/telemetry/test_http_calls.py")
-http_calls.without("clients' methods make no series", "HttpCalls._begun", never("method not in METHODS"))
-http_calls.without("series have a bound", "HttpCalls._begun", never("len(self._series) >= MOST_SERIES"))
+http_calls.without("clients' methods make no series", "HttpCalls.series", never("method not in METHODS"))
+http_calls.without("series have a bound", "HttpCalls.series", never("len(self._series) >= MOST_SERIES"))
 
 answered = door("proxy.observe.request_metrics", "unit/proxy/observe/test_request_metrics.py")
 answered.without(
     "clients' hosts make no series", "RequestCounter._name", replaced("wildcard if wildcard in self._hosts else OTHER", "host")
 )
-answered.without("clients' spellings fill no memory", "RequestCounter._name", always("len(self._names) < _MOST_SPELLINGS"))
+answered.without("clients' spellings fill no memory", "RequestCounter._series", always("len(self._known) < _MOST_SPELLINGS"))
 
 page = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
 page.without(

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from config.options import Options
     from gateproject.process.runtime import Runtime
     from proxy.listener.context import Application, Ended
+
+# Of a runtime: asked several times by each request, so it is no function.
+_LISTENER_STATE = attrgetter("services.listener")
 
 
 class Command(ConfiguredCommand):
@@ -58,7 +63,7 @@ class Command(ConfiguredCommand):
             listen.serve(
                 application,
                 runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener,
-                lambda: runtime.services.listener,
+                partial(_LISTENER_STATE, runtime),
                 on_ready=ready,
                 on_stop=runtime.stop,
                 before_stop=runtime.about_to_stop,
@@ -107,7 +112,7 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
     listen.serve_behind(
         envoy.internal_listener,
         envoy.socket,
-        lambda: runtime.services.listener,
+        partial(_LISTENER_STATE, runtime),
         on_ready=begin_soon,
         on_stop=runtime.stop,
         before_stop=before_stop,

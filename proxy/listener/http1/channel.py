@@ -46,7 +46,7 @@ class Channel(Protocol):
         self._exchange: Exchange | None = None
         self._body: Body | None = None
         self.tunnel: TunnelProtocol | None = None
-        self._window, self._window_bytes = context.limits.read, 0
+        self._window, self._window_bytes = context.current().limits.read, 0
         self._linger_left = limits.LINGER_BYTES
 
     def __conform__(self, interface: object) -> PlainHalfClose | None:
@@ -63,11 +63,11 @@ class Channel(Protocol):
         self.client, self.server = scope_address(self.transport.getPeer()), scope_address(self.transport.getHost())
         self.transport.registerProducer(self, True)
         self.context.channels.add(self)
-        self._deadline.start(self.context.limits.read, self._close_idle)
+        self._deadline.start(self.context.current().limits.read, self._close_idle)
 
     def handshakeCompleted(self) -> None:  # TLS only: a slow handshake takes nothing from the head's time
         if not self._is_closing:
-            self._deadline.start(self.context.limits.read, self._close_idle)
+            self._deadline.start(self.context.current().limits.read, self._close_idle)
 
     def dataReceived(self, data: bytes) -> None:
         if self.tunnel is not None:
@@ -99,7 +99,7 @@ class Channel(Protocol):
 
     def pauseProducing(self) -> None:
         self.is_write_paused = True
-        self._slow_reader.begin(self.context.limits.idle, self.transport.abortConnection)
+        self._slow_reader.begin(self.context.current().limits.idle, self.transport.abortConnection)
         if self.tunnel is not None:
             self.tunnel.pause_writing()
 
@@ -167,7 +167,7 @@ class Channel(Protocol):
             self.close()
         elif self._body is not None:
             self.resume_reading()
-            self._deadline.start(min(limits.DRAIN_SECONDS, self.context.limits.read), self.close)
+            self._deadline.start(min(limits.DRAIN_SECONDS, self.context.current().limits.read), self.close)
         else:
             self._await_request()
 
@@ -214,7 +214,7 @@ class Channel(Protocol):
 
     def _let_go(self) -> None:
         # A slow reader still gets what is in the send buffer, within timeout_idle.
-        self._deadline.start(self.context.limits.idle, self.transport.abortConnection)
+        self._deadline.start(self.context.current().limits.idle, self.transport.abortConnection)
         self._socket.close()
 
     def _lose_tunnel(self) -> None:
@@ -227,7 +227,7 @@ class Channel(Protocol):
     def _await_request(self) -> None:
         self._exchange = None
         self._priority.promote()
-        self._deadline.start(self.context.limits.idle, self._close_idle)
+        self._deadline.start(self.context.current().limits.idle, self._close_idle)
         self.resume_reading()
         if self._buffer:
             self._next_request()
@@ -243,7 +243,7 @@ class Channel(Protocol):
             elif not self._has_begun_head:
                 self._has_begun_head = True
                 self._priority.demote()
-                self._deadline.start(self.context.limits.read, partial(self._too_late, "head"))
+                self._deadline.start(self.context.current().limits.read, partial(self._too_late, "head"))
         except RequestRefused as refused:
             self.refuse(refused)
 
@@ -256,7 +256,7 @@ class Channel(Protocol):
         self._deadline.clear()
         self._buffer, self._has_begun_head = bytearray(rest), False
         self._body = None if body is None or body.finished else body
-        self._window, self._window_bytes = self.context.limits.read, 0
+        self._window, self._window_bytes = self.context.current().limits.read, 0
         self._exchange = Exchange(self, head)
         self._exchange.take(content, is_complete=self._body is None)
         self._exchange.start()
@@ -287,7 +287,7 @@ class Channel(Protocol):
     def _count_for_floor(self, size: int) -> None:
         self._window_bytes += size
         if self._window_bytes >= limits.BODY_FLOOR_BYTES and self._exchange is not None and not self._exchange.is_answered:
-            self._window, self._window_bytes = self.context.limits.read, 0
+            self._window, self._window_bytes = self.context.current().limits.read, 0
             self._deadline.clear()
 
     def _limit_reading(self) -> None:

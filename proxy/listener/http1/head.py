@@ -21,6 +21,8 @@ _AUTHORITY_FORM = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\]):[1-9][
 _METHOD_BYTES = 32
 _CONNECT = b"CONNECT"
 _REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
+# What `_require_method` lets pass, whatever else it may: of nearly every request nothing needs to be asked.
+_USUAL_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 # Daphne would take its root path from a client's header.
 _DROPPED = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
@@ -54,6 +56,7 @@ class RequestHead:
     is_handshake: bool = False
     has_bare_query: bool = False
     ignored: list[bytes] = field(default_factory=list)
+    host: bytes = b""
 
 
 class HeadSearch:
@@ -98,7 +101,7 @@ def parse_head(text: bytes) -> RequestHead:
     line, _, header_lines = text.partition(b"\r\n")
     method, target = _parse_request_line(line)
     head = RequestHead(method, b"", b"", [])
-    host = _parse_headers(header_lines, head)
+    host = head.host = _parse_headers(header_lines, head)
     if method == _CONNECT:
         _read_connect(target, host, head)
         return head
@@ -124,6 +127,12 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
         raise RequestRefused(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:
         raise RequestRefused(501, "The method is not known.")
+    if method not in _USUAL_METHODS:
+        _require_method(method)
+    return method, target
+
+
+def _require_method(method: bytes) -> None:
     try:
         require_method(method.decode("ascii"))
     except BadRequest as error:
@@ -131,7 +140,6 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
         raise RequestRefused(400, f"{reason[0].upper()}{reason[1:]}.") from None
     if method in _REFUSED_METHODS:
         raise RequestRefused(405, "The method is not allowed.")
-    return method, target
 
 
 def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
@@ -144,9 +152,9 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     if len(fields) > HEADER_COUNT:
         raise RequestRefused(431, "There are too many request headers.")
     watched: dict[bytes, list[bytes]] = {}
-    headers = head.headers
+    headers, may_be_large = head.headers, len(lines) > HEADER_BYTES
     for raw_name, raw_value in fields:
-        if len(raw_value) + len(raw_name) > HEADER_BYTES:
+        if may_be_large and len(raw_value) + len(raw_name) > HEADER_BYTES:
             raise RequestRefused(431, "A request header is too large.")
         # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
         if b"_" in raw_name:
@@ -158,7 +166,8 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
         elif name in _DROPPED:
             continue
         headers.append((name, value))
-    _read_framing(watched, head)
+    if len(watched) > 1:  # more than Host
+        _read_framing(watched, head)
     return _read_host(watched)
 
 

@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import structlog
 
-from foundation.tasks import spawn
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.listener.context import ListenerContext, TunnelProtocol
 from proxy.listener.http1.head import RequestHead, RequestRefused
@@ -28,6 +27,7 @@ ABORT = "gate.response.abort"
 TUNNEL = "gate.tunnel"
 TLS = "gate.tls"  # the extension that says what `tls_facts` does
 Message = dict[str, Any]
+_ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
 class ClientGone(ConnectionError):
@@ -92,11 +92,12 @@ class Exchange:
     # What the channel says.
 
     def start(self) -> None:
-        limits = self._channel.context.limits
-        if limits.write != math.inf:
-            self._late = self._loop.call_later(limits.write, self._too_late)
-        self._channel.context.exchanges.add(self)
-        self._task = spawn(self._run(), name="request")
+        context = self._channel.context
+        if (most := context.current().limits.write) != math.inf:
+            self._late = self._loop.call_later(most, self._too_late)
+        # They hold it, and its task, until it has ended; what fails is told by `_run`.
+        context.exchanges.add(self)
+        self._task = self._loop.create_task(self._run(), name="request")
 
     def take(self, content: bytes, *, is_complete: bool) -> None:
         if content:
@@ -201,13 +202,14 @@ class Exchange:
             self._channel.refuse(RequestRefused(500, "The request could not be handled."))
         if not self._is_tunnel:
             self._tell(self._status or CLIENT_LEFT)
-        for timer in (self._late, self._grace):
-            if timer is not None:
-                timer.cancel()
+        if self._late is not None:
+            self._late.cancel()
+        if self._grace is not None:
+            self._grace.cancel()
 
     def _tell(self, status: int) -> None:
-        host = next((value for name, value in self.head.headers if name == b"host"), b"")
-        self._channel.context.ended(host, self.head.method, status, self._loop.time() - self._began, self._received, self._sent)
+        head = self.head
+        self._channel.context.ended(head.host, head.method, status, self._loop.time() - self._began, self._received, self._sent)
 
     def _too_late(self) -> None:
         if not self.is_answered and not self._is_lost:
@@ -269,6 +271,7 @@ class Exchange:
 
     def _scope(self) -> Message:
         head, channel = self.head, self._channel
+        path = head.raw_path.decode()
         extensions: Message = {ABORT: {}}
         if channel.scheme == "https":
             extensions[TLS] = tls_facts(channel.transport.getHandle())
@@ -276,11 +279,11 @@ class Exchange:
             extensions[TUNNEL] = {"take_over": self.take_over}
         scope: Message = {
             "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "asgi": _ASGI,
             "http_version": "1.1",
             "method": head.method.decode(),
             "scheme": channel.scheme,
-            "path": unquote(head.raw_path.decode()),
+            "path": path if "%" not in path else unquote(path),
             "raw_path": head.raw_path,
             "query_string": head.query_string,
             "root_path": "",

@@ -68,10 +68,10 @@ def test_http_timeout_bounds_an_answer_whatever_the_configuration_says_next() ->
     states = [STATE]
     install(CommandedGate(lambda: states[-1]))
     server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)
-    assert server._limits() == replace(ListenerLimits(), write=7.0)
+    assert server._current().limits == replace(ListenerLimits(), write=7.0)
     states.append(ListenerState(ListenerLimits(read=1.0), None))
-    assert server._limits() == ListenerLimits(read=1.0, write=7.0)
-    assert started()._limits() is STATE.limits
+    assert server._current().limits == ListenerLimits(read=1.0, write=7.0)
+    assert started()._current() is STATE
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])

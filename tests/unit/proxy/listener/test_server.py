@@ -12,8 +12,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener.context import ListenerContext
 from proxy.listener.http1.channel import Channel
-from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import ACCEPTS, BoundedAcceptPort, drain
+from proxy.listener.server import ACCEPTS, BoundedAcceptPort, default_limits, drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
 from tests.unit.proxy.listener.conftest import start
@@ -144,7 +143,7 @@ async def test_a_request_that_does_not_end_is_ended_after_a_while():
         finally:
             ended.set()
 
-    context = ListenerContext(endless, ListenerLimits)
+    context = ListenerContext(endless, default_limits)
     channel, transport = Channel(context), HalfCloseTransport()
     channel.makeConnection(transport)
     channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

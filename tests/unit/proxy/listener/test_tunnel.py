@@ -16,7 +16,8 @@ from proxy.listener.context import ListenerContext
 from proxy.listener.http1.channel import Channel
 from proxy.listener.http1.request import ClientGone
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import drain
+from proxy.listener.server import default_limits, drain
+from proxy.listener.state import ListenerState
 from proxy.listener.tls.certificates import Certificates
 from proxy.listener.tunnel import HalfClosingTLS
 from tests.support.certs import certificate_files
@@ -48,7 +49,7 @@ class Taken:
         self.wire = Wire()
         self.ended = []
         self.context = ListenerContext(
-            self.application, ListenerLimits, lambda host, method, status, *_: self.ended.append((host, method, status))
+            self.application, default_limits, lambda host, method, status, *_: self.ended.append((host, method, status))
         )
         self.channel = Channel(self.context)
         self.channel.makeConnection(self.wire)
@@ -119,7 +120,7 @@ async def test_it_is_offered_for_a_handshake_alone():
     async def application(scope, receive, send):
         scopes.append(scope)
 
-    channel = Channel(ListenerContext(application, ListenerLimits))
+    channel = Channel(ListenerContext(application, default_limits))
     channel.makeConnection(Wire())
     channel.dataReceived(ORDINARY)
     await turns()
@@ -189,7 +190,7 @@ def test_an_abort_after_the_connection_was_lost_is_no_error():
 
 async def test_timeouts_of_requests_do_not_count():
     taken = Taken()
-    taken.context.current_limits = lambda: ListenerLimits(read=0.01, write=0.01, idle=0.01)
+    taken.context.current = lambda: ListenerState(ListenerLimits(read=0.01, write=0.01, idle=0.01), None)
     await taken.open()
     await asyncio.sleep(0.04)
     assert not taken.wire.is_half_closed

@@ -49,4 +49,4 @@ def test_spellings_are_not_remembered_without_end() -> None:
         answered(b"%d.apps.example.com" % number, b"GET", 200, 0.1, 0, 0)
         answered(b"%d.unknown.example" % number, b"GET", 404, 0.1, 0, 0)
     assert counted("spellings") == {"*.apps.example.com": _MOST_SPELLINGS + 10, OTHER: _MOST_SPELLINGS + 10}
-    assert len(answered._names) == _MOST_SPELLINGS
+    assert len(answered._known) == _MOST_SPELLINGS

@@ -16,6 +16,8 @@ from proxy.listener.context import ListenerContext
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
+from proxy.listener.server import default_limits
+from proxy.listener.state import ListenerState
 from tests.support.raw_http import Broken
 
 
@@ -45,7 +47,7 @@ async def connected(**limits: float) -> tuple[Channel, Wire]:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
-    channel, wire = Channel(ListenerContext(application, lambda: ListenerLimits(**limits))), Wire()
+    channel, wire = Channel(ListenerContext(application, lambda: ListenerState(ListenerLimits(**limits), None))), Wire()
     channel.makeConnection(wire)
     return channel, wire
 
@@ -161,7 +163,7 @@ async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
 async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_head():
     channel, wire = await connected(read=0.01)
     assert IHandshakeListener.providedBy(channel)
-    channel.context.current_limits = ListenerLimits
+    channel.context.current = default_limits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert not wire.is_half_closed
@@ -171,7 +173,7 @@ async def test_after_a_slow_tls_handshake_all_of_timeout_read_is_left_for_the_he
 async def test_a_handshake_that_ends_after_its_connection_gives_it_no_time():
     channel, wire = await connected(idle=0.01)
     channel.finish_soon()
-    channel.context.current_limits = ListenerLimits
+    channel.context.current = default_limits
     channel.handshakeCompleted()
     await asyncio.sleep(0.03)
     assert wire.is_aborted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.listener.http1.head import RequestRefused, check_unfinished, parse_head
+from proxy.listener.http1.head import _USUAL_METHODS, RequestRefused, _require_method, check_unfinished, parse_head
 
 GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
 
@@ -242,3 +242,8 @@ def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: 
     assert (head.method, head.raw_path, head.query_string, head.body_length) == (b"CONNECT", b"/", b"", 0)
     assert head.is_handshake
     assert head.wants_close
+
+
+def test_no_method_is_usual_that_would_be_refused():
+    for method in _USUAL_METHODS:
+        _require_method(method)
