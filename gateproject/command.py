@@ -4,12 +4,14 @@
 """
 
 import gc
+import importlib
 import os
 import sys
 from pathlib import Path
 
 # Short name, management command, what it does: in the order in which an operator meets them.
 COMMANDS = (
+    ("init", "init", "write a first configuration, by asking"),
     ("run", "rungate", "serve, as the configuration says"),
     ("check", "checkconfig", "find every problem of a configuration, without starting anything"),
     ("ready", "checkready", "ask the running gate whether it is ready, and why not"),
@@ -24,6 +26,9 @@ COMMANDS = (
     ("reseal", "reseal", "seal the records with a new shared_secret"),
     ("demo", "demo", "the whole product on loopback, with a provider and applications"),
 )
+
+# Commands that run without Django's settings, which would load the configuration: it is what they check or write, or there is none.
+WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "tunnel")
 
 
 def main() -> None:
@@ -73,23 +78,8 @@ def _manage(argv: list[str]) -> None:
 
         print(version())
         return
-    if arguments[1:2] == ["checkconfig"]:
-        # Without Django's settings, which would load the same configuration first.
-        from gateproject.management.commands.checkconfig import Command
-
-        Command().run_from_argv(arguments)
-        return
-    if arguments[1:2] == ["checkready"]:
-        # Asked every few seconds, and an answer needs nothing of Django's.
-        from gateproject.management.commands.checkready import Command as CheckReady
-
-        CheckReady().run_from_argv(arguments)
-        return
-    if arguments[1:2] == ["tunnel"]:
-        # It runs on machines of people, where there is no configuration.
-        from gateproject.management.commands.tunnel import Command as Tunnel
-
-        Tunnel().run_from_argv(arguments)
+    if arguments[1:] and arguments[1] in WITHOUT_SETTINGS:
+        importlib.import_module(f"gateproject.management.commands.{arguments[1]}").Command().run_from_argv(arguments)
         return
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
     # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.

@@ -54,14 +54,15 @@ def answers(settings: Any) -> Iterator[Finding]:
 async def findings(options: Options) -> list[Finding]:
     asked: list[Coroutine[Any, Any, list[Finding]]] = []
     if options.services in ("all", "authenticate"):
-        asked.append(_provider(options))
+        asked.append(provider_findings(options))
     if options.services in ("all", "proxy"):
         asked.append(_upstreams(options))
     asked += [_records(options), _authorizer(options)]
     return [finding for found in await asyncio.gather(*asked) for finding in found]
 
 
-async def _provider(options: Options) -> list[Finding]:
+async def provider_findings(options: Options) -> list[Finding]:
+    """What the provider says against this configuration: it can't be read, or it does not take this client."""
     key = "idp_provider_url" if options.idp_provider_url is not None else "idp_provider"
     client = ProviderClient(options, provider_of(options), time.time)
     try:

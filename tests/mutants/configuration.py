@@ -5,7 +5,7 @@ from tests.mutants.operations import always, in_text, lacks, never, omits, passe
 
 online = door("gateproject.management.online_checks", "unit/gateproject/management/test_online_checks.py")
 online.without("a client that the provider refuses is told", "_client_of", never("error in _NOT_US"))
-online.without("a provider without keys is told", "_provider", never("discovery.jwks_uri and not await client.keys(discovery)"))
+online.without("a provider without keys is told", "provider_findings", never("discovery.jwks_uri and not await client.keys(discovery)"))
 
 weaknesses = door("config.weaknesses", "unit/config/test_weaknesses.py")
 weaknesses.without("a host without a certificate is told", "WEAKNESSES", lacks("_hosts_that_no_certificate_covers"))

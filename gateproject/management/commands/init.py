@@ -1,0 +1,250 @@
+"""`gate init`: a first configuration, by asking."""
+
+import asyncio
+import getpass
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from config.documents.document import DocumentError
+from config.documents.parse import parse
+from config.load import CheckedConfig, check_content
+from config.options import Options
+from config.validation import Finding
+from gateproject.init import surroundings
+from gateproject.init.configuration import FILE, configuration, made_secrets, write_new
+from gateproject.init.questions import QUESTIONS, Question, UnusableAnswer, redirect_uri
+from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
+from gateproject.process.config_report import as_text
+
+_SHORT = {"rungate": "run", "checkconfig": "check"}
+# Stands for what was not asked yet, where the provider is tried.
+_ANY_APPLICATION = {"application": "https://app.example.com", "upstream": "http://127.0.0.1:1", "who": "everyone"}
+_OF_PROVIDER = ("provider", "issuer", "client_id", "client_secret")
+
+
+class Command(BaseCommand):
+    help = "Write a first configuration: asks what it needs to know, tries the provider, makes secrets. It never writes over anything."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("directory", nargs="?", type=Path, default=Path(), help=f"where {FILE} is written (default: here)")
+        keys = ", ".join(question.key for question in QUESTIONS)
+        parser.add_argument("--answers", type=Path, metavar="FILE", help=f"YAML with the answers instead of questions: {keys}")
+        parser.add_argument("--offline", action="store_true", help="don't ask the provider whether it knows this client")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        directory: Path = arguments["directory"]
+        path, is_online = directory / FILE, not arguments["offline"]
+        if os.path.lexists(path):
+            self._tell_what_is_there(path, is_online=is_online)
+            return
+        if arguments["answers"] is None and not sys.stdin.isatty():
+            raise CommandError("there is no terminal to ask at: give --answers FILE")
+        try:
+            dialog = Dialog(self, directory)
+            if arguments["answers"] is None:
+                dialog.ask_all(is_online=is_online)
+            else:
+                dialog.take_all(_answers_in(arguments["answers"]), is_online=is_online)
+            options = dialog.write(path)
+        except FileExistsError as error:
+            raise CommandError(f"{error.filename} is there already: nothing was written") from error
+        except OSError as error:
+            raise CommandError(
+                f"{error.filename or directory}: {(error.strerror or type(error).__name__).lower()}; nothing was written"
+            ) from error
+        self._tell_next(path, options)
+        if arguments["answers"] is None and dialog.agrees("Start gate now?"):
+            command = [sys.executable, sys.argv[0], "rungate", "-config", str(path.absolute())]
+            os.execv(command[0], command)  # noqa: S606 - ourselves, as we were started
+
+    def _tell_what_is_there(self, path: Path, *, is_online: bool) -> None:
+        self.stdout.write(f"{path} is there already, and stays as it is.")
+        report = check(path, is_online=is_online)
+        self.stdout.write(as_text(report))
+        options = _options(path)
+        if options is not None:
+            self._note(options)
+        if report.errors:
+            raise SystemExit(1)
+        self.stdout.write(f"Start it: {_command('rungate')} -config {path}")
+
+    def _tell_next(self, path: Path, options: Options) -> None:
+        self.stdout.write(f"\n{path} is written, readable by you alone: it holds secrets.")
+        self._note(options)
+        self.stdout.write(f"Check it: {_command('checkconfig')} -config {path}\nRun it:   {_command('rungate')} -config {path}")
+
+    def _note(self, options: Options) -> None:
+        for note in surroundings.notes(options):
+            self.stdout.write(f"note: {note}")
+
+
+class Dialog:
+    """Dialog with a person, or with a file of answers.  Nothing is written before all of it is good."""
+
+    def __init__(self, command: BaseCommand, directory: Path):
+        self._command = command
+        self._directory = directory
+        self._answers: dict[str, str] = {}
+        self._secrets = made_secrets()
+
+    def ask_all(self, *, is_online: bool) -> None:
+        """Ask every question until its answer can be used, and of the provider until it takes us or the person goes on."""
+        self._tell("A few questions; an empty line takes what is in brackets. Ctrl-C ends this, and nothing is written.\n")
+        for question in QUESTIONS:
+            if question.key == "client_id":
+                self._tell_what_to_register()
+            self._ask(question)
+            if question.key == "client_secret" and is_online:
+                self._try_until_good()
+
+    def take_all(self, answers: dict[str, str], *, is_online: bool) -> None:
+        """Take every answer from a file; CommandError with all that is wrong."""
+        wrong = []
+        for question in QUESTIONS:
+            if not question.applies(self._answers | answers):
+                continue
+            answer = answers.get(question.key) or (question.default(self._answers) if "domain" in self._answers else "")
+            if not answer and not question.is_optional:
+                wrong.append(f"{question.key}: needs an answer: {question.text}")
+                continue
+            self._answers[question.key] = answer
+            wrong += [f"{question.key}: {problem}" for problem in self._problems(question)]
+        if wrong:
+            raise CommandError("nothing was written\n" + "\n".join(wrong))
+        if is_online and (found := self._provider_findings()):
+            raise CommandError("nothing was written\n" + "\n".join(found) + "\n--offline writes it all the same")
+
+    def write(self, path: Path) -> Options:
+        """Write the configuration; CommandError where the whole has a problem that no single answer has, OSError."""
+        text = configuration(self._answers, self._secrets)
+        checked = self._checked(text)
+        if checked.options is None:
+            raise CommandError("nothing was written\n" + "\n".join(map(str, checked.errors)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, text)
+        for warning in checked.warnings:
+            self._tell(f"note: {warning.key}: {warning.message}")
+        return checked.options
+
+    def agrees(self, text: str) -> bool:
+        return input(f"{text} [y/N] ").strip().lower() in ("y", "yes")
+
+    def _ask(self, question: Question) -> None:
+        if not question.applies(self._answers):
+            self._answers.pop(question.key, None)
+            return
+        default = self._answers.get(question.key) or (question.default(self._answers) if "domain" in self._answers else "")
+        if question.hint:
+            self._tell(question.hint)
+        while True:
+            shown = "" if not default else " [as before]" if question.is_secret else f" [{default}]"
+            read = getpass.getpass if question.is_secret else input
+            answer = read(f"{question.text}{shown}: ").strip() or default
+            if not answer and not question.is_optional:
+                continue
+            self._answers[question.key] = answer
+            if not (problems := self._problems(question)):
+                self._tell("")
+                return
+            for problem in problems:
+                self._tell(f"  {problem}")
+
+    def _tell_what_to_register(self) -> None:
+        uri = redirect_uri(self._answers)
+        self._tell(
+            "Register gate at the provider as a web application (confidential client, authorization code flow), if it is not there yet:\n"
+            f"  redirect URI               {uri}\n"
+            f"  after signing out          {uri.removesuffix('/oauth2/callback')}/.gate/signed_out\n"
+            "docs/providers.md has the steps for each kind of provider."
+        )
+        input("Press Enter to go on. ")
+
+    def _try_until_good(self) -> None:
+        self._tell("Asking the provider ...")
+        while found := self._provider_findings():
+            for finding in found:
+                self._tell(f"  {finding}")
+            match input("Try again (Enter), change the answers about the provider (c), or go on all the same (g)? ").strip().lower():
+                case "g":
+                    return
+                case "c":
+                    for question in QUESTIONS:
+                        if question.key in _OF_PROVIDER:
+                            self._ask(question)
+        self._tell("  it knows this client.\n")
+
+    def _problems(self, question: Question) -> list[str]:
+        """What is wrong with the answer to this question, as far as it can be told yet."""
+        try:
+            text = configuration(self._answers, self._secrets)
+        except UnusableAnswer as error:
+            return [str(error)]
+        return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
+
+    def _checked(self, text: str) -> CheckedConfig:
+        environ = dict(os.environ)  # noqa: TID251 - an entry point
+        return check_content(text.encode(), ".yaml", environ, self._directory.absolute(), ALL_CONFIG_CHECKS)
+
+    def _provider_findings(self) -> list[str]:
+        """What the provider says against this client, in words; the rest of the configuration may still be missing."""
+        from gateproject.management.online_checks import provider_findings  # its imports take longer than all questions
+
+        options = self._checked(configuration(_ANY_APPLICATION | self._answers, self._secrets)).options
+        if options is None:
+            return ["it can't be asked yet: other answers have problems"]
+        return [_told(finding) for finding in asyncio.run(provider_findings(options))]
+
+    def _tell(self, text: str) -> None:
+        self._command.stdout.write(text)
+
+
+def _is_of(key: str, question: Question) -> bool:
+    return any(key == setting or key.startswith((f"{setting}.", f"{setting}[")) for setting in question.settings)
+
+
+def _told(finding: Finding) -> str:
+    return f"{'.'.join(map(str, finding[0]))}: {finding[1]}"
+
+
+def _options(path: Path) -> Options | None:
+    environ = dict(os.environ)  # noqa: TID251 - an entry point
+    try:
+        return check_content(path.read_bytes(), path.suffix, environ, path.absolute().parent).options
+    except OSError:
+        return None
+
+
+def _command(name: str) -> str:
+    """Command line that a person types for a management command: as this one was started."""
+    program = Path(sys.argv[0]).name
+    return f"gate {_SHORT[name]}" if program == "gate" else f"python {program} {name}"
+
+
+def _answers_in(file: Path) -> dict[str, str]:
+    """Answers of a file; CommandError."""
+    try:
+        document = parse(file.read_bytes(), file.suffix if file.suffix in (".yaml", ".yml", ".json", ".toml") else ".yaml")
+    except DocumentError as error:
+        raise CommandError(f"{file} {error}") from error
+    except OSError as error:
+        raise CommandError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from error
+    if not isinstance(document.value, dict) or document.problems:
+        raise CommandError(f"{file} must be a map of answers, each key once")
+    return dict(_texts(file, document.value))
+
+
+def _texts(file: Path, given: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+    known = {question.key for question in QUESTIONS}
+    for key, value in given.items():
+        if key not in known:
+            raise CommandError(f"{file}: {key} is no question; these are: {', '.join(sorted(known))}")
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, str | int) for part in parts):
+            raise CommandError(f"{file}: {key} must be a text, or a list of texts")
+        yield key, ", ".join(map(str, parts))

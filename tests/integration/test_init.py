@@ -1,0 +1,196 @@
+"""`gate init` as a person meets it: at a terminal, with a provider that says who it knows, until gate runs."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.certs import certificate_files
+from tests.support.children import ROOT, clean_environment, free_port, wait_until
+from tests.support.prepared import manage
+from tests.support.raw_http import RawClient
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.troubled_servers import server, tls
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+DOMAIN = "corp.localhost"
+SIGN_IN, APP = f"authenticate.{DOMAIN}", f"app.{DOMAIN}"
+
+
+class Terminal:
+    """A program at a terminal of its own."""
+
+    def __init__(self, *command: str | Path):
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            os.execve(sys.executable, [sys.executable, *map(str, command)], clean_environment(PYTHONUNBUFFERED="1"))
+        self.shown = ""
+        self._answered = 0
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                got = os.read(self._terminal, 4096)
+            except OSError:
+                return
+            if not got:
+                return
+            self.shown += got.decode()
+
+    def answer(self, question: str, answer: str = "") -> None:
+        """Type a line after the program has written `question` since the last one, and waits."""
+
+        def waits() -> bool:
+            return question in self.shown[self._answered :] and self.shown.endswith((": ", "? ", "] ", ". "))
+
+        try:
+            wait_until(waits, question, 30)
+        except AssertionError as error:
+            raise AssertionError(f"{question} is not in {self.shown[-600:]!r}") from error
+        self._answered = len(self.shown)
+        os.write(self._terminal, answer.encode() + b"\n")
+
+    def ended(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+@contextmanager
+def terminal(*command: str | Path) -> Iterator[Terminal]:
+    opened = Terminal(*command)
+    try:
+        yield opened
+    finally:
+        os.close(opened._terminal)
+
+
+def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
+    port, files = free_port(), certificate_files(tmp_path, SIGN_IN, APP)
+    (tmp_path / "gate").mkdir()
+    callback = f"https://{SIGN_IN}:{port}/oauth2/callback"
+    with CertifiedProvider(callback) as provider, terminal("manage.py", "init", tmp_path / "gate") as person:
+        person.answer("domain of your applications", "https://no")
+        person.answer("write the domain alone", DOMAIN)
+        person.answer("Where certificates come from", "letters")
+        person.answer("write autocert, files or balancer", "files")
+        person.answer("certificate and its chain", "missing.pem, missing.pem")
+        person.answer("can't be read", f"{files.certificate}, {files.key}")
+        person.answer("address to listen on", f"127.0.0.1:{port}")
+        person.answer(f"[https://{SIGN_IN}:{port}]")
+        person.answer("kind of your identity provider", "")
+        person.answer("Its issuer URL", f"{provider.url}/other")
+        person.answer("Press Enter to go on")
+        person.answer("client id", CLIENT_ID)
+        person.answer("client secret", "wrong")
+        person.answer("change the answers about the provider", "c")
+        person.answer("kind of your identity provider", "")
+        person.answer("Its issuer URL", provider.url)
+        person.answer("client id", "")
+        person.answer("client secret [as before]", "")
+        person.answer("change the answers about the provider", "c")
+        person.answer("kind of your identity provider", "")
+        person.answer("Its issuer URL", "")
+        person.answer("client id", "")
+        person.answer("client secret [as before]", CLIENT_SECRET)
+        person.answer("it knows this client", "")
+        person.answer("Where that application is now", "http://127.0.0.1:9")
+        person.answer("Who may enter it", "everybody")
+        person.answer("is neither", "everyone")
+        person.answer("Who enters the admin", "alice@corp.example")
+        person.answer("Start gate now?", "n")
+        assert person.ended() == 0
+        shown = person.shown
+        assert f"redirect URI               {callback}" in shown
+        assert CLIENT_SECRET not in shown
+        assert "its token endpoint says invalid_client" in shown
+        assert "is taken" not in shown
+        written = tmp_path / "gate" / "config.yaml"
+        assert written.stat().st_mode & 0o777 == 0o600
+        with manage("rungate", "-config", written) as child:
+            child.wait_for_line("gate is ready")
+            with RawClient(port, tls=files.client_context(), server_name=APP) as client:
+                head = f"GET / HTTP/1.1\r\nHost: {APP}:{port}\r\nAccept: text/html\r\n\r\n"
+                answer = client.send(head.encode()).response()
+        assert answer.status == 302
+        assert dict(answer.headers)["location"].startswith(f"https://{SIGN_IN}:{port}/")
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "manage.py", "init", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
+
+
+def test_a_file_answers_and_the_provider_is_asked_before_anything_is_written(upstream: SampleUpstream, tmp_path: Path) -> None:
+    answers = {
+        "domain": DOMAIN,
+        "certificates": "balancer",
+        "address": f"127.0.0.1:{free_port()}",
+        "client_id": CLIENT_ID,
+        "client_secret": "wrong",
+        "upstream": upstream.url,
+        "who": ["@corp.example", "group:ops"],
+    }
+    with CertifiedProvider(f"https://{SIGN_IN}/oauth2/callback") as provider:
+        file, folder = tmp_path / "answers.yaml", tmp_path / "gate"
+        file.write_text(yaml.safe_dump({**answers, "issuer": provider.url}))
+        refused = run(folder, "--answers", file)
+        assert refused.returncode == 1
+        assert "nothing was written" in refused.stderr
+        assert "does not take this client" in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert not (folder / "config.yaml").exists()
+        file.write_text(yaml.safe_dump({**answers, "issuer": provider.url, "client_secret": CLIENT_SECRET}))
+        done = run(folder, "--answers", file)
+        assert done.returncode == 0, done.stderr
+        before = (folder / "config.yaml").read_bytes()
+        again = run(folder, "--answers", file)
+        assert again.returncode == 0, again.stderr
+        assert "is there already, and stays as it is" in again.stdout
+        assert "0 errors" in again.stdout, again.stdout
+        assert (folder / "config.yaml").read_bytes() == before
+    away = run(folder)
+    assert away.returncode == 1
+    assert re.search(r"idp_provider_url: the identity provider .* (refuses|refused|can't be reached)", away.stdout), away.stdout
+
+
+def test_two_at_once_write_one_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "answers.yaml"
+    file.write_text(
+        f"domain: {DOMAIN}\ncertificates: balancer\nissuer: https://idp.invalid\nclient_id: a\nclient_secret: b\n"
+        "upstream: http://127.0.0.1:9\nwho: everyone\n"
+    )
+    command = [sys.executable, "manage.py", "init", str(tmp_path / "gate"), "--answers", str(file), "--offline"]
+    both = [
+        subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
+    said = [child.communicate(timeout=60)[0] for child in both]
+    assert sum("is written, readable by you alone" in each for each in said) == 1, said
+    assert sum("is there already" in each for each in said) == 1, said
+    assert "Traceback" not in "".join(said)
+
+
+def test_a_self_signed_provider_is_told_in_words(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "localhost")
+    with server(tls(files)) as port:
+        file = tmp_path / "answers.yaml"
+        file.write_text(
+            f"domain: {DOMAIN}\ncertificates: balancer\nissuer: https://localhost:{port}\nclient_id: a\nclient_secret: b\n"
+            "upstream: http://127.0.0.1:9\nwho: everyone\n"
+        )
+        refused = run(tmp_path / "gate", "--answers", file)
+    assert refused.returncode == 1
+    assert "its authority is unknown here: set the certificate authority" in refused.stderr, refused.stderr

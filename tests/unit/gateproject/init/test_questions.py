@@ -1,0 +1,101 @@
+"""Answers become settings, and what no setting can be made of is told in words."""
+
+import pytest
+
+from config.load import check_content
+from gateproject.init.configuration import configuration, made_secrets
+from gateproject.init.questions import QUESTIONS, UnusableAnswer, redirect_uri, settings_of
+
+ANSWERS = {
+    "domain": "example.com",
+    "certificates": "autocert",
+    "address": ":443",
+    "sign_in_url": "https://authenticate.example.com/",
+    "provider": "oidc",
+    "issuer": "https://idp.example.com",
+    "client_id": "gate",
+    "client_secret": "secret",
+    "application": "https://app.example.com",
+    "upstream": "http://10.0.0.5:8080",
+    "who": "@example.com, bob@example.org, group:ops",
+    "admin": "",
+}
+
+
+def test_the_redirect_uri_is_that_of_the_sign_in() -> None:
+    assert redirect_uri(ANSWERS) == "https://authenticate.example.com/oauth2/callback"
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings"),
+    [
+        ({}, {"autocert": True, "http_redirect_addr": ":80"}),
+        ({"certificates": "balancer", "trusted_proxies": "10.0.0.1, 10.1.0.0/16"}, {"trusted_proxies": ["10.0.0.1", "10.1.0.0/16"]}),
+        ({"certificates": "balancer"}, {"insecure_server": True}),
+        ({"certificates": "files", "certificate_files": "a.pem, b.pem"}, {"certificate_file": "a.pem", "certificate_key_file": "b.pem"}),
+        ({"admin": "a@example.com, b@example.com"}, {"admin_allowed_users": ["a@example.com", "b@example.com"]}),
+    ],
+)
+def test_settings_follow_from_answers(changed: dict[str, str], settings: dict[str, object]) -> None:
+    found = settings_of(ANSWERS | changed)
+    assert {key: found.get(key) for key in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("who", "rules"),
+    [
+        ("everyone", {"allow_any_authenticated_user": True}),
+        (
+            "@example.com, bob@example.org , group: ops ",
+            {"allowed_domains": ["example.com"], "allowed_users": ["bob@example.org"], "allowed_groups": ["ops"]},
+        ),
+    ],
+)
+def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
+    (route,) = settings_of(ANSWERS | {"who": who})["policy"]
+    assert route == {"from": "https://app.example.com", "to": "http://10.0.0.5:8080"} | rules
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"who": "bob"}, "'bob' is neither an e-mail address"),
+        ({"who": "everyone, @example.com"}, "leaves nothing"),
+        ({"who": " , "}, "nobody can"),
+        ({"domain": "https://example.com"}, "the domain alone"),
+        ({"domain": "intranet"}, "the domain alone"),
+        ({"certificates": "yes"}, "autocert, files or balancer"),
+        ({"certificates": "files", "certificate_files": "a.pem"}, "two files"),
+    ],
+)
+def test_what_no_setting_can_be_made_of_is_told(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(UnusableAnswer, match=words):
+        settings_of(ANSWERS | changed)
+
+
+def test_what_is_not_asked_in_this_case_does_not_count() -> None:
+    assert "idp_provider_url" not in settings_of(ANSWERS | {"provider": "google"})
+    assert "certificate_file" not in settings_of(ANSWERS | {"certificate_files": "a.pem, b.pem"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "sign_in", "address"),
+    [
+        ({}, "https://authenticate.example.com", ":443"),
+        ({"address": ":8443"}, "https://authenticate.example.com:8443", ":443"),
+        ({"certificates": "balancer", "address": ":8000"}, "https://authenticate.example.com", ":8000"),
+    ],
+)
+def test_defaults_say_the_port_that_browsers_write(changed: dict[str, str], sign_in: str, address: str) -> None:
+    by_key = {question.key: question for question in QUESTIONS}
+    assert by_key["sign_in_url"].default(ANSWERS | changed) == sign_in
+    assert by_key["address"].default(ANSWERS | changed) == address
+
+
+def test_the_settings_that_questions_name_are_settings(tmp_path) -> None:
+    """A problem whose key no question has would be told at the end, when nobody can answer anew."""
+    text = configuration(ANSWERS, made_secrets())
+    options = check_content(text.encode(), ".yaml", {}, tmp_path).options
+    assert options is not None
+    names = {setting.partition("[")[0] for question in QUESTIONS for setting in question.settings} - {"certificate"}
+    assert [name for name in sorted(names) if not hasattr(options, name)] == []
