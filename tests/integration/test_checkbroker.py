@@ -14,21 +14,24 @@ from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER
 from databroker.tables import check
 from gateproject.management.broker_access import opened_broker
-from tests.support.database import row
+from tests.support.database import empty_the_tables, row
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 
-pytestmark = pytest.mark.usefixtures("database")
+pytestmark = pytest.mark.usefixtures("database_once")
 
 
-@pytest.fixture
-def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Options]:
-    monkeypatch.setattr(check, "SETTLES", 0.0)
-    with RedisServer(tmp_path / "redis") as server:
-        options = make_options(tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
+@pytest.fixture(scope="module")
+def options(database_once: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Options]:
+    """Tables and store say the same; each test leaves them so, and its last assertion says it."""
+    directory = tmp_path_factory.mktemp("checkbroker")
+    with RedisServer(directory / "redis") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "SETTLES", 0.0)
+        options = make_options(directory, databroker_storage_type="kvstore", databroker_storage_connection_string=server.url)
         asyncio.run(_fill(options))
         assert run(options, "--repair")[0] == 0
         yield options
+    empty_the_tables()
 
 
 async def _fill(options: Options) -> None:

@@ -27,6 +27,10 @@ def database_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def database(database_once: None) -> Iterator[None]:
     yield
+    empty_the_tables()
+
+
+def empty_the_tables() -> None:
     tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
     connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), sorted(tables)))
     connection.close()
