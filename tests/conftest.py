@@ -74,8 +74,9 @@ def _loopback_only() -> Iterator[None]:
 def _environment_restored() -> Iterator[None]:
     before = dict(os.environ)
     yield
-    os.environ.clear()
-    os.environ.update(before)
+    if dict(os.environ) != before:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def pytest_collection_finish() -> None:

@@ -6,9 +6,6 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from scim2_client.engines.httpx2 import SyncSCIMClient
-from scim2_tester import Status, check_server
-from scim2_tester.utils import get_registered_tags
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
@@ -106,6 +103,11 @@ class OnLoopback(httpx2.HTTPTransport):
 
 
 def test_an_outside_reading_of_the_standards_finds_nothing(gate: RunningGate) -> None:
+    # Two seconds, which each process would need that only collects this test.
+    from scim2_client.engines.httpx2 import SyncSCIMClient
+    from scim2_tester import Status, check_server
+    from scim2_tester.utils import get_registered_tags
+
     base_url = gate.url(gate.builder.authenticate_host, "/.gate/scim/v2")
     transport = OnLoopback(verify=gate.certificates.client_context(), trust_env=False)
     with httpx2.Client(base_url=base_url, transport=transport, headers={"Authorization": f"Bearer {TOKEN}"}) as client:
