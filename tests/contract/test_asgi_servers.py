@@ -19,11 +19,11 @@ import pytest
 from tests.support.asgi_servers import AT_A_SOCKET, OTHERS, TLS_ELSEWHERE, daphne
 from tests.support.browser import headless_browser
 from tests.support.certs import certificate_files
-from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.prepared import manage
+from tests.support.prepared import manage, python
 from tests.support.raw_http import WAIT, Broken, RawClient
 from tests.support.recording_upstream import RecordingUpstream
 from tests.support.sample_upstream import SampleUpstream
@@ -499,7 +499,7 @@ def at_a_socket(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         builder.route(PUBLIC, to=recorder.url, allow_public_unauthenticated_access=True, allow_websockets=True)
         path = builder.write(directory, certificate_files(directory, AUTHENTICATE))
         environment = clean_environment(GATE_CONFIG=str(path))
-        with Child.python(*AT_A_SOCKET[request.param](name), environment=environment) as child:
+        with python(*AT_A_SOCKET[request.param](name), environment=environment) as child:
             child.wait_for(lambda: asked_at(name, recorder, f"GET / HTTP/1.1\nHost: {PUBLIC}:{builder.port}") == 200, "gate answers", 60)
             yield name, recorder, builder.port
             assert "Traceback" not in child.output

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,11 +15,12 @@ import yaml
 
 from examples.demo.certificates import Authority
 from tests.support.certs import PERMITTED
-from tests.support.children import ROOT, clean_environment, free_port, wait_until
+from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
 from tests.support.postgresql import PostgresServer
+from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload, replace
 from tests.support.sample_upstream import SampleUpstream
@@ -190,8 +190,7 @@ def command_of(pid: int) -> str:
 
 
 def checkready(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "manage.py", "checkready", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=clean_environment(**environment), capture_output=True, text=True, timeout=60)
+    return run("manage.py", "checkready", *arguments, environment=clean_environment(**environment))
 
 
 @pytest.mark.parametrize("plane", ["embedded", "envoy"])

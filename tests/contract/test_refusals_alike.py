@@ -3,8 +3,6 @@
 import asyncio
 import json
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,10 +16,11 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from authorize.rpc.ext_authz import CHECK
 from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE
 from foundation.crypto.service_account_token import new_token
-from tests.support.children import ROOT, clean_environment, free_port
+from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import EC_KEY, OTHER_RSA_KEY, public_jwk, signed
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.prepared import run
 from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.websockets import KEY
@@ -173,9 +172,9 @@ def test_the_operator_finds_why_a_token_was_refused(stage: Stage) -> None:
     secrets_shown = [refused.line.split(" ")[-1] for refused in stage.refusals.values() if refused.line]
     assert not [shown for shown in secrets_shown if shown in stage.gate.child.output]
     request_id, reason = explained[len(explained) // 2]
-    command = [sys.executable, "manage.py", "explainaccess", "--request", request_id, "-config", str(stage.gate.config_file)]
+    command = ("manage.py", "explainaccess", "--request", request_id, "-config", stage.gate.config_file)
 
     def told() -> str:
-        return subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False).stdout
+        return run(*command).stdout
 
     stage.gate.child.wait_for(lambda: reason in told(), "the decision log has the reason", 60)

@@ -6,8 +6,6 @@ import itertools
 import json
 import re
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -20,10 +18,11 @@ from envoy.config.core.v3 import base_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc.ext_authz import CHECK
-from tests.support.children import ROOT, clean_environment, free_port
+from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.fake_idp import EC_KEY, public_jwk, signed
 from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.prepared import run
 from tests.support.raw_http import RawClient
 from tests.support.recording_upstream import RecordingUpstream
 from tests.support.tcp_upstream import TcpUpstream
@@ -224,10 +223,8 @@ def who(assertion: str, port: int) -> str:
 
 
 def service_account(gate: RunningGate) -> str:
-    done = subprocess.run(
-        [sys.executable, "manage.py", "serviceaccount", "create", "ci", "--group", "engineering", "-config", str(gate.config_file)],
-        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    done = run("manage.py", "serviceaccount", "create", "ci", "--group", "engineering", "-config", gate.config_file)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 

@@ -10,6 +10,7 @@ import yaml
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, free_port, wait_until
 from tests.support.options import MINIMAL
+from tests.support.prepared import python
 from tests.support.raw_http import RawClient, ask
 from tests.support.sample_upstream import SampleUpstream
 
@@ -67,7 +68,7 @@ def balanced(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory)
     path.write_text(yaml.safe_dump({key: value for key, value in {**MINIMAL, **settings}.items() if value is not None}))
     configuration = directory / "haproxy.cfg"
     configuration.write_text(CONFIGURATION.format(first=first, second=second, gate=gate))
-    with Child.python("manage.py", "rungate", "-config", path) as child:
+    with python("manage.py", "rungate", "-config", path) as child:
         child.wait_for(lambda: any(event.get("event") == "gate is ready" for event in child.events), "gate is ready", 60)
         with Child("haproxy", "-db", "-f", configuration) as haproxy:
             haproxy.wait_for(lambda: all(is_open(port) for port in (first, second)), "HAProxy answers")

@@ -1,9 +1,6 @@
 """`checkconfig --online` against what is really there: every way in which a connection fails has its words, at its place in the file."""
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,18 +8,18 @@ from typing import Any
 import yaml
 
 from tests.support.certs import certificate_files
-from tests.support.children import ROOT, free_port
+from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder
+from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.troubled_servers import plain_http, server, silent, tls
 
 
 def checked(path: Path, *arguments: str) -> tuple[int, str]:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(path.parent), "NO_COLOR": "1"}
-    command = [sys.executable, "manage.py", "checkconfig", "-config", str(path), *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    environment = clean_environment(HOME=str(path.parent), NO_COLOR="1")
+    done = run("manage.py", "checkconfig", "-config", path, *arguments, environment=environment, timeout=120)
     return done.returncode, done.stdout
 
 

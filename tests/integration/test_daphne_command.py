@@ -23,6 +23,7 @@ from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
+from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
@@ -118,7 +119,7 @@ def configured(directory: Path, upstream: str, **settings: Any) -> dict[str, str
 
 async def test_a_unix_socket(tmp_path: Path, upstream: SampleUpstream) -> None:
     name = str(tmp_path / "gate.sock")
-    with Child.python("-m", "daphne", "-u", name, APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
+    with python("-m", "daphne", "-u", name, APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
         child.wait_for_line("gate is ready")
         heard = await answered(name, "app.example.com")
         assert "x-forwarded-for" not in heard, "nobody's word counts, and a Unix socket has no address"
@@ -151,7 +152,7 @@ async def test_an_answer_has_as_long_as_the_command_says(tmp_path: Path) -> None
     port = free_port()
     async with CanaryUpstream(script=never) as canary:
         command = ("-m", "daphne", "-p", str(port), "--http-timeout", "1", APPLICATION)
-        with Child.python(*command, environment=configured(tmp_path, canary.url)) as child:
+        with python(*command, environment=configured(tmp_path, canary.url)) as child:
             child.wait_for_line("gate is ready")
             async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
                 response = await client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"})
@@ -176,7 +177,7 @@ NOT_STARTED = {
 def test_what_can_not_be_served_starts_nothing(name: str, tmp_path: Path) -> None:
     options, settings, said = NOT_STARTED[name]
     environment = configured(tmp_path, "http://127.0.0.1:9", **settings)
-    with Child.python("-m", "daphne", "-p", str(free_port()), *options, APPLICATION, environment=environment) as child:
+    with python("-m", "daphne", "-p", str(free_port()), *options, APPLICATION, environment=environment) as child:
         assert child.ended(30) == 1
     (line,) = [line for line in child.lines if said in line]
     assert "Traceback" not in child.output
@@ -190,7 +191,7 @@ def test_a_port_that_somebody_has_is_one_line(setting: str | None, tmp_path: Pat
     taken = upstream.url.removeprefix("http://")
     environment = configured(tmp_path, upstream.url, **({setting: taken} if setting else {}))
     port = str(free_port()) if setting else taken.rpartition(":")[2]
-    with Child.python("-m", "daphne", "-p", port, APPLICATION, environment=environment) as child:
+    with python("-m", "daphne", "-p", port, APPLICATION, environment=environment) as child:
         assert child.ended(30) == 1
     (line,) = [line for line in child.lines if line.startswith("nothing was started: ")]
     assert "can't listen on" in line
@@ -265,7 +266,7 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_is_clean(number: signal.Signals, tmp_path: Path, upstream: SampleUpstream) -> None:
     port = free_port()
-    with Child.python("-m", "daphne", "-p", str(port), APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
+    with python("-m", "daphne", "-p", str(port), APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
         child.wait_for_line("gate is ready")
         assert child.stop(number) == 0
     assert "gate has stopped" in child.output
@@ -279,7 +280,7 @@ class SplitUnderDaphne(Split):
         if services in ("databroker", "authorize"):
             return super().run(services, config_file)
         command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports[services]), APPLICATION)
-        return Child.python(*command, environment=clean_environment(GATE_CONFIG=str(config_file)))
+        return python(*command, environment=clean_environment(GATE_CONFIG=str(config_file)))
 
     @staticmethod
     def everybody() -> Iterator[tuple[str, int]]:

@@ -14,7 +14,8 @@ from examples.demo.configuration import Ports
 from examples.demo.people import ALICE, AUTHENTICATE_HOST, BOB, Person
 from tests.support.browser import Browser, headless_browser
 from tests.support.certs import spki_hash
-from tests.support.children import Child, clean_environment, free_port
+from tests.support.children import clean_environment, free_port
+from tests.support.prepared import python
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ class RunningDemo:
     def __init__(self, folder: Path, *more: str):
         self.folder = folder
         self.ports = Ports(free_port(), free_port())
-        self.child = Child.python(
+        self.child = python(
             "manage.py", "demo", "--port", str(self.ports.gate), "--idp-port", str(self.ports.provider), "--folder", folder, *more
         )
 
@@ -127,7 +128,7 @@ def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, b
     words = shlex.split(line)[1:]
     words[words.index("--listen") + 1] = "127.0.0.1:0"
     environment = clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")
-    with Child.python(*words, "--no-browser", environment=environment) as tunnel:
+    with python(*words, "--no-browser", environment=environment) as tunnel:
         port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 30) as client:
             browser.open(tunnel.wait_for_line("Sign in here: ").partition(": ")[2])
@@ -254,7 +255,7 @@ def test_a_taken_port_is_an_error_that_names_it_and_the_way_out(tmp_path: Path) 
     demo_ports = Ports(free_port(), free_port())
     with socket.create_server(("127.0.0.1", demo_ports.provider)):
         arguments = ("--port", str(demo_ports.gate), "--idp-port", str(demo_ports.provider), "--folder", str(tmp_path))
-        with Child.python("manage.py", "demo", *arguments) as child:
+        with python("manage.py", "demo", *arguments) as child:
             assert child.process.wait(30) == 1
     assert f"port {demo_ports.provider} for the development provider is taken" in child.output
     assert "IDP_PORT=" in child.output

@@ -2,17 +2,17 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.children import ROOT, clean_environment, free_port
+from tests.support.children import free_port
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.prepared import run
 from tests.support.sample_upstream import SampleUpstream
 
 APP = "app.localhost"
@@ -94,16 +94,8 @@ async def test_a_directory_that_is_away_at_the_sign_in_lifts_no_deny(
 
 
 async def syncdirectory(gate: RunningGate, *arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "manage.py", "syncdirectory", *arguments, "-config", str(gate.config_file)),
-        cwd=ROOT,
-        env=clean_environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    done = await asyncio.to_thread(run, "manage.py", "syncdirectory", *arguments, "-config", gate.config_file)
+    return done.returncode, done.stdout + done.stderr
 
 
 async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: RunningGate, directory: ByName, idp: FakeIdP) -> None:

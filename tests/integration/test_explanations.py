@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -11,9 +9,9 @@ import pytest
 import yaml
 
 from tests.support.browser import headless_browser
-from tests.support.children import ROOT, clean_environment
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.prepared import run
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
@@ -46,10 +44,9 @@ async def explanation(client: httpx.AsyncClient, gate: RunningGate, **query: str
 
 
 async def manage(gate: RunningGate, *arguments: object) -> str:
-    command = [sys.executable, "manage.py", *map(str, arguments)]
-    run = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    done = await asyncio.to_thread(run, "manage.py", *map(str, arguments))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def test_a_refusal_is_explained_by_its_request_id_to_administrators_only(own_gate: RunningGate) -> None:

@@ -81,6 +81,7 @@ async def test_who_speaks_no_tls_is_not_served(gate, grpc_port):
 def test_a_taken_grpc_port_starts_nothing(gate, grpc_port, tmp_path):
     path = tmp_path / "config.yaml"
     make_options(tmp_path, address=f"127.0.0.1:{free_port()}", grpc_address=f"127.0.0.1:{grpc_port}")
+    # Started afresh: what gRPC's own library may say is settled when it is imported.
     with Child.python("manage.py", "rungate", "-config", path) as child:
         assert child.process.wait(30) == 1
     assert "grpc_address: can't listen on" in child.output

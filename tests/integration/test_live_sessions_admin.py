@@ -3,14 +3,12 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 
 import httpx
 import pytest
 
-from tests.support.children import ROOT, clean_environment
 from tests.support.gate import RunningGate, follow, sign_in
+from tests.support.prepared import run
 
 HTML = {"Accept": "text/html"}
 
@@ -101,9 +99,6 @@ async def test_explainaccess_says_what_the_running_product_does(
             answer = await follow(client, await client.get(url, headers=HTML))
         else:
             answer = await client.get(url, headers=HTML)
-    command = [sys.executable, "manage.py", "explainaccess", "-config", str(gate.config_file), url, *who, "--json"]
-    run = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert (json.loads(run.stdout)["outcome"], answer.status_code) == (outcome, status)
+    done = await asyncio.to_thread(run, "manage.py", "explainaccess", "-config", gate.config_file, url, *who, "--json")
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["outcome"], answer.status_code) == (outcome, status)

@@ -15,6 +15,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.prepared import python
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,7 @@ def by_daphne(builder: GateBuilder, directory: Path, metrics: str) -> Iterator[R
     settings = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({**settings, "insecure_server": True}))
     command = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
-    with Child.python(*command, environment=clean_environment(GATE_CONFIG=str(config))) as child, httpx.Client(trust_env=False) as client:
+    with python(*command, environment=clean_environment(GATE_CONFIG=str(config))) as child, httpx.Client(trust_env=False) as client:
 
         def ask(path: str) -> httpx.Response:
             return client.get(f"http://127.0.0.1:{builder.port}{path}", headers={"Host": f"{APP}:{builder.port}"}, timeout=10)

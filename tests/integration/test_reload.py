@@ -16,11 +16,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.certs import certificate_files
-from tests.support.children import Child, free_port
+from tests.support.children import free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
+from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
 from tests.support.sample_upstream import SampleUpstream
@@ -248,7 +249,7 @@ async def test_policy_tests_that_fail_keep_the_last_good_configuration(gate: Run
 def test_a_hangup_before_gate_is_ready_does_not_end_it(tmp_path: Path, upstream: SampleUpstream) -> None:
     builder = GateBuilder("http://127.0.0.1:9").route("open.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
     config = builder.write(tmp_path, certificate_files(tmp_path, "authenticate.localhost", "open.localhost"))
-    with Child.python("manage.py", "rungate", "-config", config) as child:
+    with python("manage.py", "rungate", "-config", config) as child:
         child.wait_for(lambda: _ignores_hangups(child.process.pid), "it ignores SIGHUP", 60)
         child.process.send_signal(signal.SIGHUP)
         child.wait_for(lambda: any(entry["event"] == "gate is ready" for entry in child.events), "gate is ready", 60)
@@ -275,7 +276,7 @@ def test_the_log_never_shows_a_secret(provider: DevelopmentProvider, upstream: S
         gate.wait_for_event(REFUSED)
         assert all(name in gate.child.output for name in SECRETS)
         assert shows_a_secret(gate.child.output) == []
-    with Child.python("manage.py", "rungate", "-config", gate.config_file) as child:
+    with python("manage.py", "rungate", "-config", gate.config_file) as child:
         child.wait_for_line("nothing was started", 60)
         assert shows_a_secret(child.output) == []
 
@@ -298,7 +299,7 @@ def test_a_mounted_volume_is_swapped_as_kubernetes_does_it(tmp_path: Path, upstr
 
     publish("one")
     (volume / "config.yaml").symlink_to("..data/config.yaml")
-    with Child.python("manage.py", "rungate", "-config", volume / "config.yaml") as child:
+    with python("manage.py", "rungate", "-config", volume / "config.yaml") as child:
         child.wait_for_line("gate is ready")
         assert _status(port) == 200
         publish("two", policy=[])

@@ -8,10 +8,11 @@ import httpx
 import pytest
 import yaml
 
-from tests.support.children import Child, clean_environment, free_port
+from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
+from tests.support.prepared import python
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.upstreams import CanaryUpstream, Conversation
 
@@ -29,7 +30,7 @@ def test_a_broken_configuration_names_every_problem_and_starts_nothing(tmp_path:
     policy = [{"from": "https://a.example.com/path", "to": "http://127.0.0.1:1"}, {"from": "https://b.example.com"}]
     path = plain(tmp_path, policy=policy, cookie_expire="soon", cookie_secret="short", cache_service_url="https://x.example")
     for command in (("manage.py", "rungate"), ("manage.py", "checkconfig")):
-        with Child.python(*command, "-config", path) as child:
+        with python(*command, "-config", path) as child:
             assert child.process.wait(20) == 1
         for key in ("policy[0].from", "policy[1]", "cookie_expire", "cookie_secret", "cache_service_url"):
             assert key in child.output
@@ -39,13 +40,13 @@ def test_a_broken_configuration_names_every_problem_and_starts_nothing(tmp_path:
 
 
 def test_a_good_configuration_passes_the_check(tmp_path: Path) -> None:
-    with Child.python("manage.py", "checkconfig", "--config", plain(tmp_path)) as child:
+    with python("manage.py", "checkconfig", "--config", plain(tmp_path)) as child:
         assert child.process.wait(20) == 0
 
 
 def test_a_taken_port_is_a_clear_error(tmp_path: Path, upstream: SampleUpstream) -> None:
     path = plain(tmp_path, address=upstream.url.removeprefix("http://"))
-    with Child.python("manage.py", "rungate", "-config", path) as child:
+    with python("manage.py", "rungate", "-config", path) as child:
         assert child.process.wait(20) == 1
     assert "can't listen on" in child.output
     assert "Traceback" not in child.output
@@ -63,7 +64,7 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, upstream: SampleUpstream)
     ],
 )
 def test_the_version_is_printed(arguments: list[str]) -> None:
-    with Child.python("manage.py", *arguments) as child:
+    with python("manage.py", *arguments) as child:
         assert child.process.wait(20) == 0
     assert child.output.startswith("v0.")
     assert len(child.output.splitlines()) == 1
@@ -83,7 +84,7 @@ async def test_a_stop_lets_a_running_request_end(number: signal.Signals, tmp_pat
     async with CanaryUpstream(script=slow) as canary:
         port = free_port()
         route = {"from": "https://app.example.com", "to": canary.url, "allow_public_unauthenticated_access": True}
-        with Child.python("manage.py", "rungate", "-config", plain(tmp_path, address=f"127.0.0.1:{port}", policy=[route])) as child:
+        with python("manage.py", "rungate", "-config", plain(tmp_path, address=f"127.0.0.1:{port}", policy=[route])) as child:
             child.wait_for_line("gate is ready")
             async with httpx.AsyncClient(trust_env=False) as client:
                 asked = asyncio.ensure_future(client.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com"}))
@@ -101,7 +102,7 @@ def test_the_stock_server_runs_it_too(tmp_path: Path, upstream: SampleUpstream) 
     route = {"from": "https://app.example.com", "to": upstream.url, "allow_public_unauthenticated_access": True}
     environment = clean_environment(GATE_CONFIG=str(plain(tmp_path, policy=[route])))
     port = str(free_port())
-    with Child.python("-m", "daphne", "-b", "127.0.0.1", "-p", port, "gateproject.asgi:application", environment=environment) as child:
+    with python("-m", "daphne", "-b", "127.0.0.1", "-p", port, "gateproject.asgi:application", environment=environment) as child:
         child.wait_for(lambda: _status(port, "app.example.com") == 200, "the application answers through daphne")
         assert _status(port, "auth.example.com", "/.gate/") == 302
         assert _status(port, "unknown.example.com") == 404
@@ -190,7 +191,7 @@ def test_a_wrong_metrics_address_starts_nothing(tmp_path: Path, upstream: Sample
     settings = {**MINIMAL, "data_dir": str(tmp_path / "data"), "address": f"127.0.0.1:{free_port()}", "grpc_address": ""}
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({**settings, "metrics_address": upstream.url.removeprefix("http://")}))
-    with Child.python("manage.py", "rungate", "-config", path) as child:
+    with python("manage.py", "rungate", "-config", path) as child:
         assert child.process.wait(20) == 1
     assert "nothing was started" in child.output
     assert "metrics_address: can't listen on" in child.output

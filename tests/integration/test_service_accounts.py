@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +10,10 @@ import pytest
 
 from tests.support.browser import headless_browser
 from tests.support.certs import certificate_files
-from tests.support.children import ROOT, clean_environment, free_port, wait_until
+from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.prepared import run
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -39,10 +38,7 @@ def own_gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_f
 
 
 def command(gate: RunningGate, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "manage.py", "serviceaccount", *arguments, "-config", str(gate.config_file)],
-        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run("manage.py", "serviceaccount", *arguments, "-config", gate.config_file)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -117,10 +113,7 @@ async def test_an_administrator_makes_one_in_the_admin_and_the_log_tells_of_both
 def test_a_memory_without_a_running_gate_is_said_to_be_out_of_reach(provider: DevelopmentProvider, tmp_path: Path) -> None:
     builder = GateBuilder(provider.url).route("a.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
     config = builder.write(tmp_path, certificate_files(tmp_path, builder.authenticate_host, "a.localhost"))
-    done = subprocess.run(
-        [sys.executable, "manage.py", "serviceaccount", "create", "ci", "-config", str(config)],
-        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run("manage.py", "serviceaccount", "create", "ci", "-config", config)
     assert done.returncode != 0
     assert "nothing was done: the records are in the memory of the running gate" in done.stderr
     assert done.stdout == ""

@@ -11,8 +11,9 @@ from cryptography import x509
 from tests.support.browser import headless_browser
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.certs import spki_hash
-from tests.support.children import Child, clean_environment
+from tests.support.children import clean_environment
 from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.prepared import python
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, agree, token_of
@@ -137,7 +138,7 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
             running.certificates.authority,
             "--no-browser",
         )
-        with Child.python(*command, environment=clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")) as tunnel:
+        with python(*command, environment=clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")) as tunnel:
             port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in here: ")).partition(": ")[2]

@@ -13,9 +13,10 @@ import pytest
 
 from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import certificate_files
-from tests.support.children import Child, clean_environment
+from tests.support.children import clean_environment
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawClient
 from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, token_of
@@ -294,7 +295,7 @@ def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
         builder.policy.append({"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": held.url, "allow_public_unauthenticated_access": True})
         config = builder.setting(**TLS_ELSEWHERE).write(tmp_path, certificate_files(tmp_path, OPEN))
         arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
-        with Child.python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
+        with python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
             child.wait_for(lambda: _listens(builder.port), "daphne listens")
             with RawClient(builder.port) as client:
                 client.send(f"CONNECT {OPEN}:{ECHO_PORT} HTTP/1.1\r\nHost: {OPEN}:{ECHO_PORT}\r\n\r\n".encode())

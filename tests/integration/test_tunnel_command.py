@@ -16,6 +16,7 @@ from tests.support.browser import Browser, headless_browser
 from tests.support.children import ROOT, Child, clean_environment, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.prepared import python
 from tests.support.redis_server import RedisServer
 from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import token_of
@@ -44,7 +45,7 @@ class Stage:
         return clean_environment(HOME=str(self.home), XDG_CACHE_HOME="", BROWSER=f"{self.home}/browser %s")
 
     def child(self, destination: str, *more: str) -> Child:
-        return Child.python(*self.command(destination, *more), environment=self.environment)
+        return python(*self.command(destination, *more), environment=self.environment)
 
     def run(self, destination: str, *more: str, said: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = (sys.executable, *self.command(destination, "--listen", "-", *more))

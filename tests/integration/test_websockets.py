@@ -23,6 +23,7 @@ from tests.support.children import Child, clean_environment, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawResponse
 from tests.support.websockets import (
     BINARY,
@@ -166,7 +167,7 @@ def server(
         return
     config = builder.setting(**TLS_ELSEWHERE).write(directory, certificate_files(directory, HOST))
     arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
-    with Child.python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
+    with python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
         child.wait_for(lambda: _listens(builder.port), "daphne listens")
         yield Server(builder, upstream, child, None)
 

@@ -33,9 +33,9 @@ import yaml
 
 from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
-from tests.support.children import Child, clean_environment, free_port
+from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import pick_person
-from tests.support.prepared import manage
+from tests.support.prepared import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
 
@@ -123,7 +123,7 @@ class RunningGate:
         if command is None:
             self.child = manage("rungate", "-config", config_file, environment=said)
         else:
-            self.child = Child.python(*command(builder.listens, certificates), environment={**said, "GATE_CONFIG": str(config_file)})
+            self.child = python(*command(builder.listens, certificates), environment={**said, "GATE_CONFIG": str(config_file)})
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
         except BaseException:

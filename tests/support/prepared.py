@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -38,10 +39,10 @@ _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH
 class PreparedProcess:
     """As much of subprocess.Popen as tests use.  `status` tells the process id and, when it has ended, its exit status."""
 
-    def __init__(self, status: int, output: int):
+    def __init__(self, status: int, stdout: IO[str] | None):
         self._status = os.fdopen(status)
         self.pid = int(self._status.readline())
-        self.stdout: IO[str] = open(output, errors="replace")  # noqa: SIM115 - closed by who reads it
+        self.stdout = stdout
         self.returncode: int | None = None
         self._waiting = threading.Lock()
 
@@ -76,15 +77,24 @@ class _Preparer:
         self._line: socket.socket | None = None
 
     def start(self, arguments: list[str], environment: dict[str, str]) -> PreparedProcess:
-        status, tells = os.pipe()
+        """Its standard output and error are one, to be read."""
         output, says = os.pipe()
+        status = self._ordered(arguments, environment, says, says)
+        os.close(says)
+        return PreparedProcess(status, open(output, errors="replace"))
+
+    def start_into(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> PreparedProcess:
+        return PreparedProcess(self._ordered(arguments, environment, output, error), None)
+
+    def _ordered(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> int:
+        """The descriptor that tells of the process."""
+        status, tells = os.pipe()
         with self._lock:
             if self._line is None:
                 self._line = self._begun()
-            socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [tells, says])
+            socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [tells, output, error])
         os.close(tells)
-        os.close(says)
-        return PreparedProcess(status, output)
+        return status
 
     def _begun(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -105,16 +115,39 @@ class _Preparer:
 _preparer = _Preparer()
 
 
-def python(program: str | Path, *arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
-    """A program of the tree; started afresh where its environment asks more of the interpreter than ours."""
+def python(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
+    """What `python` does with these arguments: a file, or `-m` and a module, or `-c` and a program.
+
+    Started afresh where its environment asks more of the interpreter than ours.
+    """
     environment = environment or clean_environment()
-    if _read_at_start(environment) != _read_at_start(clean_environment()):
-        return Child.python(program, *arguments, environment=environment)
-    return Child(program, *arguments, environment=environment, start=_preparer.start)
+    if not _is_prepared_for(environment):
+        return Child.python(*arguments, environment=environment)
+    return Child(*arguments, environment=environment, start=_preparer.start)
+
+
+def run(*arguments: str | Path, environment: dict[str, str] | None = None, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+    """As `python`, to its end: its status, and what it said on standard output and on standard error."""
+    environment = environment or clean_environment()
+    assert _is_prepared_for(environment), "it has to be started afresh"
+    command = [str(each) for each in arguments]
+    with tempfile.TemporaryFile("w+", errors="replace") as output, tempfile.TemporaryFile("w+", errors="replace") as error:
+        process = _preparer.start_into(command, environment, output.fileno(), error.fileno())
+        try:
+            status = process.wait(timeout)
+        finally:
+            process.kill()
+        output.seek(0)
+        error.seek(0)
+        return subprocess.CompletedProcess(command, status, output.read(), error.read())
 
 
 def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
     return python("manage.py", *arguments, environment=environment)
+
+
+def _is_prepared_for(environment: dict[str, str]) -> bool:
+    return _read_at_start(environment) == _read_at_start(clean_environment())
 
 
 def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
@@ -129,14 +162,14 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
     assert "twisted.internet.reactor" not in sys.modules
     gc.freeze()
     while True:
-        message, (*descriptors,), _, _ = socket.recv_fds(line, 1 << 20, 2)
+        message, (*descriptors,), _, _ = socket.recv_fds(line, 1 << 20, 3)
         _reap()
         if not message:
             sys.exit()
         if os.fork() == 0:
-            status, output = descriptors
+            status, output, error = descriptors
             if (child := os.fork()) == 0:
-                return _become(*json.loads(message), output)
+                return _become(*json.loads(message), output, error)
             _supervise(child, status)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -158,16 +191,29 @@ def _supervise(child: int, status: int) -> None:
     os._exit(0)
 
 
-def _become(arguments: list[str], environment: dict[str, str], output: int) -> list[str]:
+def _become(arguments: list[str], environment: dict[str, str], output: int, error: int) -> list[str]:
     os.setsid()
     os.dup2(output, 1)
-    os.dup2(output, 2)
+    os.dup2(error, 2)
     os.closerange(3, 64)
     os.environ.clear()
     os.environ.update(environment)
     return arguments
 
 
+def _do(program: str, *arguments: str) -> None:
+    """As `python` does."""
+    if program == "-m":
+        sys.argv = list(arguments)
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    elif program == "-c":
+        text, *others = arguments
+        sys.argv = ["-c", *others]
+        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = [program, *arguments]
+        runpy.run_path(program, run_name="__main__")
+
+
 if __name__ == "__main__":
-    sys.argv = _wait_for_orders(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    _do(*_wait_for_orders(socket.socket(fileno=int(sys.argv[1]))))

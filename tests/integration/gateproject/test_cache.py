@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.certs import certificate_files
-from tests.support.children import Child, clean_environment
+from tests.support.children import clean_environment
 from tests.support.options import make_options
+from tests.support.prepared import python
 from tests.support.redis_server import RedisServer
 
 USE = """
@@ -39,7 +40,7 @@ def settings_of(server: RedisServer) -> dict[str, object]:
 def cached(directory: Path, server: RedisServer) -> object:
     make_options(directory, **settings_of(server))
     environment = {"GATE_CONFIG": str(directory / "config.yaml"), "DJANGO_SETTINGS_MODULE": "gateproject.settings"}
-    with Child.python("-c", USE, environment=clean_environment(**environment)) as child:
+    with python("-c", USE, environment=clean_environment(**environment)) as child:
         assert child.process.wait(60) == 0, child.output
         return json.loads(child.output.strip().splitlines()[-1])
 

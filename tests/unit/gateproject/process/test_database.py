@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.support.children import Child, clean_environment
 from tests.support.options import make_options
+from tests.support.prepared import python
 
 PREPARE = """
 import django
@@ -18,7 +19,7 @@ def prepare(directory: Path, **settings: str) -> Child:
     make_options(directory, **settings)
     (directory / "data").mkdir(exist_ok=True)
     environment = {"GATE_CONFIG": str(directory / "config.yaml"), "DJANGO_SETTINGS_MODULE": "gateproject.settings"}
-    return Child.python("-c", PREPARE, environment=clean_environment(**environment))
+    return python("-c", PREPARE, environment=clean_environment(**environment))
 
 
 def test_processes_that_start_together_all_find_the_tables(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from tests.support.certs import certificate_files
-from tests.support.children import Child, clean_environment, free_port, wait_until
+from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.prepared import manage
+from tests.support.prepared import manage, python
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
 
@@ -85,6 +85,6 @@ def test_a_port_of_the_first_that_is_taken_starts_nothing(provider: DevelopmentP
 
 def test_another_command_says_that_it_has_one_process(gate: RunningGate) -> None:
     environment = clean_environment(GATE_CONFIG=str(gate.config_file))
-    with Child.python("-m", "daphne", "-p", str(free_port()), "gateproject.asgi:application", environment=environment) as child:
+    with python("-m", "daphne", "-p", str(free_port()), "gateproject.asgi:application", environment=environment) as child:
         assert child.process.wait(30) == 1
     assert "workers: several processes are started by `manage.py rungate`" in child.output
