@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
@@ -97,10 +96,6 @@ class Authorizer(Protocol):
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
-        ...
-
-    def sources_of(self, identity: Identity) -> IdentitySources | None:
-        """Records that this identity was made of, while they are remembered here."""
         ...
 
     def may_administer(self, identity: Identity) -> bool: ...

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from authorize.client import Authorizer, Check, ShadowOutcome
 from authorize.identity.client_certificates import CertificateHosts
-from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import canonical_host
@@ -62,9 +61,6 @@ class RouteHosts:
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
 
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
-        return None
-
-    def sources_of(self, identity: Identity) -> IdentitySources | None:
         return None
 
     def may_administer(self, identity: Identity) -> bool:

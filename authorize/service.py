@@ -8,7 +8,7 @@ from authorize.decision_log.shadow import EnforcedDecision, ShadowPolicy
 from authorize.identity import credentials
 from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.identity.loader import IdentityLoader, IdentitySources
+from authorize.identity.loader import IdentityLoader
 from authorize.identity.service_accounts import ServiceAccountLoader
 from authorize.policy import criteria
 from authorize.policy.compiled_route import unusable_users
@@ -110,10 +110,6 @@ class AuthorizeService(RouteHosts):
         """Identity of somebody else's session, for administrators."""
         return await self._identities.load(session_id, self._clock())
 
-    def sources_of(self, identity: Identity) -> IdentitySources | None:
-        """Records that this identity was made of, while they are remembered."""
-        return self._identities.sources_of(identity)
-
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
         if route is None or not check.decision.is_allowed or check.decision.is_preflight:
@@ -147,14 +143,15 @@ class AuthorizeService(RouteHosts):
 
         A browser's session first: no link and no script makes who is signed in act as somebody else.
         """
-        for audience in self.audiences(request):
+        audiences = self.audiences(request) if request.is_tunnel else (request.host_port,)
+        for audience in audiences:
             if (identity := await self._of_cookies(cookie_headers, audience, now)) is not None:
                 return identity, ""
         found = await self._of_token(request, now, route)
         return (None, found.reason) if isinstance(found, RefusedToken) else (found, "")
 
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
-        return await self._cookies.of_browser(cookie_headers, host_port, now, lambda session_id: self._of_session(session_id, now))
+        return await self._cookies.of_browser(cookie_headers, host_port, now, self._identities.find)
 
     async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
@@ -175,7 +172,7 @@ class AuthorizeService(RouteHosts):
             except SealError as error:
                 reason = reason or f"program token: {error}"
                 continue
-            return await self._of_session(opened.session_id, now) or RefusedToken("program token: its session has ended")
+            return await self._identities.find(opened.session_id, now) or RefusedToken("program token: its session has ended")
         return RefusedToken(reason)
 
     async def _of_bearer(self, route: Route, token: str, asker: str, now: float) -> Identity | RefusedToken:
@@ -190,9 +187,6 @@ class AuthorizeService(RouteHosts):
         if now >= bearer.session.expires:
             return RefusedToken("bearer token: it has expired")
         return await self._identities.of_bearer(bearer.session, bearer.user)
-
-    async def _of_session(self, session_id: str, now: float) -> Identity | None:
-        return self._identities.peek(session_id, now) or await self._identities.load(session_id, now)
 
     async def _identify_if_possible(
         self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None

@@ -34,6 +34,15 @@ UNDECIDING: Final = TOKENS | {
 }
 
 
+class WriteCount:
+    """Number of writes to several caches together: as long as it stays, so does all that they hold."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
 class RecordCache:
     """Cache of one type, by id, at most `most` records and MOST_BYTES, each at a third of what its Record weighs; None where it is known
     that there is none.
@@ -41,8 +50,9 @@ class RecordCache:
     What was opened last is at hand, and can't be changed by whoever reads it.
     """
 
-    def __init__(self, type: str, most: int):
+    def __init__(self, type: str, most: int, writes: WriteCount | None = None):
         self._type = type
+        self._writes = writes or WriteCount()
         self._most = most
         # Of one that is full a hundredth goes at once: who looks for the oldest passes over every place that became empty before it.
         self._going = max(1, most // 100)
@@ -90,6 +100,7 @@ class RecordCache:
         """Hold a record.  One that is held already stays as near to its end as it was: that it changes does not mean that somebody uses
         it.
         """
+        self._writes.number += 1
         packed = None if record is None else _packed(record)
         self._bytes += _weight(id, packed) - (_weight(id, self._held[id]) if id in self._held else 0)
         self._held[id] = packed
@@ -99,9 +110,11 @@ class RecordCache:
 
     def drop(self, id: str) -> None:
         if id in self._held:
+            self._writes.number += 1
             self._bytes -= _weight(id, self._held.pop(id))
 
     def clear(self) -> None:
+        self._writes.number += 1
         self._held.clear()
         self._bytes = 0
         self._opened.clear()

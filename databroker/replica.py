@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from databroker.client import BrokerClient, version_of
-from databroker.record_cache import RecordCache, to_decide_by
+from databroker.record_cache import RecordCache, WriteCount, to_decide_by
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, RecordChange, StartOver
 from foundation.backoff import pauses
@@ -76,7 +76,8 @@ class Replica:
         self.staleness = staleness
         self._shortest_silence = shortest_silence
         self._clock = clock
-        self._cache = {type: RecordCache(type, max_records) for type in types}
+        self._writes = WriteCount()
+        self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
         self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
         self._callbacks: list[Callable[[RecordChange], None]] = []
         self._is_following = False
@@ -133,6 +134,11 @@ class Replica:
         if record is not None and record.expires is not None and record.expires <= self._clock():
             return None
         return record
+
+    @property
+    def writes(self) -> int:
+        """Number of changes of what is cached, whatever they were: as long as it stays, each `version` does, but for what expires."""
+        return self._writes.number
 
     def version(self, type: str, id: str) -> int | Unknown | None:
         """The version of what `peek` would find, for a tenth of its price: as long as it and `life` stay, the record is the same."""

@@ -41,6 +41,34 @@ def bounded_lru_cache(most: int, *, longest: int, size: Callable[..., int] = len
     return remembering
 
 
+class Remembered(dict[K, V]):
+    """Results of a function of one argument, by the argument: `remembered[argument]`, which is no call where it is known.
+
+    For at most `most` arguments, each no longer than `longest`, and `most_bytes` of arguments; where there are more, all are forgotten.
+    `size` gives the length of one.  What comes of it must not be longer than it by more than a few hundred bytes.
+    """
+
+    def __init__(
+        self, function: Callable[[K], V], most: int, *, longest: int, most_bytes: int | None = None, size: Callable[[Any], int] = len
+    ):
+        super().__init__()
+        self._function = function
+        self._most, self._longest, self._size = most, longest, size
+        self._most_bytes = most * longest if most_bytes is None else most_bytes
+        self.bytes = 0
+
+    def __missing__(self, argument: K) -> V:
+        result, size = self._function(argument), self._size(argument)
+        if size > self._longest:
+            return result
+        if len(self) >= self._most or self.bytes + size > self._most_bytes:
+            self.clear()
+            self.bytes = 0
+        self[argument] = result
+        self.bytes += size
+        return result
+
+
 def together(*parts: Any) -> int:
     """The length of texts, and of tuples of them, however deep."""
     return sum(len(part) if isinstance(part, str | bytes) else together(*part) if isinstance(part, tuple) else 8 for part in parts)
@@ -54,8 +82,11 @@ class BoundedCache(Generic[K, V]):
 
     def __init__(self, most: int, most_bytes: int):
         self._most, self._most_bytes = most, most_bytes
-        self._held: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._held: OrderedDict[K, V] = OrderedDict()
+        self._weights: dict[K, int] = {}
         self.bytes = 0
+        # No method: most of what a request asks is known, and each call of ours costs it more than the look does.
+        self.get: Callable[[K], V | None] = self._held.get
 
     def __repr__(self) -> str:
         return f"<BoundedCache {len(self._held)} of {self.bytes} bytes>"
@@ -66,27 +97,26 @@ class BoundedCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._held
 
-    def get(self, key: K) -> V | None:
-        found = self._held.get(key)
-        return None if found is None else found[0]
-
     def put(self, key: K, value: V, weight: int) -> None:
         """Hold a value; `weight` in bytes, with the key's."""
         self.pop(key)
         if weight * 100 > self._most_bytes:
             return
-        self._held[key] = value, weight
+        self._held[key] = value
+        self._weights[key] = weight
         self.bytes += weight
         while len(self._held) > self._most or self.bytes > self._most_bytes:
-            _, (_, gone) = self._held.popitem(last=False)
-            self.bytes -= gone
+            gone, _ = self._held.popitem(last=False)
+            self.bytes -= self._weights.pop(gone)
 
     def pop(self, key: K) -> None:
-        if (found := self._held.pop(key, None)) is not None:
-            self.bytes -= found[1]
+        if key in self._held:
+            del self._held[key]
+            self.bytes -= self._weights.pop(key)
 
     def clear(self) -> None:
         self._held.clear()
+        self._weights.clear()
         self.bytes = 0
 
 

@@ -101,15 +101,15 @@ class GateApplication:
                 await self._answer(services, incoming, receive, status_noted(span, send))
 
     async def _answer(self, services: Services, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        proxy = served(services.proxy)
+        if (proxy := services.proxy) is None:
+            raise RuntimeError("this process serves no people")
         try:
-            incoming.request = proxy.read(incoming)
+            owner = proxy.owner_of(incoming)
         except BadRequest as error:
             page = proxy.page_log(incoming, send)
             await send_refusal(incoming, Refuse(error.status, f"This address can't be used: {error}."), page.send)
             page.tell()
             return
-        owner = proxy.owner(incoming.request)
         if owner is Owner.DATA_PLANE:
             await proxy.dataplane(incoming, receive, send)
         elif owner is Owner.FORWARD_AUTH:
@@ -150,7 +150,8 @@ class GateApplication:
 
 def answered(*facts: Any) -> None:
     """A request has ended; `proxy.listener.context.Ended` says how that is told."""
-    served(runtime.services.proxy).answered(*facts)
+    if (proxy := runtime.services.proxy) is not None:
+        proxy.answered(*facts)
 
 
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:

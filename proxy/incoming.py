@@ -23,7 +23,7 @@ class IncomingRequest:
     """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
 
     `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
-    `own_headers` are those of every answer of ours.
+    `own_headers` are those of every answer of ours.  `client` is the address of the client, for logs, None where nobody has looked for it.
     """
 
     scope: dict[str, Any]
@@ -34,6 +34,7 @@ class IncomingRequest:
     started: float
     told: str = ""
     own_headers: tuple[tuple[bytes, bytes], ...] = ()
+    client: str | None = None
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -1,6 +1,7 @@
 """Own paths: which requests are ours, on which host.  The canonical path alone decides: nothing in a query ever makes a request ours."""
 
 from enum import Enum, auto
+from typing import NamedTuple
 
 
 class Owner(Enum):
@@ -21,7 +22,16 @@ READINESS_PATH = "/.gate/readyz"
 SLASHLESS = frozenset({"/.gate", "/.well-known/gate"})
 
 
-def owner(path: str, *, is_authenticate_host: bool, is_route_host: bool, callback_path: str, is_forward_auth_host: bool = False) -> Owner:
+class HostFacts(NamedTuple):
+    """What a host is to us; a route may stand at the authenticate host."""
+
+    is_authenticate_host: bool
+    is_route_host: bool
+    is_forward_auth_host: bool = False
+
+
+def owner(path: str, host: HostFacts, callback_path: str) -> Owner:
+    is_authenticate_host, is_route_host, is_forward_auth_host = host
     if path in HEALTH_PATHS:
         return Owner.HEALTH
     if path == READINESS_PATH:

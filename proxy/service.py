@@ -7,16 +7,17 @@ from authorize.policy.request import CONNECT, AccessRequest, access_request
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
+from foundation.bounded_cache import Remembered
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy.answers import own_pages
 from proxy.client_address import TrustedPeers, client_address, source_ip
-from proxy.incoming import IncomingRequest, Send, client_certificate
+from proxy.incoming import TLS, IncomingRequest, Send, client_certificate
 from proxy.observe.access_log import PageLog
 from proxy.observe.request_metrics import RequestCounter
-from proxy.own_paths import Owner, owner
+from proxy.own_paths import HostFacts, Owner, owner
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forward_auth import ForwardAuth
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -27,6 +28,9 @@ from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
 LONGEST_PORT = len("65535")
+SERVES_ROUTES, SERVES_AUTHENTICATE = ("all", "proxy"), ("all", "authenticate")
+# Hosts, as clients write them, of which it is remembered what they are.
+MOST_HOSTS, LONGEST_HOST = 1024, 253
 
 
 class ProxyService:
@@ -45,10 +49,8 @@ class ProxyService:
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
         said = {name.lower(): value for name, value in options.headers.items()}
         self._own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
-        self._serves_authenticate = options.services in ("all", "authenticate")
-        self._serves_routes = options.services in ("all", "proxy")
-        self._authenticate_host = (options.authenticate_service_url.host, options.authenticate_service_url.port)
-        self._forward_auth_host = options.forward_auth_url.host if options.forward_auth_url else None
+        self._serves_routes = options.services in SERVES_ROUTES
+        self._hosts = Remembered(_host_facts(options, authorize), MOST_HOSTS, longest=LONGEST_HOST, size=lambda address: len(address[0]))
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, resources, clock, previous.dataplane if previous else None)
@@ -65,9 +67,15 @@ class ProxyService:
         self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
 
+    def owner_of(self, incoming: IncomingRequest) -> Owner:
+        """Owner of a request that came to us, which is read now; BadRequest where it has two readings."""
+        incoming.request = self.read(incoming)
+        return self.owner(incoming.request)
+
     def read(self, incoming: IncomingRequest) -> AccessRequest:
         """Read a request that came to us, in its one reading; BadRequest where it has two."""
         incoming.own_headers = self._own_headers
+        incoming.client = client_address(incoming, self._trusted)
         scope, headers = incoming.scope, incoming.headers
         return access_request(
             scope["method"],
@@ -79,20 +87,13 @@ class ProxyService:
             access_control_request_method=headers.get(b"access-control-request-method", b""),
             source_ip=self.source_ip(incoming),
             headers=scope["headers"],
-            client_certificate=client_certificate(incoming),
+            client_certificate=client_certificate(incoming) if TLS in scope.get("extensions", ()) else None,
         )
 
     def owner(self, request: AccessRequest) -> Owner:
-        if request.is_tunnel:  # none of our pages is reached by one
+        if request.method == CONNECT:  # none of our pages is reached by one
             return Owner.DATA_PLANE if self._serves_routes else Owner.NOTHING
-        found = owner(
-            request.path,
-            is_authenticate_host=self._serves_authenticate and (request.host, request.port) == self._authenticate_host,
-            is_route_host=self._serves_routes and self._authorize.knows_host(request.host, request.port),
-            callback_path=self._options.authenticate_callback_path,
-            # Whatever the port: front proxies reach us by an inner address.
-            is_forward_auth_host=self._serves_routes and request.host == self._forward_auth_host,
-        )
+        found = owner(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
         # A public route may have a robots.txt of its own.
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
 
@@ -123,3 +124,20 @@ class ProxyService:
 
     async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
         await own_pages.answer(found, incoming, self._options, send, is_well=is_well)
+
+
+def _host_facts(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostFacts]:
+    """What a host and port are to us.  (No method: a service must not refer to itself, process/gc_tuning.py.)"""
+    authenticate, forward_auth = options.authenticate_service_url, options.forward_auth_url
+    authenticate_address = (authenticate.host, authenticate.port) if options.services in SERVES_AUTHENTICATE else None
+    serves_routes = options.services in SERVES_ROUTES
+
+    def facts(address: tuple[str, int | None]) -> HostFacts:
+        return HostFacts(
+            is_authenticate_host=address == authenticate_address,
+            is_route_host=serves_routes and authorize.knows_host(*address),
+            # Whatever the port: front proxies reach us by an inner address.
+            is_forward_auth_host=serves_routes and forward_auth is not None and address[0] == forward_auth.host,
+        )
+
+    return facts

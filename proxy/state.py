@@ -7,6 +7,7 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
+from config.routes.upstream_credentials import shows_credentials
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
 from proxy.rewriting.response_headers import ResponseHeaders
@@ -33,6 +34,9 @@ class RouteForwarding:
     timeout: float | None
     is_default_timeout: bool
     silence: float | None
+    shows_credentials: bool  # of ours, to its upstream
+    keeps_target: bool  # a path without a query goes as it is
+    keeps_host: bool  # and so does the Host
     statistics: RouteStatistics | None = None
 
     @classmethod
@@ -46,11 +50,14 @@ class RouteForwarding:
             own_host=own_name(route.to[0].url),
             cluster=clusters.of(route),
             headers=RouteHeaders.build(route, options),
-            path=PathRewrite.build(route, compiled.matched_prefix or None),
-            host=HostRewrite.build(route),
+            path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
+            host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
             is_default_timeout=route.timeout is None,
             silence=route.idle_timeout.total_seconds() or None,
+            shows_credentials=shows_credentials(route, options),
+            keeps_target=path.changes_nothing,
+            keeps_host=host == HostRewrite(),
             statistics=statistics,
         )
 
@@ -74,19 +81,24 @@ class RouteForwarding:
         """
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
-        has_body, content_length = framing(scope["headers"])
         downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
         upstream, own_host, selection = self.upstream, self.own_host, None
         if self.cluster is not None:
             selection = ClusterSelection(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
             upstream, own_host = selection.upstream, selection.host
-        sent_host = self.host.apply(host, own_host, request.path, scope["headers"])
+        query, path = scope["query_string"], request.path
+        if self.keeps_target and not query and "gate.bare_query" not in scope:
+            wanted = path.encode("ascii")
+        else:
+            wanted = target(self.path.apply(path), without_token(query), is_bare="gate.bare_query" in scope)
+        sent_host = host if self.keeps_host else self.host.apply(host, own_host, path, scope["headers"])
+        has_body, content_length = framing(scope["headers"])
         told = carry.told + credentials
         headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,
-            target=target(self.path.apply(request.path), without_token(scope["query_string"]), is_bare="gate.bare_query" in scope),
+            target=wanted,
             headers=headers if carry.offer is None else carry.offer.for_upstream(headers),
             is_upgrade=carry.offer is not None,
             has_body=has_body,

@@ -6,9 +6,9 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from authorize.client import Authorizer, Check, ShadowOutcome, WithheldCredentials
-from authorize.identity.loader import IdentitySources
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
+from authorize.policy.identity import IdentitySources
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from config.routes.route import Route
@@ -52,12 +52,16 @@ class JudgedRequest:
     check: Check
     now: float
     changes: int
-    sources: IdentitySources | None = None
     would_be: ShadowOutcome | None = None  # were all that is in shadow enforced
 
     @property
     def session_id(self) -> str:
         return self.check.identity.session_id if self.check.identity is not None else ""
+
+    @property
+    def sources(self) -> IdentitySources | None:
+        """Records that the identity was made of."""
+        return self.check.identity.sources if self.check.identity is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Sessions:
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""
 
-        async def live(session_id: str) -> SessionRecord | None:
+        async def live(session_id: str, now: float) -> SessionRecord | None:
             record = await self._broker.get(SESSION, session_id)
             session = self._reader.read(record) if record is not None else None
             return session if session is not None and session.expires > now else None

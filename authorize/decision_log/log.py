@@ -12,10 +12,9 @@ from asgiref.sync import sync_to_async
 
 from authorize.client import ShadowOutcome
 from authorize.decision_log.recorded_facts import ComparedNames, bounded, looked_at
-from authorize.identity.loader import IdentitySources
 from authorize.policy.criteria import Case
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.identity import Identity
+from authorize.policy.identity import Identity, IdentitySources
 from authorize.policy.request import AccessRequest
 from config.options import Options
 from foundation.errors import BrokerError

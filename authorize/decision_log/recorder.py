@@ -43,7 +43,7 @@ class DecisionRecorder:
             judged.would_be = would_be
             tell_shadow(request_id, check.decision, check.identity, would_be)
         if check.identity is not None:
-            judged.sources = authorize.sources_of(check.identity)
+            judged.sources = check.identity.sources
             if check.decision.is_allowed:
                 self._saw(check.identity.session_id, self._clock(), request.host_port)
         self._keep(judged)

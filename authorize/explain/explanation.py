@@ -7,10 +7,9 @@ from typing import Any
 
 from authorize.decision_log.recorded_facts import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.identity.loader import IdentitySources
 from authorize.policy import explain
 from authorize.policy.decision import Decision, decide
-from authorize.policy.identity import Identity
+from authorize.policy.identity import Identity, IdentitySources
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, own_hosts

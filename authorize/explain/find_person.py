@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import PROVIDER, identity_of
-from authorize.identity.loader import IdentitySources
-from authorize.policy.identity import Identity
+from authorize.policy.identity import Identity, IdentitySources
 from databroker.models import User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 
@@ -46,7 +45,7 @@ def found_person(written: str, own: Any) -> FoundPerson:
     if session:
         identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
         if identity is not None:
-            return FoundPerson(identity, own.authorize.sources_of(identity))
+            return FoundPerson(identity, identity.sources)
     groups = tuple(known.groups.values_list("pk", flat=True)) if known else ()
     note = (
         "No session of this person is alive: judged by the e-mail address and the directory's groups, without claims."

@@ -1,6 +1,7 @@
 """Identity loader: a session id in, an Identity out, made of the data broker's records."""
 
 import asyncio
+import math
 import weakref
 from dataclasses import dataclass, replace
 from sys import intern
@@ -30,7 +31,7 @@ NOTHING = frozen_data({})
 
 
 @dataclass(frozen=True, slots=True)
-class IdentitySources:
+class IdentityRecords:
     """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
 
     session: Record
@@ -48,12 +49,29 @@ class IdentitySources:
         """The newest change that the identity rests on."""
         return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)
 
+    @property
+    def expires(self) -> float:
+        """The first end of any of them."""
+        records = (record for record in (self.session, self.user, self.directory_user) if record is not None)
+        return min(math.inf if record.expires is None else record.expires for record in records)
+
     def are_current(self, replica: Replica, user_id: str) -> bool:
         return (
             replica.version(SESSION, self.session.id) == self.session.version
             and replica.version(USER, user_id) == _version(self.user)
             and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
         )
+
+
+class CachedIdentity:
+    """Identity with the records that it was made of, which were current when the replica had so many `writes`; -1: nobody has looked."""
+
+    __slots__ = ("identity", "sources", "until", "writes")
+
+    def __init__(self, identity: Identity, sources: IdentityRecords):
+        self.identity, self.sources, self.writes = identity, sources, -1
+        # The end of a record makes no write.
+        self.until = min(identity.expires, sources.expires)
 
 
 class IdentityLoader:
@@ -73,7 +91,7 @@ class IdentityLoader:
         self._groups_claim = groups_claim
         self._expects_groups = expects_groups
         self._expects_record = expects_record
-        self._cached: BoundedCache[str, tuple[IdentitySources, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._generation = 0
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
@@ -86,14 +104,19 @@ class IdentityLoader:
     def peek(self, session_id: str, now: float) -> Identity | None:
         """Identity as far as it is at hand; None says nothing, then ask `load`."""
         cached = self._cached.get(session_id)
-        if cached is None:
+        if cached is None or now >= cached.until:
             return None
-        sources, identity = cached
-        return identity if now < identity.expires and sources.are_current(self._replica, identity.user_id) else None
+        # Nearly always nothing at all has changed since the last request of this session.
+        writes = self._replica.writes
+        if cached.writes != writes:
+            if not cached.sources.are_current(self._replica, cached.identity.user_id):
+                return None
+            cached.writes = writes
+        return cached.identity
 
-    def sources_of(self, identity: Identity) -> IdentitySources | None:
-        sources, cached = self._cached.get(identity.session_id) or (None, None)
-        return sources if cached is identity else None
+    async def find(self, session_id: str, now: float) -> Identity | None:
+        """Identity of a session, at hand or loaded.  Raises BrokerError."""
+        return self.peek(session_id, now) or await self.load(session_id, now)
 
     async def load(self, session_id: str, now: float) -> Identity | None:
         """Identity of a session; None where there is none, or it expired, or is another provider's, or its records make no sense.
@@ -137,12 +160,12 @@ class IdentityLoader:
             self._bearers.put(session.id, held, weight_of(held))
         return identity
 
-    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentitySources, Identity]:
+    async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
         user = user_of(session, user_record)
-        return IdentitySources(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(
+        return IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(
             session, user, directory_record
         )
 
@@ -168,8 +191,9 @@ class IdentityLoader:
         same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
-    def _remember(self, session_id: str, sources: IdentitySources, identity: Identity) -> None:
-        self._cached.put(session_id, (sources, identity), weight_of(identity))
+    def _remember(self, session_id: str, sources: IdentityRecords, identity: Identity) -> None:
+        self._cached.put(session_id, CachedIdentity(identity, sources), weight_of(identity))
+        object.__setattr__(identity, "sources", sources)
 
     def forget(self, change: RecordChange) -> None:
         if change is EVERYTHING or change.type == DIRECTORY_GROUP:

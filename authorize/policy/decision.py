@@ -36,7 +36,7 @@ class Decision:
     @property
     def is_preflight(self) -> bool:
         """Let in because it is a CORS preflight, whoever asked: browsers send no credentials with one, so none may pass with it."""
-        return self.is_allowed and self.trace[-1].reason is Reason.PREFLIGHT
+        return self.outcome is Outcome.ALLOWED and self.trace[-1].reason is Reason.PREFLIGHT
 
 
 NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())

@@ -2,13 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
 from config.settings.authenticate import PROVIDERS
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
+
+
+class IdentitySources(Protocol):
+    """Records that an identity was made of."""
+
+    @property
+    def modified(self) -> dict[str, float]:
+        """Time of each one's last change, in Unix seconds."""
+
+    @property
+    def version(self) -> int:
+        """The newest change that the identity rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,8 @@ class Identity:
     `own_subject` is the subject of who is of the configured provider, and empty for everybody else: a token of another issuer, a
     service account.  `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail
     address nor groups, whatever the token says, and rules know them by `user_id` and by their claims.
+    `sources` are the records that it was made of, where it is remembered with them; no rule looks at them.
+    `is_bearer`: named by a token of a provider in the Authorization header, which is then for us and not for the upstream.
     """
 
     session_id: str
@@ -46,24 +60,20 @@ class Identity:
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
     own_subject: str = field(init=False, default="", repr=False, compare=False)
+    is_foreign: bool = field(init=False, default=False, repr=False, compare=False)
+    is_bearer: bool = field(init=False, default=False, repr=False, compare=False)
+    sources: IdentitySources | None = field(init=False, default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
         object.__setattr__(self, "own_subject", self.subject if self.provider in PROVIDERS else "")
-
-    @property
-    def is_foreign(self) -> bool:
-        return self.provider == JWT
+        object.__setattr__(self, "is_foreign", self.provider == JWT)
+        object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
 
     @property
     def issuer(self) -> str:
         """Issuer of a foreign one's token.  None has a "#"."""
         return self.user_id.partition(ISSUER_ENDS)[0] if self.is_foreign else ""
-
-    @property
-    def is_bearer(self) -> bool:
-        """Named by a token of a provider in the Authorization header, which is then for us and not for the upstream."""
-        return self.session_id.startswith(BEARER)
 
     @property
     def shown_as(self) -> str:

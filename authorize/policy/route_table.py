@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import CONNECT, AccessRequest
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route
 from foundation.errors import ConfigError, Problem, TwoReadings
@@ -24,8 +24,8 @@ class HostRoutes:
         TooManyReadings whatever the routes are: only a first one that takes all paths needs no readings.
         """
         for route in self.routes:
-            if route.matches(path):
-                if (self.have_escapes or not is_read_alike(path)) and not self.routes[0].takes_all:
+            if route.takes_all or route.matches(path):
+                if not self.routes[0].takes_all and (self.have_escapes or not is_read_alike(path)):
                     self._require_all_readings(path, route)
                 return route
         readings(path)  # refused alike where there is a route and where there is none
@@ -133,7 +133,7 @@ class RouteTable:
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
         """Route of a request; TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
-        found = self._host_routes(request.host, request.port, request.is_tunnel)
+        found = self._host_routes(request.host, request.port, request.method == CONNECT)
         return found.match(request.path) if found is not None else None
 
     def knows_host(self, host: str, port: int | None, is_tunnel: bool = False) -> bool:

@@ -56,7 +56,7 @@ class SessionCookies:
         self._raw_companion_name = self.companion_name.encode()
         self._companion_keys = derive_keys(options.cookie_secret, "companion of a session cookie")
         self._opened: OrderedDict[tuple[str, str], _Opened] = OrderedDict()
-        self._known: BoundedCache[tuple[tuple[bytes, ...], str], Sequence[SessionToken]] = BoundedCache(MOST_HEADERS, MOST_HEADER_BYTES)
+        self._known: BoundedCache[tuple[tuple[bytes, ...], str], _Counting] = BoundedCache(MOST_HEADERS, MOST_HEADER_BYTES)
 
     def __repr__(self) -> str:
         return f"<SessionCookies {self.name}>"
@@ -77,15 +77,15 @@ class SessionCookies:
         return self._remembered(value, host_port, now).token
 
     async def of_browser(
-        self, cookie_headers: Iterable[bytes], host_port: str, now: float, find: Callable[[str], Awaitable[T | None]]
+        self, cookie_headers: Iterable[bytes], host_port: str, now: float, find: Callable[[str, float], Awaitable[T | None]]
     ) -> T | None:
-        """The result of `find` for the one live session that counts here; it says None of a session that has ended.
+        """The result of `find`, of an id and `now`, for the one live session that counts here; it says None of a session that has ended.
 
         Two that differ count as none: without companions nobody can tell which of them was planted.
         """
         found = []
-        for session_id in dict.fromkeys(token.session_id for token in self.counting(cookie_headers, host_port, now)):
-            if (live := await find(session_id)) is not None:
+        for session_id in dict.fromkeys([token.session_id for token in self.counting(cookie_headers, host_port, now)]):
+            if (live := await find(session_id, now)) is not None:
                 found.append(live)
         if len(found) > 1:
             log.warning("two sessions in one request count as none", host=host_port)
@@ -98,11 +98,13 @@ class SessionCookies:
         """
         browser = (tuple(cookie_headers), host_port)
         known = self._known.get(browser)
-        if known is None or any(now >= token.expires for token in known):
-            known = self._counting(*browser, now)
-            if known:
-                self._known.put(browser, known, together(*browser) + together(*(token.session_id for token in known)))
-        return known
+        if known is not None and now < known.until:
+            return known.tokens
+        tokens = self._counting(*browser, now)
+        if tokens:
+            until = min(token.expires for token in tokens)
+            self._known.put(browser, _Counting(tokens, until), together(*browser) + together(*(token.session_id for token in tokens)))
+        return tokens
 
     def _counting(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Sequence[SessionToken]:
         pairs = cookies.parse(cookie_headers)
@@ -177,6 +179,14 @@ class SessionCookies:
 
     def _companion(self, value: str, max_age: int) -> list[str]:
         return [cookies.set_cookie(self.companion_name, value, max_age=max_age, secure=True)] if self.companion_name else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """Sessions that count together, until the first of them ends."""
+
+    tokens: Sequence[SessionToken]
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -44,6 +44,12 @@ def log_access(level: int, fields: dict[str, Any]) -> None:
     name = "warning" if level >= logging.WARNING else "info"
     sys.stdout.write(json.dumps({"event": "request", "level": name, "time": now, **fields}) + "\n")
     sys.stdout.flush()
+
+
+def tell_access(level: int, told: Callable[[], dict[str, Any]]) -> None:
+    """Write the line about one request, of what is `told` where there is to be a line."""
+    if _access.isEnabledFor(level):
+        log_access(level, told())
 
 
 def configure_logs(level: str, access_level: str, *, readable: bool) -> None:

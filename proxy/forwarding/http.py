@@ -23,6 +23,7 @@ WATCH_AFTER = 0.05  # seconds
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 SWITCHING_PROTOCOLS = 101
+_CONTENT_TYPE_LENGTH = len(b"content-type")
 ABORT = {"type": "gate.response.abort"}
 
 
@@ -69,10 +70,11 @@ async def forward(
     response_headers: ResponseRule,
     handle: StreamHandle,
     switch: Switch | None = None,
+    line: "WatchLine | None" = None,
 ) -> ForwardResult:
     """Forward one request.  UpstreamError, UpstreamTimeout, AccessEnded only while nothing has been sent; later, the response breaks."""
     result = ForwardResult()
-    watch = DisconnectWatch(receive, request.timeout)
+    watch = DisconnectWatch(receive, request.timeout, line or WatchLine())
     handle.end = watch.revoke
     try:
         if not request.has_body:
@@ -154,7 +156,37 @@ async def _cut(result: ForwardResult, send: Send) -> None:
 
 
 def _is_event_stream(headers: Sequence[Header]) -> bool:
-    return any(name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers)
+    for name, value in headers:
+        if len(name) == _CONTENT_TYPE_LENGTH and name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream"):
+            return True
+    return False
+
+
+class WatchLine:
+    """Line of the watches that nearly all end before they begin, in the order in which they may have to: one timer for all of them."""
+
+    __slots__ = ("_due", "_timer")
+
+    def __init__(self) -> None:
+        self._due: dict[DisconnectWatch, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, watch: "DisconnectWatch", loop: asyncio.AbstractEventLoop) -> None:
+        due = self._due[watch] = loop.time() + WATCH_AFTER
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._look, loop)
+
+    def leave(self, watch: "DisconnectWatch") -> None:
+        self._due.pop(watch, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        for watch, due in list(self._due.items()):
+            if due > loop.time():
+                self._timer = loop.call_at(due, self._look, loop)
+                return
+            del self._due[watch]
+            watch.begin()
 
 
 class DisconnectWatch:
@@ -163,13 +195,17 @@ class DisconnectWatch:
     `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.
     """
 
-    __slots__ = ("_ending", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer", "exchange", "has_begun_upload")
+    __slots__ = (
+        "_deadline", "_ending", "_line", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer", "exchange", "has_begun_upload",
+    )  # fmt: skip
 
-    def __init__(self, receive: Receive, timeout: float | None):
-        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+    def __init__(self, receive: Receive, timeout: float | None, line: WatchLine):
         self._loop = asyncio.get_running_loop()
+        self._task = cast("asyncio.Task[object]", asyncio.current_task(self._loop))
         self._receive = receive
         self._timeout = timeout
+        self._deadline: float | None = None
+        self._line = line
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ending: Ending | None = None
@@ -177,12 +213,18 @@ class DisconnectWatch:
         self.has_begun_upload = False
 
     def start_quietly(self) -> None:
-        """Start for a request that has ended: its time runs from now, and one timer serves both purposes, the nearer first."""
-        deadline = None if self._timeout is None else self._loop.time() + self._timeout
-        if self._timeout is not None and self._timeout <= WATCH_AFTER:
-            self._arm(deadline)
-        else:
-            self._timer = self._loop.call_later(WATCH_AFTER, self._start_reading, deadline)
+        """Start for a request that has ended: its time runs from now."""
+        if self._timeout is not None:
+            self._deadline = self._loop.time() + self._timeout
+            if self._timeout <= WATCH_AFTER:
+                self._arm(self._deadline)
+                return
+        self._line.enter(self, self._loop)
+
+    def begin(self) -> None:
+        """Begin to look, in earnest."""
+        self._arm(self._deadline)
+        self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
 
     def start_upload(self) -> None:
         self._reader = spawn(self._upload(), name="upload to an upstream")
@@ -197,12 +239,11 @@ class DisconnectWatch:
 
     def be_patient(self) -> None:
         """Lift the time limit, not the watch for the client."""
-        self._timeout = None
-        if self._reader is not None:
-            self._disarm()
-        elif self._timer is not None:
-            self._disarm()
-            self._start_reading(None)
+        self._timeout = self._deadline = None
+        self._disarm()
+        if self._reader is None:
+            self._line.leave(self)
+            self.begin()
 
     def ending(self) -> Ending:
         """Reason of a cancellation of ours.  Raises CancelledError where it was not ours."""
@@ -211,6 +252,7 @@ class DisconnectWatch:
         return self._ending
 
     def stop(self) -> None:
+        self._line.leave(self)
         self._disarm()
         if self._reader is not None:
             self._reader.cancel()
@@ -232,11 +274,6 @@ class DisconnectWatch:
         if self._ending is None:
             self._ending = ending
             self._task.cancel()
-
-    def _start_reading(self, deadline: float | None) -> None:
-        self._timer = None
-        self._arm(deadline)
-        self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
 
     async def _await_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

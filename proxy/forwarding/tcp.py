@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from foundation.errors import AccessEnded
 from foundation.telemetry import metrics
-from proxy.forwarding.http import DisconnectWatch, Ending, ForwardResult, Header, Receive, StreamHandle
+from proxy.forwarding.http import DisconnectWatch, Ending, ForwardResult, Header, Receive, StreamHandle, WatchLine
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
 
 
@@ -38,7 +38,7 @@ async def carry_tcp(
     Raises UpstreamError or AccessEnded only while nothing has been sent.
     """
     tunnel, result = ByteTunnel(half_closes=True, silence=limits.silence), ForwardResult()
-    watch = DisconnectWatch(receive, None)
+    watch = DisconnectWatch(receive, None, WatchLine())
     handle.end = watch.revoke
     watch.start_quietly()
     try:

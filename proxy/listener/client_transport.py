@@ -1,8 +1,10 @@
 """Client transport: Twisted's connection of a client, with fewer steps between it and the event loop."""
 
 import asyncio
+from errno import ENOBUFS
 from typing import Any
 
+from twisted.internet.main import CONNECTION_LOST
 from twisted.internet.tcp import Server
 
 from proxy.listener.fair_selector import FairSelector
@@ -38,6 +40,15 @@ class ClientTransport(Server):
         if self._is_watched:
             self._is_watched = False
             super().stopWriting()
+
+    def writeSomeData(self, data: bytes) -> int | Exception:
+        """Number of bytes that the kernel took; ConnectionLost where the client has gone."""
+        try:
+            return self.socket.send(data if len(data) <= self.SEND_LIMIT else memoryview(data)[: self.SEND_LIMIT])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            return 0 if error.errno == ENOBUFS else CONNECTION_LOST
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:

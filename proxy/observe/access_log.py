@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from authorize.client import ShadowOutcome
@@ -11,7 +12,7 @@ from authorize.decision_log.recorder import Saw
 from authorize.decision_log.shadow import tell_shadow
 from authorize.policy.decision import Decision
 from foundation.telemetry.http_calls import CLIENT_LEFT
-from foundation.telemetry.logs import is_access_logged, log_access
+from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import Refuse
 from proxy.client_address import TrustedPeers, client_address
@@ -63,8 +64,7 @@ class RequestLog:
             self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
         is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
         level = logging.WARNING if is_trouble else logging.INFO
-        if is_access_logged(level):
-            log_access(level, self._fields())
+        tell_access(level, self._fields)
         if active() is not None:
             tell_trace(self.incoming, self.judged.check if self.judged is not None else None, self.status, is_trouble=is_trouble)
         if self.seconds is not None:
@@ -134,19 +134,20 @@ class PageLog:
     def tell(self) -> None:
         status = CLIENT_LEFT if self._status is None else self._status
         level = logging.WARNING if status >= 500 else logging.INFO
-        if not is_access_logged(level):
-            return
+        tell_access(level, partial(self._fields, status))
+
+    def _fields(self, status: int) -> dict[str, object]:
         fields = _asked(self._incoming, self._trusted, status)
         if self._incoming.told:
             fields["reason"] = self._incoming.told
-        log_access(level, fields)
+        return fields
 
 
 def _asked(incoming: IncomingRequest, trusted: TrustedPeers, status: int | None) -> dict[str, object]:
     request = incoming.request
     return {
         "request_id": incoming.request_id,
-        "client": client_address(incoming, trusted),
+        "client": client_address(incoming, trusted) if incoming.client is None else incoming.client,
         "method": request.method,
         "host": request.host_port,
         "path": request.path,

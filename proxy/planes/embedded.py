@@ -1,13 +1,14 @@
 """Embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 from authorize.client import Authorizer, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
+from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
@@ -27,8 +28,8 @@ from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import Stream
 from proxy.planes.request_judge import RequestJudge
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
-from proxy.state import ProxyState, RouteForwarding
-from proxy.upstreams.cluster import NoHealthyUpstream
+from proxy.state import ProxyState
+from proxy.upstreams.cluster import Cluster, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest, Selection
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
@@ -91,8 +92,11 @@ class DataPlane:
         Raises CredentialsError, BadRequest, NoHealthyUpstream.
         """
         forwarding = self.state.forwarding(carry.route)
-        credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
-        return forwarding.outgoing(judged.incoming, carry, credentials, self._who(forwarding, judged))
+        credentials: Headers = ()
+        if forwarding.shows_credentials:
+            credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
+        who = self._who(forwarding.cluster, judged) if forwarding.cluster is not None else ""
+        return forwarding.outgoing(judged.incoming, carry, credentials, who)
 
     def sees_person_alone(self, judged: JudgedRequest, carry: Carry) -> bool:
         """Whether another request of the same person to the same host, with a target of its own, would be judged and carried alike, until
@@ -141,10 +145,11 @@ class DataPlane:
                 switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
 
         with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
-            answer = forward(outgoing, self._resources.client, receive, send, self._answer_headers, handle, switch)
+            answer = forward(outgoing, self._resources.client, receive, send, self._answer_headers, handle, switch, self._resources.line)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             handle.status, handle.ending = result.status, result.ending
-            _count_tunnel(outgoing.statistics, result)
+            if outgoing.statistics is not None:
+                _count_tunnel(outgoing.statistics, result)
         return result
 
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
@@ -154,7 +159,7 @@ class DataPlane:
         if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
         forwarding = self.state.forwarding(compiled)
-        upstream, selection = forwarding.chosen(self._who(forwarding, judged))
+        upstream, selection = forwarding.chosen(self._who(forwarding.cluster, judged))
         family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]
         limits = TunnelLimits(None if forwarding.is_default_timeout else forwarding.timeout, forwarding.silence)
         statistics = forwarding.statistics
@@ -162,37 +167,13 @@ class DataPlane:
         with self.tracked(judged, selection, statistics) as handle:
             result = await carry_tcp(route_label(compiled.route), dialled, take_over, headers, receive, limits, handle)
             handle.status, handle.ending = result.status, result.ending
-            _count_tunnel(statistics, result)
+            if statistics is not None:
+                _count_tunnel(statistics, result)
         return result
 
-    @contextmanager
-    def tracked(self, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None) -> Iterator[Stream]:
-        """Run while it is carried: `streams` may end it, and its upstream is known to be at work; the stream is told how that went."""
-        stream, began, status = self.begin(judged), time.perf_counter(), None
-        if selection is not None:
-            selection.begin()
-        if statistics is not None:
-            statistics.begin()
-        try:
-            yield stream
-        except UpstreamError as error:
-            status = error.status
-            if isinstance(error, UpstreamTimeout):
-                stream.ending = Ending.TIMED_OUT
-            if not isinstance(error, NoDescriptors):  # which says nothing of the upstream
-                stream.status = status
-            raise
-        except AccessEnded:
-            stream.ending = Ending.REVOKED
-            raise
-        finally:
-            if statistics is not None:
-                statistics.end(status or stream.status, time.perf_counter() - began)
-                if stream.ending is not Ending.COMPLETE:
-                    count_ending(statistics, stream.ending)
-            self.streams.close(stream)
-            if selection is not None:
-                selection.end(stream.status)
+    def tracked(self, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None) -> "TrackedStream":
+        """Context in which it is carried: `streams` may end it, and its upstream is known to be at work."""
+        return TrackedStream(self, judged, selection, statistics)
 
     def _count_unhealthy(self, judged: JudgedRequest | None) -> None:
         if judged is None or judged.check.decision.route is None:
@@ -200,9 +181,9 @@ class DataPlane:
         if (statistics := self.state.forwarding(judged.check.decision.route).statistics) is not None:
             statistics.refused_for_health(NoHealthyUpstream.status)
 
-    def _who(self, forwarding: RouteForwarding, judged: JudgedRequest) -> str:
+    def _who(self, cluster: Cluster | None, judged: JudgedRequest) -> str:
         """For balancing that sticks: the session, else the client's address."""
-        if forwarding.cluster is None or not forwarding.cluster.is_sticky:
+        if cluster is None or not cluster.is_sticky:
             return ""
         return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
 
@@ -226,6 +207,42 @@ class DataPlane:
         return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
 
 
+class TrackedStream:
+    """Stream while it is carried; it is told how that went.  (A class: a generator's context costs a request five times as much.)"""
+
+    __slots__ = ("_began", "_judged", "_plane", "_selection", "_statistics", "_stream")
+
+    def __init__(self, plane: DataPlane, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None):
+        self._plane, self._judged, self._selection, self._statistics = plane, judged, selection, statistics
+
+    def __enter__(self) -> Stream:
+        self._began = time.perf_counter()
+        stream = self._stream = self._plane.begin(self._judged)
+        if self._selection is not None:
+            self._selection.begin()
+        if self._statistics is not None:
+            self._statistics.begin()
+        return stream
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        stream, status = self._stream, None
+        if isinstance(error, UpstreamError):
+            status = error.status
+            if isinstance(error, UpstreamTimeout):
+                stream.ending = Ending.TIMED_OUT
+            if not isinstance(error, NoDescriptors):  # which says nothing of the upstream
+                stream.status = status
+        elif isinstance(error, AccessEnded):
+            stream.ending = Ending.REVOKED
+        if (statistics := self._statistics) is not None:
+            statistics.end(status or stream.status, time.perf_counter() - self._began)
+            if stream.ending is not Ending.COMPLETE:
+                count_ending(statistics, stream.ending)
+        self._plane.streams.close(stream)
+        if self._selection is not None:
+            self._selection.end(stream.status)
+
+
 def count_ending(statistics: RouteStatistics, ending: Ending) -> None:
     """Count how a request ended that did not end well."""
     if ending is Ending.BROKE_OFF:
@@ -236,8 +253,8 @@ def count_ending(statistics: RouteStatistics, ending: Ending) -> None:
         statistics.sent_resets += 1
 
 
-def _count_tunnel(statistics: RouteStatistics | None, result: ForwardResult) -> None:
-    if statistics is not None and result.bytes_received is not None:
+def _count_tunnel(statistics: RouteStatistics, result: ForwardResult) -> None:
+    if result.bytes_received is not None:
         statistics.sent_bytes += result.bytes_received
         statistics.received_bytes += result.bytes_sent
 

@@ -7,6 +7,7 @@ from authorize.decision_log.recorder import Saw
 from config.options import Options
 from databroker.client import BrokerClient
 from proxy.client_address import TrustedPeers
+from proxy.forwarding.http import WatchLine
 from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
 from proxy.state import ProxyState
@@ -28,6 +29,7 @@ class ForwardingResources:
     saw: Saw = lambda session_id, now, host: None
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
     statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
+    line: WatchLine = field(default_factory=WatchLine)
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:

@@ -21,7 +21,8 @@ class RequestJudge:
 
     async def judge(self, log: RequestLog) -> JudgedRequest:
         """Judge a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
-        return await self.with_shadow(await self.without_shadow(log), log)
+        judged = await self.without_shadow(log)
+        return await self.with_shadow(judged, log) if self._authorize.has_shadow else judged
 
     async def without_shadow(self, log: RequestLog) -> JudgedRequest:
         """Judge without shadow outcomes, for who may leave them to another log of the same request."""
@@ -31,8 +32,7 @@ class RequestJudge:
             check = await (asked if active() is None else judged_in_span(asked))
         finally:
             log.seconds = time.perf_counter() - began
-        sources = self._authorize.sources_of(check.identity) if check.identity is not None else None
-        log.judged = judged = JudgedRequest(incoming, check, self._clock(), changes, sources)
+        log.judged = judged = JudgedRequest(incoming, check, self._clock(), changes)
         return judged
 
     async def with_shadow(self, judged: JudgedRequest, log: RequestLog) -> JudgedRequest:

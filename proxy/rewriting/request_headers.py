@@ -1,15 +1,15 @@
 """Request headers: those of a client that an upstream may see, and what the proxy writes itself."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from authorize.client import WithheldCredentials
 from config.options import Options
 from config.routes.route import Route
 from config.routes.upstream_credentials import shows_credentials
-from foundation.bounded_cache import bounded_lru_cache, together
+from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
 from proxy.client_address import TrustedPeers
@@ -33,6 +33,8 @@ _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 # trusts our client certificate believes the others.
 AUTHORIZING = frozenset((b"authorization", b"x-serverless-authorization", b"x-remote-user", b"x-remote-uid", b"x-remote-group"))
 
+MOST_COOKIE_HEADERS, LONGEST_COOKIE_HEADER, MOST_COOKIE_BYTES = 8_000, 16 * 1024, 8 * MIB
+
 PLAIN, DROP, CONNECTION, COOKIE, AUTHORIZATION, TRUSTED_ONLY = range(6)
 _WITHHELD = {
     WithheldCredentials.OURS: (DROP,),
@@ -43,8 +45,13 @@ _WITHHELD = {
 
 def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
     """Framing of a request: has it a body, its Content-Length.  Transfer-Encoding outranks (RFC 9112 6.3); BadRequest for two readings."""
-    lengths = [value for name, value in headers if name == b"content-length"]
-    if any(name == b"transfer-encoding" for name, _ in headers):
+    lengths, has_coding = [], False
+    for name, value in headers:
+        if name == b"content-length":
+            lengths.append(value)
+        elif name == b"transfer-encoding":
+            has_coding = True
+    if has_coding:
         if lengths:
             raise BadRequest("the request has both Content-Length and Transfer-Encoding")
         return True, None
@@ -55,8 +62,7 @@ def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
     return int(lengths[0]) > 0, int(lengths[0])
 
 
-@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)
-def _known(name: bytes) -> tuple[int, bytes]:
+def _becomes(name: bytes) -> tuple[int, bytes]:
     """(what to do with a client's header of this name, its folded name)."""
     folded = fold(name)
     if not TOKEN.fullmatch(name) or folded in (b"host", b"content-length"):
@@ -70,6 +76,9 @@ def _known(name: bytes) -> tuple[int, bytes]:
     if folded == b"cookie":
         return COOKIE, folded
     return (AUTHORIZATION if folded == b"authorization" else PLAIN), folded
+
+
+_KNOWN = Remembered(_becomes, 4096, longest=LONGEST_REMEMBERED)
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -86,12 +95,11 @@ class Downstream:
 class RouteHeaders:
     """Request header rules of one route, worked out once."""
 
-    cookie_prefix: bytes  # every cookie of ours begins with it, in any case
+    cookies: Remembered[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
     trusted: TrustedPeers
     append_address: bool
     replaced: frozenset[bytes]  # folded names that the route removes or sets
     added: tuple[Header, ...]
-    is_our_cookie: Callable[[bytes], bool] = field(repr=False)
 
     @classmethod
     def build(cls, route: Route, options: Options) -> "RouteHeaders":
@@ -99,23 +107,21 @@ class RouteHeaders:
         names = [name.encode("ascii") for name in route.remove_request_headers]
         ours = AUTHORIZING if shows_credentials(route, options) else frozenset()
         return cls(
-            cookie_prefix=options.cookie_name.lower().encode("ascii"),
+            cookies=cookies_of_others(options.cookie_name),
             trusted=TrustedPeers(options.trusted_proxies),
             append_address=not options.skip_xff_append,
             replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
             added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),
-            is_our_cookie=partial(cookies.is_ours, cookie_name=options.cookie_name),
         )
 
     @classmethod
     def of_another_proxy(cls, options: Options) -> "RouteHeaders":
-        is_ours = partial(cookies.is_ours, cookie_name=options.cookie_name)
-        return cls(options.cookie_name.lower().encode("ascii"), TrustedPeers(()), False, frozenset(), (), is_ours)
+        return cls(cookies_of_others(options.cookie_name), TrustedPeers(()), False, frozenset(), ())
 
     def becomes_of(self, name: bytes) -> bool | None:
         """Whether a header of this name goes on as it is, or is left out, of a client that is no trusted peer and keeps its credentials;
         None where its value has a say."""
-        kind, folded = _known(name)
+        kind, folded = _KNOWN[name]
         if kind in (CONNECTION, COOKIE, AUTHORIZATION):
             return None
         return kind == PLAIN and folded not in self.replaced
@@ -144,7 +150,7 @@ class RouteHeaders:
         if options - CONNECTION_STATES:
             kept = _without_named(kept, options)
         trusted = forwarded if forwarded and downstream.address in self.trusted else []
-        own = _forwarding(downstream.address, downstream.scheme, downstream.host, tuple(trusted), self.append_address)
+        own = _FORWARDING[downstream.address, downstream.scheme, downstream.host, tuple(trusted), self.append_address]
         result = [(b"host", upstream_host), *kept]
         result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own
         result += self.added
@@ -158,7 +164,7 @@ class RouteHeaders:
         options: set[bytes] = set()
         forwarded: Headers = []
         for pair in headers:
-            kind, folded = _known(pair[0])
+            kind, folded = _KNOWN[pair[0]]
             if kind == CONNECTION:
                 options.update(option.strip(b" \t").lower() for option in pair[1].split(b","))
             elif kind == TRUSTED_ONLY:
@@ -166,15 +172,25 @@ class RouteHeaders:
             elif kind in withheld or folded in self.replaced:
                 continue
             elif kind == COOKIE:
-                kept += [(pair[0], value) for value in self._without_ours(pair[1])]
+                kept += [(pair[0], value) for value in self.cookies[pair[1]]]
             elif kind != AUTHORIZATION or _OUR_CREDENTIALS.match(pair[1]) is None:
                 kept.append(pair)
         return kept, options, forwarded
 
-    def _without_ours(self, cookie: bytes) -> list[bytes]:
-        if self.cookie_prefix not in cookie.lower():
-            return [cookie]
-        return cookies.without([cookie], self.is_our_cookie)
+
+@cache
+def cookies_of_others(cookie_name: str) -> Remembered[bytes, tuple[bytes, ...]]:
+    """What remains of a Cookie header without our cookies, nothing where it held no others.
+
+    Remembered, for all routes: nearly every request of a browser carries the same header as the one before.
+    """
+    prefix, is_ours = cookie_name.lower().encode("ascii"), partial(cookies.is_ours, cookie_name=cookie_name)
+
+    def without_ours(cookie: bytes) -> tuple[bytes, ...]:
+        # Every cookie of ours begins with it, in any case.
+        return tuple(cookies.without([cookie], is_ours)) if prefix in cookie.lower() else (cookie,)
+
+    return Remembered(without_ours, MOST_COOKIE_HEADERS, longest=LONGEST_COOKIE_HEADER, most_bytes=MOST_COOKIE_BYTES)
 
 
 def _may_be_set(folded: bytes) -> bool:
@@ -187,12 +203,12 @@ def _may_be_set(folded: bytes) -> bool:
 
 def _without_named(kept: Headers, options: set[bytes]) -> Headers:
     """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
-    return [pair for pair in kept if pair[0].lower() not in options or _known(pair[0])[0] in (COOKIE, AUTHORIZATION)]
+    return [pair for pair in kept if pair[0].lower() not in options or _KNOWN[pair[0]][0] in (COOKIE, AUTHORIZATION)]
 
 
-@bounded_lru_cache(1024, longest=1024, size=together)
-def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, ...], append: bool) -> tuple[Header, ...]:
+def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool]) -> tuple[Header, ...]:
     """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
+    address, scheme, host, trusted, append = known
     given: dict[bytes, list[bytes]] = {}
     for name, value in trusted:
         given.setdefault(name, []).append(value)
@@ -204,6 +220,9 @@ def _forwarding(address: str, scheme: str, host: bytes, trusted: tuple[Header, .
     headers[b"x-real-ip"] = given.get(b"x-real-ip", [address.encode()])[-1]
     headers[b"forwarded"] = b", ".join(filter(None, [*given.get(b"forwarded", []), _forwarded(address, scheme, host) if append else b""]))
     return tuple((name, value) for name, value in headers.items() if value)
+
+
+_FORWARDING = Remembered(_forwarding, 1024, longest=1024, size=together)
 
 
 def _forwarded(address: str, scheme: str, host: bytes) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from config.options import Options
-from foundation.bounded_cache import bounded_lru_cache
+from foundation.bounded_cache import Remembered
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
 from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_REMEMBERED, TOKEN, Header, Headers
@@ -14,13 +14,15 @@ from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
 
 
-@bounded_lru_cache(4096, longest=LONGEST_REMEMBERED)
 def _response_name(name: bytes) -> bytes | None:
     """The lower-case name, as ASGI wants it; None for what belongs to the upstream's connection and tells us nothing."""
     folded = name.lower()
     if not TOKEN.fullmatch(name):
         raise UpstreamError("the upstream sent a malformed header name")
     return None if folded in HOP_BY_HOP and folded != b"connection" else folded
+
+
+_NAMES = Remembered(_response_name, 4096, longest=LONGEST_REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,14 @@ class ResponseHeaders:
         for raw_name, value in headers:
             if _UNSAFE_VALUE.search(value):
                 raise UpstreamError("the upstream sent a header with a control character in it")
-            name = _response_name(raw_name)
+            name = _NAMES[raw_name]
             if name == b"connection":
-                options.update(option.strip(b" \t").lower() for option in value.split(b","))
+                options.update([option.strip(b" \t").lower() for option in value.split(b",")])
             elif name is None or name in self.replaced or (name == b"set-cookie" and self._sets_ours(value)):
                 continue
             else:
                 kept.append((name, value))
-        if options - CONNECTION_STATES:
+        if options and options - CONNECTION_STATES:
             kept = [pair for pair in kept if pair[0] not in options or pair[0] == b"content-length"]
         return [*kept, *self.added]
 

@@ -120,15 +120,16 @@ class UpstreamExchange:
         self._is_answered = self._is_taken_over = False
 
     def begin(self, head: bytes) -> None:
-        self._protocol.set_response_params(
-            skip_payload=self._request.method == "HEAD",
-            read_until_eof=True,
-            auto_decompress=False,
-            read_bufsize=HELD_AT_FIRST // 2,  # it stops at twice as much
-            max_line_size=MAX_RESPONSE_HEADERS,
-            max_field_size=MAX_RESPONSE_HEADERS,
-            max_headers=MAX_RESPONSE_HEADER_COUNT,
-        )
+        if self._protocol.needs_parser(for_head=self._request.method == "HEAD"):
+            self._protocol.set_response_params(
+                skip_payload=self._request.method == "HEAD",
+                read_until_eof=True,
+                auto_decompress=False,
+                read_bufsize=HELD_AT_FIRST // 2,  # it stops at twice as much
+                max_line_size=MAX_RESPONSE_HEADERS,
+                max_field_size=MAX_RESPONSE_HEADERS,
+                max_headers=MAX_RESPONSE_HEADER_COUNT,
+            )
         self._protocol.begin_request(self._request.statistics)
         self._protocol.begin_answer()
         self._write(head)
@@ -165,23 +166,29 @@ class UpstreamExchange:
 
     async def response(self) -> tuple[int, Headers]:
         """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
-        endpoint = self._request.upstream.endpoint
         for _ in range(MOST_INTERIM + 1):
             try:
                 message, payload = await self._protocol.read()
             except _TROUBLE as error:
                 is_stale = self._protocol.requests > 1 and not self._protocol.has_spoken
-                raise self._errors.response_error(endpoint, error, StaleConnection if is_stale else UpstreamError) from error
+                raise self._errors.response_error(
+                    self._request.upstream.endpoint, error, StaleConnection if is_stale else UpstreamError
+                ) from error
+            if 200 <= message.code <= 599:
+                break
             if bad := bad_status(message.code, is_upgrade=self._request.is_upgrade):
-                raise self._errors.protocol_error(endpoint, bad)
-            if message.code >= 200 or message.code == 101:
+                raise self._errors.protocol_error(self._request.upstream.endpoint, bad)
+            if message.code == 101:
                 break
         else:
-            raise self._errors.protocol_error(endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer")
+            raise self._errors.protocol_error(
+                self._request.upstream.endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer"
+            )
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
-            raise self._errors.protocol_error(endpoint, "sent more than 64 KiB of headers")
-        self._errors.answered(endpoint)
+            raise self._errors.protocol_error(self._request.upstream.endpoint, "sent more than 64 KiB of headers")
+        if self._errors.are_any:
+            self._errors.answered(self._request.upstream.endpoint)
         self._payload = payload
         # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
         self._is_answered = not self._request.is_upgrade
@@ -219,6 +226,7 @@ class UpstreamExchange:
     def close(self) -> None:
         """Close, which tells the upstream to stop; where both messages have ended, give the connection back to the pool instead."""
         if self._request_ended and self._is_answered and self._payload.at_eof():
+            self._protocol.end_request()
             self._connection.release()
         else:
             transport = self._protocol.transport

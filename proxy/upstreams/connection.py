@@ -28,11 +28,20 @@ class UpstreamConnection(ResponseHandler):
         super().__init__(loop)
         self.requests = 0
         self.has_spoken = False
+        self._is_for_head = False  # what the parser expects
+        self._is_idle = False
         self._piece = 0  # bytes
         self._taken = 0  # bytes in a row, soon enough
         self._given_at = 0.0
         self._opened_for: RouteStatistics | None = None
         self.statistics: RouteStatistics | None = None
+
+    def needs_parser(self, *, for_head: bool) -> bool:
+        """Whether the parser of the request before can't be used again: there is none, or one of the two has no body in its answer."""
+        if self.requests and not (for_head or self._is_for_head):
+            return False
+        self._is_for_head = for_head
+        return True
 
     def begin_request(self, statistics: RouteStatistics | None) -> None:
         """Begin a request of a route."""
@@ -41,7 +50,11 @@ class UpstreamConnection(ResponseHandler):
             statistics.opened()
         self.statistics = statistics
         self.requests += 1
-        self.has_spoken = False
+        self.has_spoken = self._is_idle = False
+
+    def end_request(self) -> None:
+        """End a request that has its whole answer.  What comes before the next one was not asked for: it would be part of its answer."""
+        self._is_idle = True
 
     def is_over(self) -> None:
         """Note the end: it is no open connection of any route."""
@@ -77,6 +90,8 @@ class UpstreamConnection(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         self.has_spoken = True
+        if self._is_idle:
+            self.force_close()
         if self.statistics is not None:
             self.statistics.received_bytes += len(data)
         super().data_received(data)

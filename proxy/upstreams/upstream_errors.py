@@ -25,6 +25,7 @@ class UpstreamErrors:
 
     def __init__(self) -> None:
         self._last: dict[UpstreamEndpoint, str] = {}
+        self.are_any = False
 
     def __repr__(self) -> str:
         return f"<UpstreamErrors of {len(self._last)} upstreams>"
@@ -49,12 +50,13 @@ class UpstreamErrors:
         return self._reported(endpoint, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
 
     def answered(self, endpoint: UpstreamEndpoint) -> None:
-        if self._last:
-            self._last.pop(endpoint, None)
+        self._last.pop(endpoint, None)
+        self.are_any = bool(self._last)
 
     def forget(self) -> None:
         """Forget all: the configuration has changed, and with it perhaps the upstreams."""
         self._last.clear()
+        self.are_any = False
 
     def of(self, endpoint: UpstreamEndpoint) -> str:
         return self._last.get(endpoint, "")
@@ -66,6 +68,7 @@ class UpstreamErrors:
             report_shortage(UPSTREAMS)
             return NoDescriptors(f"upstream {_shown(endpoint)} {words}")
         self._last[endpoint] = words
+        self.are_any = True
         return kind(f"upstream {_shown(endpoint)} {words}")
 
 

@@ -369,9 +369,17 @@ identity_loader.without(
     never("(person := person_of(session, directory_record)) is not None and person.is_deactivated"),
 )
 identity_loader.without("an expired session is none", "IdentityLoader.load", never("now >= identity.expires"))
-identity_loader.without("a cached identity ends in time", "IdentityLoader.peek", always("now < identity.expires"))
+identity_loader.without("a cached identity ends in time", "IdentityLoader.peek", never("now >= cached.until"))
 identity_loader.without(
-    "a changed record makes another identity", "IdentityLoader.peek", always("sources.are_current(self._replica, identity.user_id)")
+    "a changed record makes another identity",
+    "IdentityLoader.peek",
+    never("not cached.sources.are_current(self._replica, cached.identity.user_id)"),
+)
+identity_loader.without("what may have changed is looked at", "IdentityLoader.peek", never("cached.writes != writes"))
+identity_loader.without(
+    "a cached identity ends with its records",
+    "CachedIdentity.__init__",
+    replaced("min(identity.expires, sources.expires)", "identity.expires"),
 )
 identity_loader.without(
     "group names count for some providers only", "IdentityLoader._identity", always("session.provider in PROVIDERS_WITH_GROUP_NAMES")

@@ -23,15 +23,13 @@ session_cookie.without(
     ),
 )
 session_cookie.without("a cookie that was opened expires", "SessionCookies._remembered", never("now >= opened.token.expires"))
-session_cookie.without(
-    "what is remembered of a browser ends in time", "SessionCookies.counting", never("any((now >= token.expires for token in known))")
-)
+session_cookie.without("what is remembered of a browser ends in time", "SessionCookies.counting", always("now < known.until"))
 session_cookie.without(
     "what is remembered of a browser is its host's",
     "SessionCookies.counting",
     replaced("(tuple(cookie_headers), host_port)", '(tuple(cookie_headers), "a")'),
 )
-session_cookie.without("who has no session is not remembered", "SessionCookies.counting", replaced("if known: ...", "if True: ..."))
+session_cookie.without("who has no session is not remembered", "SessionCookies.counting", replaced("if tokens: ...", "if True: ..."))
 session_cookie.without("few opened cookies are remembered", "SessionCookies._open", never("len(self._opened) > MOST_OPENED"))
 
 session_cookie.without(

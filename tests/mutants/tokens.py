@@ -58,12 +58,12 @@ service.without(
     "who is signed in stays who they are",
     "AuthorizeService._identify",
     replaced(
-        "for audience in self.audiences(request): ...",
+        "for audience in audiences: ...",
         """
 named = await self._of_token(request, now, route)
 if named is not None and not isinstance(named, RefusedToken):
     return named, ""
-for audience in self.audiences(request): ...
+for audience in audiences: ...
 """,
     ),
 )

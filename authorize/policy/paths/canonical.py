@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 from authorize.policy.paths.escapes import decoding, octets, set_apart
-from foundation.bounded_cache import bounded_lru_cache
+from foundation.bounded_cache import Remembered
 from foundation.errors import BadRequest
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -67,9 +67,12 @@ def canonical_setting_prefix(text: str) -> str:
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
-@bounded_lru_cache(1024, longest=_LONGEST_HOST + len(".:65535"))
 def canonical_host(raw: bytes) -> tuple[str, int | None]:
     """Host and port of a Host header: lower-case, without trailing dot; the port as written, None where there is none."""
+    return _HOSTS[raw]
+
+
+def _worked_out_host(raw: bytes) -> tuple[str, int | None]:
     found = _HOST.fullmatch(raw.lower())
     if found is None:
         raise BadRequest("the host is not a host name with an optional port")
@@ -78,6 +81,9 @@ def canonical_host(raw: bytes) -> tuple[str, int | None]:
     if port is not None and port > 65535:
         raise BadRequest("the port of the host is out of range")
     return host, port
+
+
+_HOSTS = Remembered(_worked_out_host, 1024, longest=_LONGEST_HOST + len(".:65535"))
 
 
 def _canonical_name(name: str) -> str:

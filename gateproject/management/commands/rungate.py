@@ -44,7 +44,7 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"nothing was started\n{error}")
             return
-        from gateproject.asgi import answered, application, runtime  # exits where the configuration has problems
+        from gateproject.asgi import answered, edge, runtime  # exits where the configuration has problems
         from proxy.listener import listen
 
         def ready() -> None:
@@ -58,10 +58,10 @@ class Command(ConfiguredCommand):
             runtime.open_redirects()
             listen.when_running(runtime.begin)
             if runtime.options.data_plane == "envoy":
-                serve_behind_envoy(runtime, application, answered)
+                serve_behind_envoy(runtime, edge, answered)
                 return
             listen.serve(
-                application,
+                edge,  # what a listener of ours has read is HTTP: websockets, too, until their upstream agrees
                 runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener,
                 partial(_LISTENER_STATE, runtime),
                 on_ready=ready,

@@ -5,7 +5,7 @@ from typing import Any
 
 from authorize.decision_log.log import DecisionLogEntry, DecisionLogSettings
 from authorize.decision_log.rows import write
-from authorize.identity.loader import IdentitySources
+from authorize.identity.loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from authorize.policy.identity import Identity
@@ -28,7 +28,7 @@ def log_decision(
     options = make_options(directory, policy=policy)
     asked = request(target, source_ip="192.0.2.1", **facts)
     decision = decide(asked, person, route_table(options), NOW)
-    sources = IdentitySources(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
+    sources = IdentityRecords(Record(SESSION, "s1", {}, 7, NOW - 90.0), None, None) if person else None
     judged = DecisionLogEntry(request_id, asked, decision, person, 0.002, "192.0.2.1", at=NOW, sources=sources)
     write([(judged, DecisionLogSettings.of(options, CHECKSUM))])
     return LoggedDecision.objects.get(request_id=request_id)

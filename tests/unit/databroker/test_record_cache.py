@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from databroker import record_cache as packed_records
-from databroker.record_cache import RecordCache
+from databroker.record_cache import RecordCache, WriteCount
 from databroker.records import SESSION, Record
 from databroker.store.frozen import frozen_data
 
@@ -171,3 +171,37 @@ def test_a_large_record_is_opened_anew_each_time() -> None:
     held = packed(record("a", claims="x" * 100_000))
     assert held.get("a") == record("a", claims="x" * 100_000)
     assert held._opened == {}
+
+
+def test_each_change_of_what_is_held_is_a_write_and_no_look_is() -> None:
+    writes = WriteCount()
+    caches = [RecordCache(SESSION, 2, writes) for _ in range(2)]
+    seen = [writes.number]
+
+    def is_noticed() -> bool:
+        seen.append(writes.number)
+        return seen[-1] > seen[-2]
+
+    for held in caches:
+        held.put("a", record())
+        assert is_noticed()
+        assert (held.get("a"), held.version("a", NOW), held.held_version("a"), "b" in held) == (record(), 1, 1, False)
+        assert not is_noticed()
+        held.put("b", None)
+        assert is_noticed()
+        held.drop("a")
+        assert is_noticed()
+        held.drop("a")
+        assert not is_noticed(), "it was not held"
+        held.clear()
+        assert is_noticed()
+
+
+def test_what_makes_room_is_a_write() -> None:
+    writes = WriteCount()
+    held = RecordCache(SESSION, 1, writes)
+    held.put("a", record("a"))
+    before = writes.number
+    held.put("b", record("b"))
+    assert "a" not in held
+    assert writes.number > before

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.bounded_cache import BoundedCache, bounded_lru_cache, together, weight_of
+from foundation.bounded_cache import BoundedCache, Remembered, bounded_lru_cache, together, weight_of
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +28,8 @@ BOUNDED_OTHERWISE = {
     "foundation/pages.py:headers": FINITE,
     "foundation/telemetry/http_calls.py:answered": FINITE,
     "foundation/telemetry/http_calls.py:made": FINITE,
+    "proxy/envoy/certificates.py:_fingerprint": CONFIGURED,
+    "proxy/rewriting/request_headers.py:cookies_of_others": CONFIGURED,
     "proxy/upstreams/balancing.py:maglev": CONFIGURED,
     "proxy/upstreams/balancing.py:ring_hash": CONFIGURED,
     "proxy/upstreams/tls.py:_context": CONFIGURED,
@@ -90,6 +92,33 @@ def test_several_arguments_are_measured_together() -> None:
         assert joined("ab", ((b"name", b"1"),)) == 1
         assert joined("ab", ((b"name", b"12345"),)) == 1
     assert len(asked) == 3
+
+
+def test_what_is_remembered_is_asked_once_and_bounded_by_length_number_and_bytes() -> None:
+    asked: list[str] = []
+
+    def upper(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    remembered = Remembered(upper, 3, longest=4, most_bytes=8)
+    assert [remembered[text] for text in ("a", "a", "long-er", "long-er")] == ["A", "A", "LONG-ER", "LONG-ER"]
+    assert asked == ["a", "long-er", "long-er"]
+    assert [remembered[text] for text in ("b", "c", "d")] == ["B", "C", "D"]
+    assert set(remembered) == {"d"}, "four are too many: all are forgotten but the last"
+    assert [remembered[text] for text in ("1234", "5678")] == ["1234", "5678"]
+    assert (set(remembered), remembered.bytes) == ({"5678"}, 4), "nine bytes are too many"
+
+
+def test_what_fails_is_not_remembered() -> None:
+    def refuse(text: str) -> str:
+        raise ValueError(text)
+
+    remembered = Remembered(refuse, 3, longest=4)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a"):
+            remembered["a"]
+    assert not remembered
 
 
 def test_a_bounded_cache_holds_neither_too_many_nor_too_much() -> None:

@@ -11,7 +11,7 @@ from django.db import connection
 from authorize.client import ShadowOutcome
 from authorize.decision_log.log import DecisionLogEntry, DecisionLogSettings
 from authorize.decision_log.rows import CLEARED, MOST_STEPS, row_of, write
-from authorize.identity.loader import IdentitySources
+from authorize.identity.loader import IdentityRecords
 from authorize.models import LoggedDecision
 from authorize.policy.decision import decide
 from databroker.records import SESSION, USER, Record
@@ -21,7 +21,7 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ROUTE = make_route(name="Wages", policy=[{"allow": {"groups": ["payroll"]}}], allowed_users=["boss@corp.com"])
 BOB = user("bob@corp.com", subject="2", group_ids=frozenset({"sales"}))
-SOURCES = IdentitySources(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
+SOURCES = IdentityRecords(Record(SESSION, "s1", {}, 7, 1000.0), Record(USER, "oidc/2", {}, 5, 900.0), None)
 
 
 @pytest.fixture

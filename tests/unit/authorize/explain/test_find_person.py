@@ -9,12 +9,16 @@ import pytest
 from django.utils import timezone
 
 from authorize.explain.find_person import found_person
+from authorize.identity.loader import IdentityRecords
 from databroker.models import Group, Membership, Session, User
+from databroker.records import SESSION, Record
 from tests.support.database import row
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
 
 BOB = user("bob@corp.com", subject="2")
+SOURCES = IdentityRecords(Record(SESSION, "s1", {}, 7, 1.0), None, None)
+object.__setattr__(BOB, "sources", SOURCES)  # as the loader does
 
 
 @pytest.fixture
@@ -25,7 +29,7 @@ def own(database: None, tmp_path: Path) -> SimpleNamespace:
     row(User, id="oidc/2", email="Bob@corp.com")
     row(Group, id="sales")
     row(Membership, user_id="oidc/2", group_id="sales")
-    authorize = SimpleNamespace(identity_of_session=identity_of_session, sources_of=lambda identity: "sources")
+    authorize = SimpleNamespace(identity_of_session=identity_of_session)
     return SimpleNamespace(authorize=authorize, options=make_options(tmp_path))
 
 
@@ -38,7 +42,7 @@ def session(id: str, hours: int) -> None:
 def test_a_living_session_says_what_the_next_request_would_have(own: SimpleNamespace, written: str) -> None:
     session("s1", 1)
     found = found_person(written, own)
-    assert (found.identity, found.sources, found.note) == (BOB, "sources", "")
+    assert (found.identity, found.sources, found.note) == (BOB, SOURCES, "")
 
 
 def test_without_one_the_directory_says_the_groups(own: SimpleNamespace) -> None:

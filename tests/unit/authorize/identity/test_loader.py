@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from authorize.identity.loader import IdentityLoader
+from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRecords
 from authorize.policy.identity import Identity
 from config.issuers import configured_issuer
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, SessionRecord, UserRecord
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SESSION,
+    USER,
+    DirectoryGroup,
+    DirectoryUser,
+    Record,
+    SessionRecord,
+    UserRecord,
+)
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
 from foundation.errors import BrokerError
@@ -127,6 +137,38 @@ async def test_each_change_of_a_record_behind_an_identity_is_seen(world: World) 
         assert after != before
         assert loader.peek("s1", NOW) is after
         before = after
+
+
+async def test_records_that_leave_the_cache_for_others_take_the_identity_with_them(world: World) -> None:
+    broker, replica, loader = world
+    await broker.sign_in()
+    await settled()
+    found = await loader.load("s1", NOW)
+    assert loader.peek("s1", NOW) is found is not None
+    replica._cache[USER].drop("oidc/1")  # as one that makes room
+    assert loader.peek("s1", NOW) is None
+
+
+async def test_what_happens_to_others_changes_no_identity(world: World) -> None:
+    broker, replica, loader = world
+    await broker.sign_in()
+    await settled()
+    found = await loader.load("s1", NOW)
+    for number in range(3):
+        writes = replica.writes
+        await replica.get(USER, f"oidc/other{number}")
+        assert replica.writes > writes
+        assert loader.peek("s1", NOW) is found is not None
+
+
+@pytest.mark.parametrize("ends", ["session", "user", "directory_user"])
+def test_an_identity_is_cached_until_the_first_of_its_records_ends(ends: str) -> None:
+    identity = Identity("s1", "oidc/1", "1", "oidc", expires=NOW + 100)
+    records = {
+        name: Record(SESSION, name, {}, 1, NOW, NOW + 50 if name == ends else None) for name in ("session", "user", "directory_user")
+    }
+    assert CachedIdentity(identity, IdentityRecords(**records)).until == NOW + 50
+    assert CachedIdentity(identity, IdentityRecords(records["session"], None, None)).until == (NOW + 50 if ends == "session" else NOW + 100)
 
 
 async def test_a_group_that_changes_while_an_identity_is_loaded_is_not_missed(world: World) -> None:

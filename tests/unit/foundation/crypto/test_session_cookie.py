@@ -173,7 +173,7 @@ async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> Non
     one, two = (kept(set_at(cookies, "a", id)) for id in ("s1", "s2"))
 
     async def of(*live: str) -> str | None:
-        async def find(id: str) -> str | None:
+        async def find(id: str, now: float) -> str | None:
             return id if id in live else None
 
         return await cookies.of_browser([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from foundation.telemetry.logs import configure_logs, log_access
+from foundation.telemetry.logs import configure_logs, log_access, tell_access
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 
@@ -75,6 +75,20 @@ def test_an_access_line_looks_like_every_other(capsys: pytest.CaptureFixture[str
     assert (access["event"], access["path"], access["level"]) == ("request", "/a\n{", "info")
     assert access["time"].endswith("Z")
     assert len(access["time"]) == len(other["time"])
+
+
+def test_what_a_line_would_tell_is_asked_for_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("info", "warn", readable=False)
+    asked = []
+
+    def told() -> dict[str, object]:
+        asked.append("told")
+        return {"status": 200}
+
+    tell_access(logging.INFO, told)
+    assert (asked, lines_of(capsys)) == ([], [])
+    tell_access(logging.WARNING, told)
+    assert [json.loads(line)["status"] for line in lines_of(capsys)] == [200]
 
 
 def test_readers_get_readable_access_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,8 +98,7 @@ async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
     written: list[tuple[int, dict[str, object]]] = []
-    monkeypatch.setattr("proxy.observe.access_log.is_access_logged", lambda level: True)
-    monkeypatch.setattr("proxy.observe.access_log.log_access", lambda level, fields: written.append((level, fields)))
+    monkeypatch.setattr("proxy.observe.access_log.tell_access", lambda level, told: written.append((level, told())))
     return written
 
 

@@ -151,6 +151,40 @@ async def test_connections_are_used_again(client):
         assert canary.connections == 1
 
 
+@pytest.mark.parametrize("unasked", [b"HTTP/1.1 2", OK, b"x"])
+async def test_a_connection_on_which_something_came_unasked_is_not_used_again(client, unasked):
+    """Half of an answer, too: what is asked next would be answered by its other half."""
+    is_sent = asyncio.Event()
+
+    async def says_more(conversation):
+        await conversation.head()
+        await conversation.send(OK)
+        await asyncio.sleep(0.05)
+        await conversation.send(unasked)
+        is_sent.set()
+        await conversation.head()
+
+    async with CanaryUpstream(script=says_more) as canary:
+        await fetch(client, make_request(canary.url))
+        await is_sent.wait()
+        await asyncio.sleep(0.05)
+        assert (await fetch(client, make_request(canary.url)))[2] == b"ok"
+        assert canary.connections == 2
+
+
+@pytest.mark.parametrize("methods", [("GET", "HEAD", "GET"), ("HEAD", "HEAD", "GET", "GET", "HEAD")])
+async def test_an_answer_without_a_body_disturbs_no_other_on_its_connection(client, methods):
+    async def answers(conversation):
+        for method in methods:
+            await conversation.head()
+            await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if method == "HEAD" else b"ok"))
+
+    async with CanaryUpstream(script=answers) as canary:
+        for method in methods:
+            assert (await fetch(client, make_request(canary.url, method)))[2] == (b"" if method == "HEAD" else b"ok")
+        assert canary.connections == 1
+
+
 async def test_no_cookie_and_no_redirect_is_followed(client):
     async with CanaryUpstream(b"HTTP/1.1 302 Found\r\nLocation: /x\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") as canary:
         for _ in range(2):
