@@ -183,11 +183,14 @@ def test_who_must_show_a_certificate_is_judged_by_more_than_their_person() -> No
     assert compile_route(make_route(**ANYBODY), "policy[0]", b"authority").sees_person_alone is False
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_what_depends_on_the_person_alone_is_decided_alike_whatever_is_asked(seed: int) -> None:
+def test_what_depends_on_the_person_alone_is_decided_alike_whatever_is_asked() -> None:
+    assert [seed for seed in range(300) if not _is_decided_alike(seed)] == []
+
+
+def _is_decided_alike(seed: int) -> bool:
     compiled = compile_route(make_route(**Cases(seed).route()), "policy[0]")
     if not compiled.sees_person_alone:
-        return
+        return True
     asked = Random(seed)
     for person in (user(), user("eve@evil-corp.com", subject="2", group_ids=frozenset({"g1"}), claims={"team": ("a",)})):
         outcomes = {
@@ -204,4 +207,6 @@ def test_what_depends_on_the_person_alone_is_decided_alike_whatever_is_asked(see
             ).outcome
             for _ in range(30)
         }
-        assert len(outcomes) == 1
+        if len(outcomes) != 1:
+            return False
+    return True

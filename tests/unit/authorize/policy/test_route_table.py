@@ -129,13 +129,17 @@ OPENINGS = [
 ENDINGS = ["", "x", "/x", "%20", ";x=y", "%23", "%3f", "/%2e", "?/.gate/", "?x=/ping", "%0a", "%ef%bc%8f"]
 
 
-@pytest.mark.parametrize(("opening", "ending"), list(itertools.product(OPENINGS, ENDINGS)))
-def test_no_spelling_of_a_protected_path_reaches_the_public_route(opening: str, ending: str) -> None:
+def test_no_spelling_of_a_protected_path_reaches_the_public_route() -> None:
+    targets = [opening + ending for opening, ending in itertools.product(OPENINGS, ENDINGS)]
+    assert [target for target in targets if _found_or_refused(target) not in ("protected", "refused")] == []
+    assert len(targets) > 400
+
+
+def _found_or_refused(target: str) -> str | None:
     try:
-        found = name_of(PROTECTED, opening + ending)
+        return name_of(PROTECTED, target)
     except BadRequest:
-        return
-    assert found == "protected"
+        return "refused"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from contextlib import suppress
 from urllib.parse import unquote
 
 import pytest
@@ -173,13 +174,14 @@ def test_no_canonical_path_climbs_however_often_it_is_decoded(raw: bytes) -> Non
 WRAPPED = [b"/./", b"/../", b"/%2e/", b"/%2E%2e/", b"/..;/", b"//", b"///", b"/%2f", b"/%5c", b"/\\", b"/;x=y/", b"/a/../", b"/%252e%252e/"]
 
 
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(WRAPPED, repeat=2)), ids=repr)
-def test_pairs_of_tricks_give_a_path_that_any_reader_resolves_to_itself(first: bytes, second: bytes) -> None:
-    try:
-        path = canonical_path(first + b"admin" + second + b"x")
-    except BadRequest:
-        return
-    assert resolved(path) == path
+def test_pairs_of_tricks_give_a_path_that_any_reader_resolves_to_itself() -> None:
+    unlike: list[tuple[bytes, str]] = []
+    for first, second in itertools.product(WRAPPED, repeat=2):
+        raw = first + b"admin" + second + b"x"
+        with suppress(BadRequest):
+            if resolved(path := canonical_path(raw)) != path:
+                unlike.append((raw, path))
+    assert unlike == []
 
 
 def resolved(path: str) -> str:
