@@ -16,17 +16,17 @@ from foundation.connection_errors import ConnectionFault, connection_fault
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 
-Fetch = Callable[[str, ssl.SSLContext], Awaitable[object]]
+Fetch = Callable[[str, ssl.SSLContext, float], Awaitable[object]]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def _by_httpx(url: str, context: ssl.SSLContext) -> None:
-    async with httpx.AsyncClient(verify=context, timeout=0.5, trust_env=False) as client:
+async def _by_httpx(url: str, context: ssl.SSLContext, timeout: float) -> None:
+    async with httpx.AsyncClient(verify=context, timeout=timeout, trust_env=False) as client:
         await client.get(url)
 
 
-async def _by_aiohttp(url: str, context: ssl.SSLContext) -> None:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.5)) as session, session.get(url, ssl=context):
+async def _by_aiohttp(url: str, context: ssl.SSLContext, timeout: float) -> None:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as session, session.get(url, ssl=context):
         pass
 
 
@@ -141,7 +141,7 @@ async def test_each_way_to_fail_is_told_apart(
 ) -> None:
     url, expected = await way(stage)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
-        await fetch(url, stage.files.client_context())
+        await fetch(url, stage.files.client_context(), 0.5 if expected is ConnectionFault.TIMED_OUT else 20)
     assert connection_fault(caught.value) is expected
 
 

@@ -16,7 +16,7 @@ async def test_a_task_that_nobody_holds_still_runs_to_its_end() -> None:
 
     spawn(work(), name="work")
     gc.collect()
-    await asyncio.wait_for(done.wait(), 1)
+    await asyncio.wait_for(done.wait(), 20)
 
 
 async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:
