@@ -6,7 +6,7 @@ IDP_PORT ?= 9400
 # The order in which all tests run: one everywhere, so that what fails in CI fails on a desk.
 SEED ?= 1
 # As many tests at once; those of one file stay together, because they share what they start.
-JOBS ?= 4
+JOBS ?= 5
 PYTEST = $(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
 export VENV
 # Compiled modules are kept for the next process: tests run in several, and start many.
@@ -32,7 +32,8 @@ test: tools venv-test ## everything CI runs: lint, types, import contracts, all 
 	@$(PY) -m pytest $(T)
 else
 test: tools venv-test
-	@$(MAKE) check
+	@# Meanwhile every test is compiled, once; in a new tree, each of the processes that test would do it.
+	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) check; status=$$?; wait; exit $$status
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif
 

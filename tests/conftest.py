@@ -39,15 +39,24 @@ _connect = socket.socket.connect
 # What takes longest begins first and the many short files come last, so that no worker is left alone with a long one.
 LONGEST = [
     "attack/test_http_samples.py",
-    "integration/test_silent_readers.py",
-    "integration/test_log_reader.py",
     "integration/test_silent_line.py",
+    "integration/test_silent_readers.py",
+    "contract/test_asgi_servers.py",
+    "integration/test_demo_in_browser.py",
+    "integration/test_accessibility_in_browser.py",
+    "contract/test_readiness.py",
+    "attack/test_identity_attacks.py",
+    "integration/test_daphne_command.py",
+    "contract/test_refusals_alike.py",
+    "integration/test_websockets.py",
     "integration/test_store_trouble.py",
-    "integration/test_planted_cookies_in_browser.py",
+    "integration/test_log_reader.py",
+    "contract/test_stores.py",
+    "integration/test_real_readers.py",
     "integration/test_wrong_clock.py",
     "contract/test_verdict_matrix.py",
-    "contract/test_stores.py",
-    *("attack/", "integration/", "contract/", "repo/", "mutants/", "unit/config/reference/test_schema.py", "unit/"),
+    *("attack/", "integration/", "contract/", "repo/", "mutants/"),
+    *("unit/config/reference/test_schema.py", "unit/proxy/listener/http1/test_channel.py", "unit/"),
 ]
 
 

@@ -64,6 +64,7 @@ def sign_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) 
 
 def findings(browser: Browser, name: str) -> list[str]:
     """Of the page that is open."""
+    browser.driver.execute_script(AXE.read_text())
     found = []
     for scheme, width in LOOKS:
         media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
@@ -71,7 +72,6 @@ def findings(browser: Browser, name: str) -> list[str]:
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         browser.picture(f"{name}-{scheme}-{width}")
-        browser.driver.execute_script(AXE.read_text())
         rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
         found += [f"{name} ({scheme}, {width}): {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
     return found
