@@ -14,7 +14,7 @@ class ClientTransport(Server):
     """TCP connection of a client.
 
     Twisted (26.4) has the event loop watch the socket for each piece that is written, and reads and writes in a context of its log:
-    two system calls and a turn of the loop more for each answer (bench/requests.py).  Here what was written in one turn of the loop is
+    two system calls and a turn of the loop more for each answer (bench/peers.py).  Here what was written in one turn of the loop is
     sent at its end.  A connection that stands behind others (fair_selector.py) is watched as Twisted does it: it must wait its turn.
     """
 

@@ -82,8 +82,7 @@ class FairSelector(selectors.BaseSelector):
             found = self._first.poll(wait, len(self._keys) + 1)
         except InterruptedError:
             return []
-        behind = self._behind.fileno()
-        ready = self._ready([event for event in found if event[0] != behind])
+        ready = self._ready(found)  # those behind are one descriptor, which nobody has registered
         if len(found) != len(ready):
             ready += self._ready(self._behind.poll(0, max(FEW, len(ready))))
         return ready

@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp.client_reqrep import ConnectionKey
@@ -12,9 +12,6 @@ from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams import tls
 from proxy.upstreams.route_statistics import RouteStatistics
-
-# No upstream is reached by a proxy, so this part of aiohttp's key is free.
-_APART = 1
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -52,10 +49,6 @@ class Upstream:
     def is_ssl(self) -> bool:
         return self.connection_key.is_ssl
 
-    def apart(self) -> "Upstream":
-        """Upstream with a pool of its own, that nothing is given back to."""
-        return replace(self, connection_key=self.connection_key._replace(proxy_headers_hash=_APART))
-
 
 class Selection(Protocol):
     """Selection of an upstream among several, for one request."""
@@ -90,15 +83,15 @@ class OutgoingRequest:
 
 def request_head(request: OutgoingRequest) -> bytes:
     """Request line and headers as they go out (RFC 9112 3).  Raises UpstreamError for anything that would add a line."""
-    parts = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
-    parts += [b"%b: %b\r\n" % pair for pair in request.headers]
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.target), *map(b": ".join, request.headers)]
     if request.content_length is not None:
-        parts.append(b"content-length: %d\r\n" % request.content_length)
+        lines.append(b"content-length: %d" % request.content_length)
     elif request.has_body:
-        parts.append(b"transfer-encoding: chunked\r\n")
-    parts.append(b"\r\n")
-    head = b"".join(parts)
+        lines.append(b"transfer-encoding: chunked")
+    lines += (b"", b"")
+    head = b"\r\n".join(lines)
     # One count over the whole head instead of one look at each value: every line break must be one that was written above.
-    if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == len(parts)) or b"\0" in head or parts[0].count(b" ") != 2:
+    breaks = len(lines) - 1
+    if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == breaks) or b"\0" in head or lines[0].count(b" ") != 2:
         raise UpstreamError("the request holds a line break, a NUL or a space where none may be")
     return head

@@ -227,16 +227,14 @@ descriptors.without(
 upstream = door("proxy.upstreams.client", "unit/proxy/upstreams/test_client.py")
 request_head = door("proxy.upstreams.request", "unit/proxy/upstreams/test_request.py")
 request_head.without(
-    "a request head is not split", "request_head", always(r'head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == len(parts)')
+    "a request head is not split", "request_head", always(r'head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == breaks')
 )
 upstream.without(
     "a connection that spoke unasked is not used again",
-    "UpstreamClient._connection",
-    replaced(
-        "(protocol := cast(UpstreamConnection, connection.protocol)).should_close or ...",
-        "(protocol := cast(UpstreamConnection, connection.protocol)) and ...",
-    ),
+    "IdleConnections.take",
+    always("not cast(UpstreamConnection, connection.protocol).should_close"),
 )
+upstream.without("a connection that waited too long is not used again", "IdleConnections.take", always("now - since <= KEEPALIVE_TIMEOUT"))
 upstream.without(
     "what said something is not taken for stale",
     "UpstreamExchange.response",

@@ -151,6 +151,17 @@ async def test_connections_are_used_again(client):
         assert canary.connections == 1
 
 
+async def test_a_connection_that_waited_too_long_is_closed_and_not_used(client, monkeypatch):
+    async with CanaryUpstream() as canary:
+        await fetch(client, make_request(canary.url))
+        assert repr(client._idle) == "<IdleConnections 1 of 1 upstreams>"
+        monkeypatch.setattr("proxy.upstreams.client.KEEPALIVE_TIMEOUT", -1.0)
+        await fetch(client, make_request(canary.url))
+        assert canary.connections == 2
+        client._idle._close_old()
+        assert repr(client._idle) == "<IdleConnections 0 of 0 upstreams>"
+
+
 @pytest.mark.parametrize("unasked", [b"HTTP/1.1 2", OK, b"x"])
 async def test_a_connection_on_which_something_came_unasked_is_not_used_again(client, unasked):
     """Half of an answer, too: what is asked next would be answered by its other half."""
