@@ -21,7 +21,7 @@ class WithheldCredentials(Enum):
     ALL = "all"  # let in whoever asks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request
 class Check:
     """Outcome of a check.  `identity_headers` are empty unless the decision is ALLOWED.
 

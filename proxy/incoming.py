@@ -1,6 +1,6 @@
 """Incoming request: its ASGI scope, its one canonical reading, and the headers that decide how we answer."""
 
-import secrets
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def new_request_id() -> str:
 
     It is never taken from a client, so that nobody can forge another's trail.
     """
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def incoming_request(scope: dict[str, Any]) -> IncomingRequest:

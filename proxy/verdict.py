@@ -44,7 +44,7 @@ class CarriedElsewhere(BadRequest):
     status = 403
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request
 class JudgedRequest:
     """Judged request: what was decided about it at `now`, when there had been so many `changes` of records and policy."""
 
@@ -79,7 +79,7 @@ class Redirect:
     location: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request
 class Carry:
     """Pass verdict.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
     change protocols."""

@@ -11,6 +11,7 @@ from proxy.listener.http1.head import TOKEN, RequestRefused
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 # The framing of our connection is ours; an application that says otherwise would desynchronise it.
 _OURS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding"})
+_WATCHED = _OURS | {b"content-length"}
 _LINES = re.compile(rb"(?:%b++: [\t\x20-\x7e\x80-\xff]*+\r\n)*+" % TOKEN)
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
 _BODILESS = frozenset({204, 304})
@@ -54,13 +55,8 @@ class ResponseHead:
         has_date = False
         for name, value in headers:
             folded = name.lower()
-            if folded in _OURS:
-                self.wants_close |= folded == b"connection" and b"close" in value.lower()
+            if folded in _WATCHED and self._leaves_out(folded, value):
                 continue
-            if folded == b"content-length":
-                self._read_content_length(value)
-                if self.status == 204:
-                    continue
             has_date |= folded == b"date"
             lines.append(b"%b: %b\r\n" % (name, value))
         block = b"".join(lines)
@@ -68,6 +64,13 @@ class ResponseHead:
         if _LINES.fullmatch(block) is None or block.count(b"\n") != len(lines):
             raise ValueError("a response header is malformed")
         return block if has_date else block + _date_line()
+
+    def _leaves_out(self, folded: bytes, value: bytes) -> bool:
+        if folded in _OURS:
+            self.wants_close |= folded == b"connection" and b"close" in value.lower()
+            return True
+        self._read_content_length(value)
+        return self.status == 204
 
     def _read_content_length(self, value: bytes) -> None:
         if self.content_length is not None or _CONTENT_LENGTH.fullmatch(value) is None:
