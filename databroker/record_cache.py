@@ -63,6 +63,9 @@ class RecordCache:
     def __repr__(self) -> str:
         return f"<RecordCache {len(self._held)} of {self._type}>"
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def __contains__(self, id: str) -> bool:
         return id in self._held
 

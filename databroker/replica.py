@@ -140,6 +140,10 @@ class Replica:
         """Number of changes of what is cached, whatever they were: as long as it stays, each `version` does, but for what expires."""
         return self._writes.number
 
+    def count(self, type: str) -> int:
+        """Number of records that are cached."""
+        return len(self._cache[type])
+
     def version(self, type: str, id: str) -> int | Unknown | None:
         """The version of what `peek` would find, for a tenth of its price: as long as it and `life` stay, the record is the same."""
         if (cache := self._cache.get(type)) is None or id not in cache:

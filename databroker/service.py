@@ -10,6 +10,7 @@ from databroker.claims import GroupsClaim
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
+from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
 from databroker.store.sealed import SealedStore
@@ -19,6 +20,7 @@ from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, degraded, failing, moment
 from foundation.tasks import spawn
+from foundation.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +84,7 @@ class DataBrokerService:
             self._tasks.append(spawn(self.replica.run(), name="replica"))
         if self._has_tables:
             self._follow()
+        metrics.sessions_known.set_function(lambda: self.replica.count(SESSION))
         if self._tells_activity:
             self._tasks.append(spawn(self.activity.run(), name="last seen"))
         if (store := self._store) is not None:

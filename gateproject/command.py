@@ -15,6 +15,7 @@ COMMANDS = (
     ("run", "rungate", "serve, as the configuration says"),
     ("check", "checkconfig", "find every problem of a configuration, without starting anything"),
     ("ready", "checkready", "ask the running gate whether it is ready, and why not"),
+    ("status", "status", "show how the running gate does, once or --watch"),
     ("explain", "explainaccess", "tell why somebody may, or may not, open an address"),
     ("replay", "replaypolicy", "judge what the decision log holds by another policy"),
     ("sync", "syncdirectory", "fetch users and groups from the directory now"),
@@ -28,7 +29,7 @@ COMMANDS = (
 )
 
 # Commands that run without Django's settings, which would load the configuration: it is what they check or write, or there is none.
-WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "tunnel")
+WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
 
 
 def main() -> None:

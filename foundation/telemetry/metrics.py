@@ -50,6 +50,9 @@ decisions_not_kept = _counter(
 )
 spans_not_sent = _counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.")
 log_lines_dropped = _counter("gate_log_lines_dropped", "Lines of the log that nobody read in time.")
+sessions_known = _gauge(
+    "gate_sessions_known", "Sessions that this process has decided by since its start, or since it lost the change stream; ended ones go."
+)
 clock_skew = _gauge("gate_clock_skew_seconds", "By how much this machine's clock is ahead of the store's.")
 descriptors_short = _counter(
     "gate_file_descriptors_short",

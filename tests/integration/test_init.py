@@ -1,13 +1,8 @@
 """`gate init` as a person meets it: at a terminal, with a provider that says who it knows, until gate runs."""
 
-import os
-import pty
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,64 +10,16 @@ import yaml
 
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.certs import certificate_files
-from tests.support.children import ROOT, clean_environment, free_port, wait_until
+from tests.support.children import ROOT, clean_environment, free_port
 from tests.support.prepared import manage
 from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
+from tests.support.terminal import terminal
 from tests.support.troubled_servers import server, tls
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 DOMAIN = "corp.localhost"
 SIGN_IN, APP = f"authenticate.{DOMAIN}", f"app.{DOMAIN}"
-
-
-class Terminal:
-    """A program at a terminal of its own."""
-
-    def __init__(self, *command: str | Path):
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(ROOT)
-            os.execve(sys.executable, [sys.executable, *map(str, command)], clean_environment(PYTHONUNBUFFERED="1"))
-        self.shown = ""
-        self._answered = 0
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                got = os.read(self._terminal, 4096)
-            except OSError:
-                return
-            if not got:
-                return
-            self.shown += got.decode()
-
-    def answer(self, question: str, answer: str = "") -> None:
-        """Type a line after the program has written `question` since the last one, and waits."""
-
-        def waits() -> bool:
-            return question in self.shown[self._answered :] and self.shown.endswith((": ", "? ", "] ", ". "))
-
-        try:
-            wait_until(waits, question, 30)
-        except AssertionError as error:
-            raise AssertionError(f"{question} is not in {self.shown[-600:]!r}") from error
-        self._answered = len(self.shown)
-        os.write(self._terminal, answer.encode() + b"\n")
-
-    def ended(self) -> int:
-        _, status = os.waitpid(self.pid, 0)
-        return os.waitstatus_to_exitcode(status)
-
-
-@contextmanager
-def terminal(*command: str | Path) -> Iterator[Terminal]:
-    opened = Terminal(*command)
-    try:
-        yield opened
-    finally:
-        os.close(opened._terminal)
 
 
 def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:

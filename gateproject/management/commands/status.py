@@ -1,0 +1,70 @@
+"""`gate status`: how a running gate does, on one screen.
+
+It reads the operator pages and loads none of Django's settings, so it also works where the services run apart, and from elsewhere.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from rich.console import Console
+from rich.live import Live
+
+from config.load import check_configuration, config_path
+from config.options import Options
+from gateproject.management.operator_pages import metrics_address, page
+from gateproject.status.reading import Reading, read
+from gateproject.status.screen import screen
+
+MOMENT = 1.0  # seconds between the two readings of one look
+
+
+class Command(BaseCommand):
+    help = "Show how the running gate does: parts, routes, listeners and certificates.  Exit 0 where all that was asked is ready, else 1."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--at",
+            action="append",
+            metavar="HOST:PORT",
+            help="its metrics_address; more than once where the services run apart (default: that of the environment or the configuration)",
+        )
+        parser.add_argument("--watch", action="store_true", help="go on until Ctrl-C")
+        parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="with --watch: how often (default: 2)")
+        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        if not arguments["every"] > 0:
+            raise CommandError("--every needs a number of seconds above 0")
+        addresses = arguments["at"] or [metrics_address()]
+        options = _options()
+        console = Console(width=None if sys.stdout.isatty() else 140)
+        before = [read(address, page) for address in addresses]
+        time.sleep(MOMENT)
+        now = [read(address, page) for address in addresses]
+        if arguments["watch"]:
+            _watch(console, options, addresses, now, before, lambda: time.sleep(arguments["every"]))
+        console.print(screen(list(zip(now, before, strict=True)), options))
+        if not all(reading.is_ready for reading in now):
+            sys.exit(1)
+
+
+def _watch(
+    console: Console, options: Options | None, addresses: list[str], now: list[Reading], before: list[Reading], wait: Callable[[], None]
+) -> None:
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(screen(list(zip(now, before, strict=True)), options), refresh=True)
+            wait()
+            before, now = now, [read(address, page) for address in addresses]
+
+
+def _options() -> Options | None:
+    """Configuration, if there is one here that can be used: only the running gate matters."""
+    environ = dict(os.environ)  # noqa: TID251 - an entry point
+    return check_configuration(config_path(environ, Path.cwd()), environ).options

@@ -1,0 +1,36 @@
+"""Operator pages as a client sees them: what a running gate answers at `metrics_address`."""
+
+import os
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from django.core.management.base import CommandError
+
+PATIENCE = 3.0  # seconds for an answer
+
+
+def page(address: str, path: str) -> tuple[int, str]:
+    """Status and text of a page, 0 with a sentence where nothing answers.  CommandError where that is no address."""
+    host, _, port = address.rpartition(":")
+    try:
+        connection = HTTPConnection(host.strip("[]") or "localhost", int(port), timeout=PATIENCE)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except ValueError as error:
+        raise CommandError(f"{address} is not HOST:PORT") from error
+    except (OSError, HTTPException) as error:
+        return 0, f"nothing answers at {address}: {error or type(error).__name__}"
+
+
+def metrics_address() -> str:
+    """`metrics_address` of the environment, else of the configuration.  CommandError where there is none."""
+    environ = dict(os.environ)  # noqa: TID251 - an entry point
+    if address := environ.get("METRICS_ADDRESS"):
+        return address
+    from config.load import check_configuration, config_path
+
+    checked = check_configuration(config_path(environ, Path.cwd()), environ)
+    if checked.options is None or checked.options.metrics_address is None:
+        raise CommandError("no metrics_address is configured, where /readyz and /metrics would be: set it, or say --at HOST:PORT")
+    return str(checked.options.metrics_address)

@@ -1,0 +1,49 @@
+"""What a configuration says that a running gate does not: its listeners, and when its certificates end."""
+
+import socket
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from cryptography import x509
+
+from config.options import Options
+from config.types.pem import names_of
+from foundation.values import HostPort
+
+_PATIENCE = 1.0  # seconds for a connection to ourselves
+
+
+class Listener(NamedTuple):
+    setting: str
+    address: str
+    is_open: bool
+
+
+class ConfiguredCertificate(NamedTuple):
+    name: str
+    ends: datetime
+
+
+def listeners(options: Options) -> Iterator[Listener]:
+    """Addresses that this configuration opens, and whether somebody takes connections there on this machine."""
+    for setting in ("address", "http_redirect_addr", "grpc_address", "metrics_address"):
+        address: HostPort | None = getattr(options, setting)
+        if address is not None:
+            yield Listener(setting, str(address), _is_open(address))
+
+
+def certificates(options: Options) -> list[ConfiguredCertificate]:
+    """Certificates of the configuration, the first to end first."""
+    leaves = [x509.load_pem_x509_certificates(pair.certificate)[0] for pair in options.certificate_pairs]
+    found = [ConfiguredCertificate(next(iter(names_of(leaf)), "?"), leaf.not_valid_after_utc) for leaf in leaves]
+    return sorted(found, key=lambda each: each.ends)
+
+
+def _is_open(address: HostPort) -> bool:
+    host = "localhost" if address.host in ("", "0.0.0.0", "::") else address.host  # noqa: S104 - compared, not bound
+    try:
+        socket.create_connection((host, address.port), _PATIENCE).close()
+    except OSError:
+        return False
+    return True

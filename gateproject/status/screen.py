@@ -1,0 +1,143 @@
+"""Screen of `gate status`: one page of tables, for a terminal or a file."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from config.options import Options
+from foundation.readiness import ReadinessState, moment
+from gateproject.status.configured import certificates, listeners
+from gateproject.status.reading import Reading, RouteReading, rate, routes
+from proxy.upstreams.route_statistics import route_label
+
+_COLOURS = {ReadinessState.OK: "green", ReadinessState.DEGRADED: "yellow", ReadinessState.FAILING: "red"}
+MOST_ROUTES = 20
+MOST_CERTIFICATES = 8
+
+
+def screen(readings: Sequence[tuple[Reading, Reading]], options: Options | None) -> RenderableType:
+    """Screen of the processes, each with its reading now and the one before; `options` where the configuration could be read."""
+    parts: list[RenderableType] = []
+    for now, before in readings:
+        parts += _process(now, before, {} if options is None else _addresses(options))
+    if options is not None:
+        parts += _configured(options)
+    return Group(*(each for part in parts for each in (part, "")))
+
+
+def _addresses(options: Options) -> dict[str, str]:
+    """Address of each route, by its name in metrics."""
+    return {route_label(route): str(route.from_) for route in options.policy}
+
+
+def _process(now: Reading, before: Reading, addresses: Mapping[str, str]) -> Iterator[RenderableType]:
+    if now.trouble:
+        yield Text(f"gate at {now.address}: {now.trouble}", style="red")
+        return
+    yield _head(now, before)
+    yield _parts(now)
+    if found := routes(now, before):
+        yield _routes(found, addresses)
+    elif now.value("http_server_requests_total") is not None:
+        yield Text("routes are told with metrics_per_route: true; with up to 500 by default", style="dim")
+    ends = now.by("gate_certificate_expiry_timestamp", "name")
+    if ends:
+        yield _certificates(
+            (name, datetime.fromtimestamp(seconds, UTC)) for name, seconds in sorted(ends.items(), key=lambda each: each[1])
+        )
+
+
+def _head(now: Reading, before: Reading) -> Table:
+    service, version = now.label("gate_build_info", "service"), now.label("gate_build_info", "version")
+    revision = now.label("gate_build_info", "revision")
+    head = Table.grid(padding=(0, 2))
+    state = "[green]ready[/]" if now.is_ready else "[red]not ready[/]"
+    cells = [f"[bold]{escape(service or 'gate')}[/] {escape(version)} {escape(revision)}".rstrip(), f"at {escape(now.address)}", state]
+    if (started := now.value("process_start_time_seconds")) is not None:
+        cells.append(f"up {_span(time.time() - started)}")
+    if (asked := rate(now, before, "http_server_requests_total")) is not None:
+        cells.append(f"{asked:.1f} requests/s")
+    if (sessions := now.value("gate_sessions_known")) is not None:
+        cells.append(f"{sessions:,.0f} sessions")
+    if (memory := now.value("process_resident_memory_bytes")) is not None:
+        cells.append(f"{memory / 2**20:.0f} MiB")
+    if (loaded := now.value("gate_config_last_reload_success_timestamp")) is not None:
+        refused = now.value("gate_config_last_reload_success") == 0
+        cells.append(f"configuration of {moment(loaded)}" + (", [red]a newer one was refused[/]" if refused else ""))
+    head.add_row(*cells)
+    return head
+
+
+def _parts(now: Reading) -> Table:
+    table = _table("part", "state", "reason")
+    for part in now.parts:
+        table.add_row(escape(part.name), f"[{_COLOURS[part.state]}]{part.state}[/]", escape(part.reason))
+    return table
+
+
+def _routes(found: Sequence[RouteReading], addresses: Mapping[str, str]) -> Table:
+    table = _table("route", "requests/s", "5xx/s", "mean ms", "p95 ms", "active", "upstreams", "address", numbers=6)
+    for route in found[:MOST_ROUTES]:
+        upstreams = f"{route.healthy}/{route.upstreams}"
+        table.add_row(
+            escape(route.name),
+            f"{route.per_second:.1f}",
+            f"[red]{route.errors_per_second:.1f}[/]" if route.errors_per_second else "0",
+            _milliseconds(route.mean),
+            _milliseconds(route.p95),
+            str(route.active),
+            f"[red]{upstreams}[/]" if route.healthy < route.upstreams else upstreams,
+            escape(addresses.get(route.name, "")),
+        )
+    if len(found) > MOST_ROUTES:
+        table.add_row(f"[dim]and {len(found) - MOST_ROUTES} more, asked less[/]")
+    return table
+
+
+def _configured(options: Options) -> Iterator[RenderableType]:
+    table = _table("listener", "address", "here")
+    for each in listeners(options):
+        table.add_row(each.setting, escape(each.address), "[green]open[/]" if each.is_open else "[red]closed[/]")
+    yield table
+    if found := certificates(options):
+        yield _certificates(found)
+
+
+def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
+    table, now = _table("certificate", "ends"), datetime.now(UTC)
+    rows = list(found)
+    for name, ends in rows[:MOST_CERTIFICATES]:
+        left = (ends - now).total_seconds()
+        colour = "red" if left <= 0 else "yellow" if left < 7 * 86400 else "green"
+        words = "has ended" if left <= 0 else f"in {_span(left)}"
+        table.add_row(escape(name), f"{moment(ends.timestamp())} [{colour}]{words}[/]")
+    if len(rows) > MOST_CERTIFICATES:
+        table.add_row(f"[dim]and {len(rows) - MOST_CERTIFICATES} that end later[/]")
+    return table
+
+
+def _table(*columns: str, numbers: int = 0) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if 0 < index <= numbers else "left", overflow="fold")
+    return table
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _span(seconds: float) -> str:
+    """Time span, in its two largest units."""
+    left = int(seconds)
+    told: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number or told or unit == "s":
+            told.append(f"{number} {unit}")
+    return " ".join(told[:2])

@@ -1,0 +1,30 @@
+"""`gate status` where nobody answers; of a running gate it is in tests/integration/test_status.py."""
+
+import pytest
+from django.core.management.base import CommandError
+
+from gateproject.management.commands import status
+from gateproject.management.commands.status import Command
+from tests.support.children import free_port
+
+
+def run(*addresses: str, every: float = 2.0) -> int:
+    try:
+        Command().handle(at=list(addresses), watch=False, every=every, config=None)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+def test_where_nobody_listens_it_is_1_and_each_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(status, "MOMENT", 0.0)
+    one, other = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    assert run(one, other) == 1
+    text = capsys.readouterr().out
+    assert f"nothing answers at {one}" in text
+    assert f"nothing answers at {other}" in text
+
+
+def test_no_time_between_two_looks_is_an_error() -> None:
+    with pytest.raises(CommandError, match="above 0"):
+        run("127.0.0.1:1", every=0.0)

@@ -1,0 +1,76 @@
+"""What a person reads of these numbers; nothing that a gate tells can colour or break the screen."""
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from config.options import Options
+from gateproject.status.reading import Reading
+from gateproject.status.screen import MOST_ROUTES, screen
+from tests.support.certs import certificate_files
+from tests.support.children import free_port
+from tests.support.options import make_options
+
+from .test_reading import metrics, reading
+
+
+def shown(now: Reading, before: Reading, options: Options | None = None) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(screen([(now, before)], options))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_one_screen_tells_state_parts_and_routes() -> None:
+    text = shown(reading(metrics(120, errors=3), 12.0), reading(metrics(100), 10.0))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["gate", "1.0", "abc", "at", "127.0.0.1:9090", "ready"] in lines
+    assert ["provider", "degraded", "away"] in lines
+    assert ["wiki", "10.0", "1.5", "5.0", "10", "3", "1/2"] in lines
+
+
+def test_who_does_not_answer_is_named() -> None:
+    silent = Reading("127.0.0.1:1", 1.0, trouble="nothing answers at 127.0.0.1:1: refused")
+    assert "gate at 127.0.0.1:1: nothing answers" in shown(silent, silent)
+
+
+def test_what_a_gate_tells_is_text_and_no_markup() -> None:
+    told = json.dumps({"ready": False, "parts": {"[red]part[/]": {"state": "failing", "reason": "[/nothing] is [bold]"}}})
+    found = reading("", 1.0, told, status=503)
+    text = shown(found, found)
+    assert "[red]part[/]" in text
+    assert "[/nothing] is [bold]" in text
+    assert "not ready" in text
+
+
+def test_of_many_routes_the_busiest_are_shown() -> None:
+    many = "".join(metrics(number, route=f"route-{number:02}") for number in range(MOST_ROUTES + 5))
+    text = shown(reading(many, 2.0), reading("", 1.0))
+    assert "route-24" in text
+    assert "route-04" not in text
+    assert "and 5 more, asked less" in text
+
+
+def test_a_refused_configuration_is_told() -> None:
+    loaded = "gate_config_last_reload_success_timestamp 1700000000\ngate_config_last_reload_success 0\n"
+    found = reading(loaded, 1.0)
+    assert "configuration of 2023-11-14T22:13:20Z, a newer one was refused" in shown(found, found)
+
+
+def test_listeners_certificates_and_addresses_are_those_of_the_configuration(tmp_path: Path) -> None:
+    files = certificate_files(tmp_path, "auth.example.com")
+    pair = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    route = {"name": "wiki", "from": "https://wiki.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+    options = make_options(tmp_path, address=f"127.0.0.1:{free_port()}", policy=[route], **pair)
+    text = shown(reading(metrics(5), 2.0), reading(metrics(5), 1.0), options)
+    assert f"address   {options.address}  closed" in text
+    assert "https://wiki.example.com" in text
+    (line,) = (line for line in text.splitlines() if line.startswith("auth.example.com"))
+    assert " in " in line
+
+
+def test_certificates_of_autocert_come_from_its_metrics() -> None:
+    found = reading('gate_certificate_expiry_timestamp{name="a.example.com"} 1\n', 1.0)
+    assert "1970-01-01T00:00:01Z has ended" in shown(found, found)
