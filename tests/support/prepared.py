@@ -24,13 +24,14 @@ from tests.support.children import ROOT, Child, clean_environment
 
 # None of them starts a thread, opens a descriptor that stays, or reads Django's settings.
 LIBRARIES = """
-    acme.client aiohttp asgiref.sync channels.routing cryptography.x509 cryptography.hazmat.primitives.serialization.pkcs12
+    acme.client aiohttp anyio._backends._asyncio asgiref.sync autobahn.wamp.protocol autobahn.websocket.protocol channels.routing
+    cryptography.x509 cryptography.x509.ocsp cryptography.hazmat.primitives.serialization.pkcs12
     django.core.handlers.asgi django.core.management django.core.management.commands.migrate django.core.validators
     django.db.backends.sqlite3.base django.db.migrations.executor django.db.models django.forms django.http django.template django.urls
     django.views.generic envoy.service.auth.v3.external_auth_pb2 envoy.service.ext_proc.v3.external_processor_pb2
     google.protobuf.json_format grpc.aio h11 httpcore httpx jinja2 josepy jwt OpenSSL.SSL prometheus_client pydantic
     pydantic.json_schema pydantic.types re2 redis.asyncio.cluster redis.asyncio.sentinel requests service_identity sqlparse structlog
-    twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http yaml
+    tomllib twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http yaml
 """.split()  # noqa: SIM905 - easier to read
 # What an interpreter or the loader reads when it starts, and a fork would not.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")
