@@ -124,9 +124,12 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
     builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, trusted_proxies=["127.0.0.0/8"])
     try:
         with builder.start(tmp_path) as gate:
-            async with gate.client() as early, gate.client() as victim:
+            async with gate.client() as early, gate.client() as victim, AsyncExitStack() as stack:
                 assert (await picked(gate, idp, early, "192.0.2.1")).status_code == 200
-                tasks = [asyncio.create_task(junk_callback(gate, idp)) for _ in range(JUNK)]
+                strangers = [await stack.enter_async_context(gate.client()) for _ in range(JUNK)]
+                # Before the first of them waits: gate's patience with the provider ends after ten seconds.
+                states = await asyncio.gather(*(begun(gate, idp, stranger) for stranger in strangers))
+                tasks = [asyncio.create_task(junk_callback(gate, idp, *each)) for each in zip(strangers, states, strict=True)]
                 turned_away, waiting = 0, set(tasks)
                 while turned_away < JUNK - 20:
                     done, waiting = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +144,7 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
                         await asyncio.sleep(0.02)
                 assert (await early.get(gate.url("app.localhost"))).status_code == 200
                 idp.release.set()
-                # The provider's own refusal, or gate's patience with it, which ends after ten seconds.
+                # The provider's own refusal, or gate's.
                 assert {await task for task in waiting} <= {400, 503}
             assert gate.wait_for_event("sign-in turned away: too many wait for the identity provider")["network"] == "198.51.100.7"
     finally:
@@ -161,8 +164,11 @@ async def picked(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, add
     return await follow(client, await client.get(idp.pick(await to_provider(gate, idp, client, address), "alice")))
 
 
-async def junk_callback(gate: RunningGate, idp: FakeIdP) -> int:
-    async with gate.client() as client:
-        state = parse_qs(urlsplit(await to_provider(gate, idp, client, "198.51.100.7")).query)["state"][0]
-        url = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
-        return (await client.get(url, params={"code": "junk", "state": state, "iss": idp.issuer})).status_code
+async def begun(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient) -> str:
+    """The state of a sign-in that only needs its callback."""
+    return parse_qs(urlsplit(await to_provider(gate, idp, stranger, "198.51.100.7")).query)["state"][0]
+
+
+async def junk_callback(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient, state: str) -> int:
+    url = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
+    return (await stranger.get(url, params={"code": "junk", "state": state, "iss": idp.issuer})).status_code

@@ -38,6 +38,7 @@ from tests.support.development_provider import pick_person
 from tests.support.prepared import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
+PATIENCE = 30  # seconds; only a failing test waits that long, or one on a machine that stands still
 
 # Arguments of Python by which something serves gate on a port, perhaps with certificates; the configuration is in its environment.
 ServerCommand = Callable[[int, CertificateFiles], tuple[str | Path, ...]]
@@ -151,7 +152,8 @@ class RunningGate:
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         """A browser without a window: keeps cookies, dials loopback for every name, and follows no redirect by itself."""
-        return httpx.AsyncClient(transport=EverythingOnLoopback(verify=self.certificates.client_context(), trust_env=False), **options)
+        transport = EverythingOnLoopback(verify=self.certificates.client_context(), trust_env=False)
+        return httpx.AsyncClient(transport=transport, **{"timeout": PATIENCE, **options})
 
     @property
     def log(self) -> list[dict[str, Any]]:
