@@ -23,7 +23,7 @@ _COMMENTS = {
     "insecure_server": "Something in front of gate ends TLS: what it says of clients (X-Forwarded-For) is believed from these addresses.",
     "certificate_file": "A certificate for the sign-in and for the host of each route.",
     "idp_provider": "The identity provider (docs/providers.md).",
-    "data_dir": "Sessions are in a database in this folder, so a restart signs nobody out.",
+    "databroker_storage_type": "Sessions are in a database below data_dir, so a restart signs nobody out.",
     "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations.md.",
     "signing_key": "Signs what applications learn about people; they verify it with the keys at {sign_in_url}/.well-known/gate/jwks.json.",
     "admin_allowed_users": "Who enters the admin at {sign_in_url}/.gate/admin/",
@@ -33,7 +33,7 @@ _COMMENTS = {
 _ORDER = (
     *("authenticate_service_url", "address", "http_redirect_addr", "autocert", "insecure_server", "trusted_proxies", "certificate_file"),
     *("certificate_key_file", "idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret"),
-    *("data_dir", "databroker_storage_type", "cookie_secret", "shared_secret", "signing_key", "admin_allowed_users", "metrics_address"),
+    *("databroker_storage_type", "data_dir", "cookie_secret", "shared_secret", "signing_key", "admin_allowed_users", "metrics_address"),
     "policy",
 )
 
@@ -45,10 +45,15 @@ def made_secrets() -> dict[str, str]:
     return {**made, "signing_key": base64.b64encode(pem).decode()}
 
 
-def configuration(answers: Answers, made: dict[str, str]) -> str:
-    """Text of the configuration that these answers give, YAML; complete where all questions were answered.  Raises UnusableAnswer."""
+def configuration(answers: Answers, made: dict[str, str], data_dir: str | None = "data") -> str:
+    """Text of the configuration that these answers give, YAML; complete where all questions were answered.  Raises UnusableAnswer.
+
+    `data_dir` is None where the environment names it, as in a container.
+    """
     settings = settings_of(answers) | made
-    settings |= {"data_dir": "data", "databroker_storage_type": "database", "metrics_address": "127.0.0.1:9090"}
+    settings |= {"databroker_storage_type": "database", "metrics_address": "127.0.0.1:9090"}
+    if data_dir is not None:
+        settings["data_dir"] = data_dir
     if policy := settings.get("policy"):
         policy[0]["pass_identity_headers"] = True
     known = {"redirect_uri": "", "sign_in_url": ""}

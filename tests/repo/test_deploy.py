@@ -1,5 +1,6 @@
 """What deploy/ holds is well formed, runs the configurations of examples/split, and gives no process more than it needs."""
 
+import base64
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from config.load import check_configuration
+from config.load import check_configuration, check_content
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.options import parse_options
 
@@ -31,12 +32,11 @@ def port_of(services: str) -> int:
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_compose_runs_each_service_with_its_example(name: str) -> None:
     service = COMPOSE["services"][name]
-    assert service["command"] == [f"/etc/gate/{name}.yaml"]
+    assert service["command"] == ["run", "-config", f"/etc/gate/{name}.yaml"]
     assert (ROOT / "examples" / "split" / f"{name}.yaml").exists()
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
-    assert service["environment"] == {"METRICS_ADDRESS": "127.0.0.1:9090"}
-    assert service["healthcheck"]["test"] == ["CMD", "python", "manage.py", "checkready"]
+    assert service["healthcheck"]["test"] == ["CMD", "gate", "ready"]
     volumes = [volume.split(":") for volume in service["volumes"]]
     assert volumes[0] == [f"./{name}", "/etc/gate", "ro"]
     assert volumes[1][0] in COMPOSE["volumes"]
@@ -136,23 +136,65 @@ def test_only_who_serves_people_has_a_port_outside_and_only_the_broker_reaches_t
     assert COMPOSE["networks"]["records"] == COMPOSE["networks"]["tables"] == {"internal": True}
 
 
-def test_the_image_holds_what_runs_and_nothing_of_the_tests() -> None:
-    copied = re.findall(r"^COPY (\S+)", (DEPLOY / "compose" / "Dockerfile").read_text(), re.MULTILINE)
-    assert all((ROOT / name).exists() for name in copied)
-    assert {
-        "gateproject",
-        "authenticate",
-        "authorize",
-        "databroker",
-        "proxy",
-        "config",
-        "foundation",
-        "manage.py",
-        "requirements.txt",
-    } == set(copied)
-    build = COMPOSE["services"]["proxy"]["build"]
-    context = (DEPLOY / "compose" / build["context"]).resolve()
-    assert (context / build["dockerfile"]).exists()
+DOCKERFILE = (DEPLOY / "compose" / "Dockerfile").read_text()
+PACKAGES = {"gateproject", "authenticate", "authorize", "databroker", "proxy", "config", "foundation", "examples"}
+
+
+def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*"
+    kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    files = {"requirements.in", "requirements.txt", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "manage.py"}
+    assert kept == PACKAGES | files
+    assert all((ROOT / name).exists() for name in kept)
+    assert DOCKERFILE.count("\nFROM ") + DOCKERFILE.startswith("FROM ") == 2
+    _, last = DOCKERFILE.split("\nFROM python:3.11-slim\n")
+    assert re.findall(r"^COPY (.+)$", last, re.MULTILINE) == ["--from=build /opt/gate /opt/gate"]
+
+
+def test_the_image_runs_as_nobody_special_and_writes_below_data_alone() -> None:
+    lines = DOCKERFILE.splitlines()
+    for line in ("USER gate", "VOLUME /data", 'ENTRYPOINT ["gate"]', 'CMD ["run", "-config", "/etc/gate/config.yaml"]'):
+        assert line in lines
+    assert any(line.startswith("HEALTHCHECK ") and line.endswith('CMD ["gate", "ready"]') for line in lines)
+    (environment,) = re.findall(r"^ENV (.+)$", DOCKERFILE, re.MULTILINE)
+    given = dict(pair.split("=", 1) for pair in environment.split())
+    assert (given["XDG_DATA_HOME"], given["AUTOCERT_DIR"]) == ("/data", "/data/autocert")
+    assert lines.index("USER gate") > max(index for index, line in enumerate(lines) if line.startswith("RUN "))
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "one.yaml", "home.yaml"])
+def test_every_gate_in_compose_is_built_alike_and_confined(file: str) -> None:
+    services = yaml.safe_load((DEPLOY / "compose" / file).read_text())["services"]
+    ours = {name: service for name, service in services.items() if service.get("image") == "gate"}
+    assert ours
+    for service in ours.values():
+        context = (DEPLOY / "compose" / service["build"]["context"]).resolve()
+        assert (context, (context / service["build"]["dockerfile"]).exists()) == (ROOT, True)
+        assert (service["read_only"], service["cap_drop"], service["tmpfs"]) == (True, ["ALL"], ["/tmp"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "privileged" not in service
+
+
+def test_the_one_gate_keeps_its_data_and_only_who_asks_writes_its_configuration() -> None:
+    services = yaml.safe_load((DEPLOY / "compose" / "one.yaml").read_text())["services"]
+    assert services["gate"]["volumes"] == ["./gate:/etc/gate:ro", "data:/data"]
+    assert (services["init"]["command"], services["init"]["volumes"]) == (["init", "/etc/gate"], ["./gate:/etc/gate"])
+    assert services["init"]["profiles"] == ["init"]
+
+
+def test_the_configuration_beside_a_provider_of_passkeys_is_one() -> None:
+    text = (DEPLOY / "compose" / "home-config.yaml").read_text()
+    for number, name in enumerate(("PUT-A-SECRET-HERE", "PUT-ANOTHER-SECRET-HERE")):
+        text = text.replace(name, base64.b64encode(bytes([number + 1]) * 32).decode())
+    checked = check_content(text.encode(), ".yaml", {"XDG_DATA_HOME": "/data"}, DEPLOY / "compose", ALL_CONFIG_CHECKS)
+    assert [str(problem) for problem in checked.errors] == []
+    services = yaml.safe_load((DEPLOY / "compose" / "home.yaml").read_text())["services"]
+    assert checked.options is not None
+    provider = checked.options.policy[0]
+    assert f"{provider.from_.host}" in services["gate"]["networks"]["people"]["aliases"][0]
+    assert "pocket-id.internal" in services["pocket-id"]["networks"]["inside"]["aliases"]
+    assert "ports" not in services["pocket-id"]
 
 
 def writable_for(instance: str) -> Path:
@@ -228,7 +270,7 @@ def test_kubernetes_runs_each_service_where_its_service_looks(name: str) -> None
     pod = deployment["spec"]["template"]
     assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"] == service["spec"]["selector"]
     (container,) = pod["spec"]["containers"]
-    assert container["args"] == [f"/etc/gate/{name}.yaml"]
+    assert container["args"] == ["run", "-config", f"/etc/gate/{name}.yaml"]
     port = port_of(name)
     assert {each["name"]: each["value"] for each in container["env"]} == {"METRICS_ADDRESS": ":9090", "SHUTDOWN_DELAY": "5s"}
     assert [each["containerPort"] for each in container["ports"]] == [port, 9090]

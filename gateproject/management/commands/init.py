@@ -4,8 +4,9 @@ import asyncio
 import getpass
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -122,7 +123,7 @@ class Dialog:
 
     def write(self, path: Path) -> Options:
         """Write the configuration; CommandError where the whole has a problem that no single answer has, OSError."""
-        text = configuration(self._answers, self._secrets)
+        text = self._configuration()
         checked = self._checked(text)
         if checked.options is None:
             raise CommandError("nothing was written\n" + "\n".join(map(str, checked.errors)))
@@ -179,10 +180,15 @@ class Dialog:
                             self._ask(question)
         self._tell("  it knows this client.\n")
 
+    def _configuration(self, instead: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Text of the configuration so far; `instead` are answers to what was not asked yet.  Raises UnusableAnswer."""
+        data_home = os.environ.get("XDG_DATA_HOME")  # noqa: TID251 - an entry point
+        return configuration({**instead, **self._answers}, self._secrets, None if data_home else "data")
+
     def _problems(self, question: Question) -> list[str]:
         """What is wrong with the answer to this question, as far as it can be told yet."""
         try:
-            text = configuration(self._answers, self._secrets)
+            text = self._configuration()
         except UnusableAnswer as error:
             return [str(error)]
         return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
@@ -195,7 +201,7 @@ class Dialog:
         """What the provider says against this client, in words; the rest of the configuration may still be missing."""
         from gateproject.management.online_checks import provider_findings  # its imports take longer than all questions
 
-        options = self._checked(configuration(_ANY_APPLICATION | self._answers, self._secrets)).options
+        options = self._checked(self._configuration(_ANY_APPLICATION)).options
         if options is None:
             return ["it can't be asked yet: other answers have problems"]
         return [_told(finding) for finding in asyncio.run(provider_findings(options))]

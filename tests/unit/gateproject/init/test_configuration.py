@@ -35,6 +35,13 @@ def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: 
     assert "redirect URI that the provider knows: https://authenticate.example.com/oauth2/callback" in text
 
 
+def test_where_the_environment_names_the_data_directory_the_file_does_not(tmp_path: Path) -> None:
+    text = configuration(ANSWERS, made_secrets(), data_dir=None)
+    options = check_content(text.encode(), ".yaml", {"XDG_DATA_HOME": "/data"}, tmp_path).options
+    assert options is not None
+    assert options.data_dir == Path("/data/gate")
+
+
 def test_each_installation_has_secrets_of_its_own() -> None:
     one, other = made_secrets(), made_secrets()
     assert len({*one.values(), *other.values()}) == 2 * len(one) == 6
