@@ -18,7 +18,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs proto lock attack mutants bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix docs images proto lock attack mutants bench clean tools venv venv-demo venv-test
 .NOTPARALLEL:
 
 help: ## this list
@@ -54,6 +54,9 @@ fix: venv-test ## format, and what lint can mend by itself
 
 docs: venv ## write docs/settings.md, config.schema.json and metrics.md out of the declarations of settings and metrics
 	@$(PY) manage.py settingsreference
+
+images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser
+	@$(PY) -m tests.support.pictures
 
 proto: venv-test ## generate the Python of databroker.proto anew (tests/repo checks that it is what is committed)
 	@$(PY) -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. databroker/rpc/databroker.proto
