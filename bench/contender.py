@@ -9,11 +9,10 @@ from pathlib import Path
 
 import httpx
 
-from bench.load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample, wrk
+from bench.load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample
 from bench.rig import BODY, HOST
 
 SCRIPT = Path(__file__).with_name("many_sessions.lua")
-WARM_UP = 1  # seconds
 MORE_ROUNDS = 3  # for who has not enough quiet samples
 
 _UNVERIFIED = ssl.create_default_context()
@@ -36,7 +35,7 @@ class Contender:
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
-    def wrk(self, path: str = "/") -> list[str]:
+    def wrk(self, path: str) -> list[str]:
         if self.script:
             return ["-s", str(SCRIPT), self.url + path, "--", *self.script]
         return [*(f"-H{name}: {value}" for name, value in _headers(self.cookie).items()), self.url + path]
@@ -72,24 +71,23 @@ class Turns:
     def take(self, contenders: Sequence[Contender]) -> None:
         """One sample of each after the other, and some more for those that were disturbed."""
         for contender in contenders:
-            contender.must_judge()
-            wrk([f"-c{CONNECTIONS}", *contender.wrk()], WARM_UP)
+            self._load(contender, "/", CONNECTIONS, [])  # warms up
         for number in range(self.rounds + MORE_ROUNDS):
             for contender in contenders:
                 lacks = number < self.rounds or len(counting(contender.samples)[0]) < self.rounds
                 if lacks and (time.monotonic() < self.until or number < LEAST_SAMPLES):
-                    contender.samples.append(self._sample(contender, [f"-c{CONNECTIONS}", *contender.wrk()]))
+                    self._load(contender, "/", CONNECTIONS, contender.samples)
 
     def take_downloads(self, contenders: Sequence[Contender], path: str, at_once: int, rounds: int) -> None:
         for _ in range(rounds):
             for contender in contenders:
-                contender.downloads.append(self._sample(contender, [f"-c{at_once}", *contender.wrk(path)]))
+                self._load(contender, path, at_once, contender.downloads)
 
-    def _sample(self, contender: Contender, arguments: Sequence[str]) -> Sample:
+    def _load(self, contender: Contender, path: str, at_once: int, samples: list[Sample]) -> None:
         contender.must_judge()
+        arguments = [f"-c{at_once}", *contender.wrk(path)]
         try:
-            return take_sample(contender.process, self.beside, contender.cores, arguments, self.seconds)
+            samples.append(take_sample(contender.process, self.beside, contender.cores, arguments, self.seconds))
         except Failed as failure:
-            sys.exit(f"{contender.name}: not every request succeeded\n{failure}")
-        finally:
-            contender.must_judge()
+            print(f"{contender.name}: a sample is left out, because not every request succeeded\n{failure}", file=sys.stderr)
+        contender.must_judge()

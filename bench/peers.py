@@ -189,7 +189,7 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
         contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
         Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
-        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders]
+        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
 
 
 def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespace) -> list[Row]:
@@ -197,7 +197,7 @@ def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespac
         stage, beside = staged(stack, "http")
         turns = Turns(SESSION_ROUNDS, arguments.seconds, time.monotonic() + BUDGET, beside)
         contenders = many_sessions(stack, stage, programs, arguments.sessions, turns)
-        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders]
+        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:

@@ -42,9 +42,10 @@ User #65534
 Group #65534
 {modules}
 Listen 127.0.0.1:{port}
+# A process whose threads are all busy closes the connections that wait, so there is one for each.
+ThreadsPerChild 64
 StartServers 2
-ThreadsPerChild 25
-MaxRequestWorkers 150
+MaxRequestWorkers 128
 MaxConnectionsPerChild 0
 KeepAlive On
 MaxKeepAliveRequests 0
