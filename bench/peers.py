@@ -77,6 +77,7 @@ class Row:
     download: Figure | None  # MiB/s
     download_microseconds: Figure | None
     is_download_quiet: bool
+    all_samples: tuple[Sample, ...]  # those that do not count, too
 
     @classmethod
     def of(cls, contender: Contender, memory: float) -> Self:
@@ -98,6 +99,7 @@ class Row:
             Figure.of(sample.transfer for sample in downloads) if downloads else None,
             Figure.of(sample.microseconds_each_mebibyte for sample in downloads) if downloads else None,
             is_download_quiet,
+            tuple(contender.samples),
         )
 
 
@@ -189,6 +191,7 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
         contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
         Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
+        tell_complaints(stage.directory)
         return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
 
 
@@ -197,7 +200,15 @@ def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespac
         stage, beside = staged(stack, "http")
         turns = Turns(SESSION_ROUNDS, arguments.seconds, time.monotonic() + BUDGET, beside)
         contenders = many_sessions(stack, stage, programs, arguments.sessions, turns)
+        tell_complaints(stage.directory)
         return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
+
+
+def tell_complaints(directory: Path) -> None:
+    """What gates have warned of while they were measured."""
+    for output in sorted(directory.glob("gate-*/output")):
+        if text := output.read_text():
+            print(f"{output.parent.name} said:\n{text[:4000]}", file=sys.stderr, flush=True)
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
