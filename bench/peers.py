@@ -207,8 +207,8 @@ def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespac
 def tell_complaints(directory: Path) -> None:
     """What gates have warned of while they were measured."""
     for output in sorted(directory.glob("gate-*/output")):
-        if text := output.read_text():
-            print(f"{output.parent.name} said:\n{text[:4000]}", file=sys.stderr, flush=True)
+        if lines := [line for line in output.read_text().splitlines() if '"level": "info"' not in line]:
+            print(f"{output.parent.name} warned:", *lines[:10], sep="\n", file=sys.stderr, flush=True)
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
