@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
 # Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, and who answers an authority.
-EXT_PROC, GATE, ACME = "gate-judge", "gate", "gate-acme"
+JUDGE, GATE, ACME = "gate-judge", "gate", "gate-acme"
 LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
 # Of streams and connections to gate itself; what bounds them is how many clients there are.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
@@ -32,7 +32,7 @@ class EnvoyLimits:
     connections: int
 
 
-def bootstrap(files: Path, ext_proc: Path, gate: Path, acme: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
+def bootstrap(files: Path, judge: Path, gate: Path, acme: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
     """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets, `listeners` too."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
@@ -42,7 +42,7 @@ def bootstrap(files: Path, ext_proc: Path, gate: Path, acme: Path, admin: Path, 
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {
             "listeners": list(listeners),
-            "clusters": [own_cluster(EXT_PROC, ext_proc, speaks_http2=True), own_cluster(GATE, gate), own_cluster(ACME, acme)],
+            "clusters": [own_cluster(JUDGE, judge), own_cluster(GATE, gate), own_cluster(ACME, acme)],
         },
     }
 
@@ -78,12 +78,13 @@ def watched(files: Path, name: str) -> Json:
     }
 
 
-def own_cluster(name: str, path: Path, *, speaks_http2: bool = False) -> Json:
-    protocol: Json = {"http2_protocol_options": {}} if speaks_http2 else {"http_protocol_options": {}}
-    options = {"@type": f"{TYPE}{_OPTIONS.removeprefix('envoy.')}", "explicit_http_config": protocol}
-    if not speaks_http2:
-        # gate closes idle connections itself; a request must not meet one that is about to close.
-        options["common_http_protocol_options"] = {"idle_timeout": "4s"}
+def own_cluster(name: str, path: Path) -> Json:
+    options = {
+        "@type": f"{TYPE}{_OPTIONS.removeprefix('envoy.')}",
+        "explicit_http_config": {"http_protocol_options": {}},
+        # gate closes idle connections itself; a request must not meet one that is about to close.  A judge's answer repeats much.
+        "common_http_protocol_options": {"idle_timeout": "4s", "max_headers_count": 1000},
+    }
     return {
         "name": name,
         "type": "STATIC",

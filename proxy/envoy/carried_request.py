@@ -1,29 +1,24 @@
-"""Request that Envoy carries: what Envoy is told of it on the way there and back, and its end."""
+"""Request that Envoy carries: what Envoy is told of it, the answer where its upstream gives none, and its end."""
 
 import asyncio
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, cast
 
-import grpc
-from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-
-from foundation.errors import AccessEnded, GateError, UpstreamError, UpstreamTimeout
-from foundation.tasks import spawn
+from foundation.errors import UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
-from proxy.envoy.head import FRAMING, EnvoyRequestHead, rewritten, set_header
-from proxy.envoy.listener import CLUSTER, MAY_STREAM
-from proxy.envoy.response_details import is_late, is_malformed, trouble_in
-from proxy.envoy.timeouts import EnvoyTimeout, EnvoyTimeouts
-from proxy.forwarding.http import Ending
+from proxy.envoy.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, Address
+from proxy.envoy.head import EnvoyRequestHead, rewritten
+from proxy.envoy.response_details import bad_status_in, is_late, is_malformed, trouble_in
+from proxy.forwarding.http import Ending, ForwardResult
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
-from proxy.planes.embedded import DataPlane, count_ending
+from proxy.planes.embedded import DataPlane
+from proxy.planes.open_streams import Stream
 from proxy.rewriting.header_names import Headers
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
@@ -32,20 +27,33 @@ from proxy.verdict import JudgedRequest
 TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
 # From the end of the request to the head of the answer.
 HEAD_TIMEOUT = b"x-envoy-upstream-rq-per-try-timeout-ms"
+_CLUSTER, _NUMBER, _HOST, _JUDGED = (name.encode() for name in (CLUSTER, NUMBER, HOST, JUDGED))
 _FROM_UPSTREAM = "via_upstream"
-# A trailer of a client has no use that is worth the doubt; of an upstream they are gRPC's outcome.
-_CONNECTION = FRAMING | {b"connection", b"keep-alive", b"upgrade"}
+# By what Envoy says of a response (%RESPONSE_FLAGS%); anything else that is said of one that has ended is the upstream's doing.
+_ENDINGS = {"DC": Ending.CLIENT_LEFT, "UT": Ending.TIMED_OUT, "SI": Ending.SILENT}
+_NO_TROUBLE = "-"
 
-# Trailers are asked for so that gate is told of the end, and may end what is carried.
-ALL_HEADS = ProcessingMode(
-    response_header_mode=ProcessingMode.SEND, request_trailer_mode=ProcessingMode.SEND, response_trailer_mode=ProcessingMode.SEND
-)
 
-Context: TypeAlias = grpc.aio.ServicerContext
+@dataclass(slots=True)  # not frozen: one is made for each request
+class EnvoysWord:
+    """Envoy's word about a request that has ended: sizes in bytes, `status` 0 where no answer had begun."""
+
+    status: int
+    seconds: float
+    sent: int
+    received: int
+    flags: str
+    details: str
+
+    @property
+    def ending(self) -> Ending:
+        if self.flags == _NO_TROUBLE:
+            return Ending.COMPLETE
+        return next((_ENDINGS[flag] for flag in self.flags.split(",") if flag in _ENDINGS), Ending.BROKE_OFF)
 
 
 class CarriedRequest:
-    """Request on its way through Envoy to its upstream."""
+    """Request on its way through Envoy to its upstream.  `cut` resets the connection of its client."""
 
     def __init__(
         self,
@@ -53,118 +61,59 @@ class CarriedRequest:
         log: RequestLog,
         judged: JudgedRequest,
         outgoing: OutgoingRequest,
-        cluster: str,
-        request_head: EnvoyRequestHead,
+        head: EnvoyRequestHead,
         answered: RequestCounter,
-        envoy_timeouts: EnvoyTimeouts,
     ):
         self._plane = plane
         self._log = log
         self._judged, self._incoming = judged, judged.incoming
         self._outgoing = outgoing
-        self._cluster = cluster
-        self._request_head = request_head
-        self._answered_requests = answered
-        self._envoy_timeouts = envoy_timeouts
+        self._head = head
+        self._answered = answered
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
-        self._may_stream = judged.incoming.is_grpc or judged.incoming.wants_events
-        self._is_bounded_to_the_head = self._may_stream and outgoing.is_default_timeout
-        self._began = 0.0
-        self._has_ended = False  # as far as the application's word for it goes: many an answer ends without one
-        self._ended_because = ""
+        self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.wants_events else ""
+        self._is_bounded_to_the_head = bool(self._may_stream) and outgoing.is_default_timeout
+        self._ended_because: Ending | None = None
         self._patience: asyncio.TimerHandle | None = None
+        self._under_way = ExitStack()
+        self._stream: Stream
+        self._cut: Callable[[Address], None]
 
-    async def run(self, context: Context) -> None:
-        """Run until Envoy has carried all of it, the client has left, or its access ends."""
-        envoy_timeout = self._envoy_timeouts.begin()
-        try:
-            await self._carry(context, envoy_timeout)
-        finally:
-            if self._may_have_been_cut():
-                # Envoy resets the call once it has ended it, and that cancels whatever is still done in it.
-                await asyncio.shield(spawn(self._tell_when_heard(envoy_timeout), name="the end of what Envoy carried"))
-            else:
-                self._tell(envoy_timeout)
+    def begin(self, cut: Callable[[Address], None]) -> None:
+        """Begin: from now on it may be ended, until `tell` is called."""
+        tracked = self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics)
+        self._stream, self._cut = self._under_way.enter_context(tracked), cut
+        self._stream.end = partial(self._end, Ending.REVOKED)
 
-    async def _tell_when_heard(self, envoy_timeout: EnvoyTimeout) -> None:
-        if (ending := await envoy_timeout.ending()) is not None:
-            self._log.problem = ending.value
-            if self._outgoing.statistics is not None:
-                count_ending(self._outgoing.statistics, ending)
-        self._tell(envoy_timeout)
+    @property
+    def number(self) -> str:
+        return self._head.facts.number
 
-    def _tell(self, envoy_timeout: EnvoyTimeout) -> None:
-        log = self._log
-        self._envoy_timeouts.forget(envoy_timeout)
-        if log.status is None:
-            log.status = CLIENT_LEFT
-        log.tell()
-        self._count(log.status)
-
-    async def _carry(self, context: Context, envoy_timeout: EnvoyTimeout) -> None:
-        task = cast("asyncio.Task[object]", asyncio.current_task())
-        with self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics) as stream:
-            stream.end = partial(self._end, task, Ending.REVOKED.value)
-            try:
-                await self._converse(context, envoy_timeout)
-            except asyncio.CancelledError:
-                if not self._ended_because or task.uncancel() > 0:
-                    raise
-                self._log.problem = self._ended_because
-                stream.status, stream.ending = self._log.status, Ending(self._ended_because)
-                await self._cut(context)
-            finally:
-                if stream.ending is Ending.COMPLETE:
-                    stream.status = self._log.status
-                if self._patience is not None:
-                    self._patience.cancel()
-
-    def _may_have_been_cut(self) -> bool:
-        """By one of the bounds that Envoy looks after: only then is it worth waiting for its word."""
-        if self._has_ended or self._log.status is None or self._log.problem:
-            return False
-        timeout = math.inf if self._is_bounded_to_the_head else self._outgoing.timeout or math.inf
-        silence = math.inf if self._may_stream else self._plane.state.idle
-        # Envoy's clock began a moment before or after ours.
-        return time.monotonic() - self._began >= 0.9 * min(timeout, silence)
-
-    def _count(self, status: int) -> None:
-        """Envoy alone knows how large its bodies are."""
-        incoming = self._incoming
-        host, seconds = incoming.headers.get(b"host", b""), time.monotonic() - incoming.started
-        self._answered_requests(host, incoming.scope["method"].encode(), status, seconds, None, None)
-
-    async def _converse(self, context: Context, envoy_timeout: EnvoyTimeout) -> None:
-        self._began = time.monotonic()
-        answer = pb.HeadersResponse(response=self._to_upstream())
-        await context.write(pb.ProcessingResponse(request_headers=answer, mode_override=ALL_HEADS, dynamic_metadata=envoy_timeout.metadata))
-        while (message := await context.read()) is not grpc.aio.EOF:
-            match message.WhichOneof("request"):
-                case "response_headers":
-                    await context.write(await self._answered(message))
-                case "request_trailers":
-                    await context.write(pb.ProcessingResponse(request_trailers=without_all(message.request_trailers)))
-                case "response_trailers":
-                    self._has_ended = True
-                    await context.write(pb.ProcessingResponse(response_trailers=self._trailers(message.response_trailers)))
-                case other:
-                    raise ValueError(f"Envoy asks about {other}")
-
-    def _to_upstream(self) -> pb.CommonResponse:
-        outgoing, is_grpc = self._outgoing, self._incoming.is_grpc
+    def told_to_envoy(self, cluster: str, mark: bytes) -> Headers:
+        """What Envoy is told, which makes the whole head that the upstream gets.  ValueError where it can't be told that."""
+        outgoing, head = self._outgoing, self._head
         (_, host), *headers = outgoing.headers
-        if is_grpc:
-            headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
+        told = [(_CLUSTER, cluster.encode()), (_NUMBER, self.number.encode()), (_HOST, host)]
         if self._may_stream:
-            headers.append((MAY_STREAM.encode(), b"1"))
-        response = pb.CommonResponse(header_mutation=rewritten(self._request_head.headers, headers))
-        mutation = response.header_mutation
-        for name, value in ((b":path", outgoing.target), (b":authority", host), (CLUSTER.encode(), self._cluster.encode())):
-            set_header(mutation, name, value)
-        for name, timeout in self._timeouts():
-            if timeout != math.inf:
-                set_header(mutation, name, b"%d" % max(1, round(timeout * 1000)))
-        return response
+            told.append((MAY_STREAM.encode(), self._may_stream.encode()))
+            if self._incoming.is_grpc:
+                headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
+        told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
+        told += rewritten(head, headers)
+        is_marked = True
+        if outgoing.target != head.target or head.is_doubtful:
+            told.append((PATH.encode(), outgoing.target))
+            is_marked = False
+        if head.is_bodiless_by_word and not self._is_http2():
+            told.append((BODILESS.encode(), b"1"))
+            is_marked = False
+        if is_marked:
+            told.append((_JUDGED, mark))
+        return told
+
+    def _is_http2(self) -> bool:
+        route = self._judged.check.decision.route
+        return route is not None and route.route.upstream_http2
 
     def _timeouts(self) -> Iterator[tuple[bytes, float]]:
         """The default is not for a stream, but for the head of what may become one; a call of gRPC may think for longer."""
@@ -174,83 +123,66 @@ class CarriedRequest:
         else:
             yield TIMEOUT, timeout
 
-    async def _answered(self, message: pb.ProcessingRequest) -> pb.ProcessingResponse:
-        details = message.attributes["envoy.filters.http.ext_proc"].fields["response.code_details"].string_value
-        headers = [
-            (each.key.encode("latin-1"), each.raw_value or each.value.encode("latin-1"))
-            for each in message.response_headers.headers.headers
-        ]
-        status = int(dict(headers)[b":status"])
-        self._has_ended = message.response_headers.end_of_stream
-        try:
-            self._require_answer(details, status)
-            after = self._plane.state.response_headers.for_client([pair for pair in headers if not pair[0].startswith(b":")])
-        except UpstreamError as error:
-            if isinstance(error, UpstreamTimeout) and self._outgoing.statistics is not None:
-                count_ending(self._outgoing.statistics, Ending.TIMED_OUT)
-            return await self._instead(error)
-        self._log.status = status
-        if self._may_stream and not self._is_stream(after):
-            # Envoy does not bound the silence of what may be a stream, so this answer has to end within the same time.
-            most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
-            task = cast("asyncio.Task[object]", asyncio.current_task())
-            if most != math.inf:
-                self._patience = asyncio.get_running_loop().call_later(most, self._end, task, Ending.TIMED_OUT.value)
-        common = pb.CommonResponse(header_mutation=rewritten(headers, after, left_alone=_CONNECTION))
-        return pb.ProcessingResponse(response_headers=pb.HeadersResponse(response=common))
-
-    def _require_answer(self, details: str, status: int) -> None:
-        """UpstreamError where the upstream gave none that can be passed on."""
-        upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint
-        if details != _FROM_UPSTREAM:
-            if is_late(details):
-                raise upstream_errors.timeout(endpoint)
-            raise (
-                upstream_errors.protocol_error(endpoint, MALFORMED)
-                if is_malformed(details)
-                else upstream_errors.reported(endpoint, trouble_in(details))
-            )
-        if bad := bad_status(status, is_upgrade=False):
-            raise upstream_errors.protocol_error(endpoint, bad)
-        upstream_errors.answered(endpoint)
-
-    def _trailers(self, trailers: pb.HttpTrailers) -> pb.TrailersResponse:
-        """gRPC's own outcome is all that any client of ours reads there."""
-        if not self._incoming.is_grpc:
-            return without_all(trailers)
-        response = pb.TrailersResponse()
-        names = {each.key for each in trailers.trailers.headers if each.key.lower() == "set-cookie"}
-        response.header_mutation.remove_headers.extend(names)
-        return response
-
-    async def _instead(self, error: GateError) -> pb.ProcessingResponse:
-        said = CapturedResponse()
+    async def instead(self, details: str) -> CapturedResponse:
+        """Page in place of an answer that the upstream did not give; `details` say why, in Envoy's words."""
+        error, said = self._error(details), CapturedResponse()
+        if isinstance(error, UpstreamTimeout):
+            self._stream.ending = Ending.TIMED_OUT
         await send_refusal(self._incoming, self._log.refused(refusal_of(error)), said)
-        answer = pb.ImmediateResponse(body=said.body)
-        answer.status.code = said.status
-        for name, value in said.headers:
-            if name != b"content-length":
-                set_header(answer.headers, name, value)
-        return pb.ProcessingResponse(immediate_response=answer)
+        self._stream.status = self._log.status
+        return said
 
-    async def _cut(self, context: Context) -> None:
-        """Before the answer has begun the client is told why; later it must see a broken answer."""
-        if self._log.status is None:
-            await context.write(await self._instead(AccessEnded()))
-            return
-        await context.abort(grpc.StatusCode.ABORTED, "access ended")
+    def _error(self, details: str) -> UpstreamError:
+        upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint
+        if (status := bad_status_in(details)) is not None:
+            return upstream_errors.protocol_error(endpoint, bad_status(status, is_upgrade=False) or MALFORMED)
+        if is_late(details):
+            return upstream_errors.timeout(endpoint)
+        if is_malformed(details):
+            return upstream_errors.protocol_error(endpoint, MALFORMED)
+        return upstream_errors.reported(endpoint, trouble_in(details))
 
-    def _is_stream(self, headers: Headers) -> bool:
-        kinds = (b"text/event-stream", b"application/grpc") if self._incoming.is_grpc else (b"text/event-stream",)
-        return any(name == b"content-type" and value.lower().startswith(kinds) for name, value in headers)
+    def is_no_stream(self) -> None:
+        """Bound an answer that turned out to be no stream: Envoy does not bound the silence of what may be one."""
+        most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
+        if most != math.inf and self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(most, self._end, Ending.TIMED_OUT)
 
-    def _end(self, task: "asyncio.Task[object]", why: str) -> None:
-        if not self._ended_because:  # two changes may end it: a second cancellation would end its cutting, too
+    def tell(self, word: EnvoysWord | None) -> None:
+        """Tell of its end: Envoy's word, None where it gave none before it ended."""
+        log, stream = self._log, self._stream
+        if self._patience is not None:
+            self._patience.cancel()
+        if word is not None:
+            log.seconds_in_all = stream.seconds = word.seconds
+        if word is not None and log.status is None:
+            ending = self._ended_because or word.ending
+            log.status = word.status or CLIENT_LEFT
+            log.result = ForwardResult(log.status, word.sent, ending)
+            stream.status, stream.ending = word.status or None, ending
+            if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
+                log.problem = ending.value
+            if word.details == _FROM_UPSTREAM:
+                self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
+        elif log.status is None:
+            log.status, stream.ending = CLIENT_LEFT, self._ended_because or Ending.STOPPED
+            log.problem = "envoy has ended"
+        self._under_way.close()
+        log.tell()
+        self._count(log.status, word)
+
+    def _count(self, status: int, word: EnvoysWord | None) -> None:
+        host, method = self._incoming.headers.get(b"host", b""), self._incoming.scope["method"].encode()
+        if word is None:
+            self._answered(host, method, status, 0.0, None, None)
+        else:
+            self._answered(host, method, status, word.seconds, word.received, word.sent)
+
+    def hang_up(self) -> None:
+        if self._head.facts.peer is not None:
+            self._cut(self._head.facts.peer)
+
+    def _end(self, why: Ending) -> None:
+        if self._ended_because is None:  # two changes may end it
             self._ended_because = why
-            task.cancel()
-
-
-def without_all(trailers: pb.HttpTrailers) -> pb.TrailersResponse:
-    response = pb.TrailersResponse()
-    response.header_mutation.remove_headers.extend({each.key for each in trailers.trailers.headers})
-    return response
+            self.hang_up()

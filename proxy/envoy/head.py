@@ -1,131 +1,150 @@
-"""Request head as Envoy tells it, read as strictly as one of our own listener; and what of it is written anew."""
+"""Request head as Envoy shows it, read as strictly as one of our own listener; and what of it is written anew."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from envoy.config.core.v3 import base_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from google.protobuf.wrappers_pb2 import BoolValue
-
 from authorize.rpc.attributes import chain_of
 from foundation.errors import BadRequest
-from proxy.envoy.listener import CARRIED, CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, HANDOFF_TOKEN, MAY_STREAM
+from proxy.envoy.edge_headers import EdgeFacts, is_between_us
 from proxy.incoming import TLS
-from proxy.listener.http1.head import parse_head
+from proxy.listener.http1.head import RequestHead, parse_head
 from proxy.rewriting.header_names import Header, Headers
 
-_OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
-_APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
-BETWEEN_US = frozenset(name.encode() for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED, CLIENT_CONNECTION, CLIENT_PROTO))
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')
 # What a connection is framed by is for Envoy to say, which carries the bytes.
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-_ATTRIBUTES = "envoy.filters.http.ext_proc"
+# The question's own, and what is judged by the line.
+_OF_QUESTION = FRAMING | {b"host", b"x-envoy-internal", b"x-envoy-expected-rq-timeout-ms"}
+# Two of them have no reading (RFC 6265 5.4, RFC 9110 11.6.2).
+_SINGLE = (b"cookie", b"authorization")
+# Names of headers that Envoy takes away (envoy.extensions.filters.http.ext_authz.v3).
+REMOVED = b"x-envoy-auth-headers-to-remove"
+_NO_BODY = (b"", b"0")
+# Methods of requests that hardly ever have a body.
+_BODILESS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request
 class EnvoyRequestHead:
-    """Request head in Envoy's words: its headers as they are there (pseudo headers too), and who sent it."""
+    """Request head in Envoy's words, and who sent it.  `headers` are those that Envoy has, less the framing and what it tells us; each has
+    its lines joined by commas.  `target` is as it came.
 
-    headers: tuple[Header, ...]
-    client: tuple[str, int] | None
-    server_name: str | None
-    has_body: bool
+    `is_doubtful`: Envoy shows bytes that are no UTF-8 as `!`, and what may not be said twice joined by a comma, so what it has may differ
+    from what is shown.
+    """
+
+    line: RequestHead
+    target: bytes
+    host: bytes
+    headers: Headers
+    facts: EdgeFacts
+    is_doubtful: bool
 
     @classmethod
-    def of(cls, message: pb.ProcessingRequest) -> "EnvoyRequestHead":
-        head = message.request_headers
-        attributes = message.attributes[_ATTRIBUTES].fields
-        return cls(
-            headers=tuple([(each.key.encode("latin-1"), each.raw_value or each.value.encode("latin-1")) for each in head.headers.headers]),
-            client=_address(attributes["source.address"].string_value),
-            server_name=attributes["connection.requested_server_name"].string_value or None,
-            has_body=not head.end_of_stream,
-        )
+    def of(cls, text: bytes) -> "EnvoyRequestHead":
+        """Head of a question of Envoy's, up to its empty line.  Raises RequestRefused where our listener would refuse it."""
+        line = parse_head(text)
+        last = dict(line.headers)
+        headers = [pair for pair in line.headers if pair[0] not in _OF_QUESTION and not is_between_us(pair[0])]
+        target = text[: text.index(b"\r\n")].split(b" ", 2)[1]
+        is_doubtful = b"!" in text or any(b"," in last.get(name, b"") for name in _SINGLE)
+        return cls(line, target, last[b"host"], headers, EdgeFacts.of(last), is_doubtful)
 
     @property
-    def last(self) -> Mapping[bytes, bytes]:
-        return dict(self.headers)
+    def method(self) -> bytes:
+        return self.line.method
+
+    @property
+    def has_body(self) -> bool:
+        """Whether there may be a body; over HTTP/2 a request need not say so."""
+        facts = self.facts
+        if facts.is_http2 and not facts.length:
+            return self.method not in _BODILESS
+        return facts.length not in _NO_BODY or bool(facts.coding)
+
+    @property
+    def is_bodiless_by_word(self) -> bool:
+        """Whether Envoy alone knows that there is no body."""
+        return self.facts.is_http2 and not self.facts.length
 
     def scope(self, scheme: str) -> dict[str, Any]:
-        """ASGI scope, as our own listener would make it of the same bytes; raises RequestRefused where it would refuse them."""
-        last = self.last
-        method, target, host = (last.get(name, b"") for name in (b":method", b":path", b":authority"))
-        head = parse_head(b"".join([b"%b %b HTTP/1.1\r\n" % (method, target), b"host: %b\r\n" % host, *map(_line, self.from_client())]))
-        if not head.raw_path.startswith(b"/"):
+        """ASGI scope, as our own listener would make it of the same bytes; raises BadRequest where it would refuse them."""
+        line = self.line
+        if not line.raw_path.startswith(b"/"):
             raise BadRequest("the request target is no path")
+        if self.facts.length and not self.facts.length.isdigit():
+            raise BadRequest("Content-Length is no number")
         scope: dict[str, Any] = {
             "type": "http",
             "http_version": "1.1",
-            "method": head.method.decode(),
+            "method": line.method.decode(),
             "scheme": scheme,
-            "path": unquote(head.raw_path.decode()),
-            "raw_path": head.raw_path,
-            "query_string": head.query_string,
+            "path": unquote(line.raw_path.decode()),
+            "raw_path": line.raw_path,
+            "query_string": line.query_string,
             "root_path": "",
-            "headers": head.headers,
-            "client": list(self.client) if self.client else None,
-            "extensions": self.extensions(scheme),
+            "headers": [(b"host", self.host), *self.from_client()],
+            "client": list(self.facts.client) if self.facts.client else None,
+            "extensions": extensions(scheme, self.facts, self.headers),
         }
-        if head.has_bare_query:
+        if line.has_bare_query:
             scope["gate.bare_query"] = True
         return scope
 
-    def extensions(self, scheme: str) -> dict[str, Any]:
-        return {TLS: {"server_name": self.server_name, "chain": self._shown()}} if scheme == "https" else {}
-
     def from_client(self) -> Headers:
         """Headers that the client sent, less the host; what Envoy added is left out, what it overwrote is as it was."""
-        last = self.last
-        kept = [pair for pair in self.headers if not _is_of_envoy(pair[0])]
-        for told, name in ((CLIENT_PROTO, b"x-forwarded-proto"), (CLIENT_CONNECTION, b"connection")):
-            if value := last.get(told.encode()):
-                kept.append((name, value))
-        return kept
-
-    def _shown(self) -> tuple[bytes, ...]:
-        """The certificates that the client showed, DER, its own first."""
-        match = _CHAIN.search(self.last.get(_SHOWN, b""))
-        return chain_of(match[1].decode("ascii", "replace")) if match else ()
+        facts = self.facts
+        kept = [pair for pair in self.headers if not is_of_envoy(pair[0])]
+        told = (
+            (b"x-forwarded-proto", facts.proto),
+            (b"connection", facts.connection),
+            (b"content-length", facts.length),
+            (b"transfer-encoding", facts.coding),
+        )
+        return kept + [pair for pair in told if pair[1]]
 
 
-def _is_of_envoy(name: bytes) -> bool:
-    return name.startswith((b":", b"x-envoy-")) or name in BETWEEN_US or name in (_SHOWN, b"host", b"connection", b"x-forwarded-proto")
+def extensions(scheme: str, facts: EdgeFacts, headers: Iterable[Header]) -> dict[str, Any]:
+    """ASGI extensions: what the connection said of itself, and the certificates that the client showed, DER, its own first."""
+    if scheme != "https":
+        return {}
+    shown = next((value for name, value in headers if name == _SHOWN), None)
+    match = None if shown is None else _CHAIN.search(shown)
+    return {TLS: {"server_name": facts.server_name, "chain": chain_of(match[1].decode("ascii", "replace")) if match else ()}}
 
 
-def _line(pair: Header) -> bytes:
-    return b"%b: %b\r\n" % pair
+def is_of_envoy(name: bytes) -> bool:
+    """Whether Envoy wrote a header of this name, whatever the client sent."""
+    return name.startswith(b"x-envoy-") or name in (_SHOWN, b"x-forwarded-proto")
 
 
-def _address(text: str) -> tuple[str, int] | None:
-    """`127.0.0.1:5000`, `[::1]:5000`; None for anything else."""
-    host, colon, port = text.rpartition(":")
-    return (host.strip("[]").removeprefix("::ffff:"), int(port)) if colon and port.isdigit() else None
+def rewritten(head: EnvoyRequestHead, after: Headers) -> Headers:
+    """Headers that Envoy is told to set, and last the names of those to take away: every one that is not in `after` goes, but for framing.
+
+    What several lines were joined of, or may have been, is set as it was judged.  ValueError where a name has several values.
+    """
+    before, new = dict(head.headers), {name.lower(): value for name, value in after}
+    if len(new) != len(after):
+        new = _single(after)
+    told = [
+        (name, value)
+        for name, value in new.items()
+        if (before.get(name) != value or b"," in value or (head.is_doubtful and b"!" in value)) and name not in FRAMING
+    ]
+    if gone := [name for name in before if name not in new] + head.line.ignored:
+        told.append((REMOVED, b",".join(gone)))
+    return told
 
 
-def rewritten(before: Iterable[Header], after: Iterable[Header], *, left_alone: frozenset[bytes] = FRAMING) -> pb.HeaderMutation:
-    """Header mutation from one to the other: every header that is not in `after` goes, but for framing and what begins with a colon."""
-    old, new = by_name(before), by_name(after)
-    mutation = pb.HeaderMutation()
-    for name, values in new.items():
-        if name not in left_alone and old.get(name) != values:
-            for number, value in enumerate(values):
-                set_header(mutation, name, value, action=_APPEND if number else _OVERWRITE)
-    gone = [name for name in old if name not in new and name not in left_alone and not name.startswith(b":")]
-    mutation.remove_headers.extend(name.decode("latin-1") for name in gone)
-    return mutation
-
-
-def set_header(mutation: pb.HeaderMutation, name: bytes, value: bytes, *, action: Any = _OVERWRITE) -> None:
-    header = base_pb2.HeaderValue(key=name.decode("latin-1"), raw_value=value)
-    if action == _APPEND:  # whose number is 0, which Envoy (1.40) takes for unsaid here, and then overwrites
-        mutation.set_headers.add(header=header, append=BoolValue(value=True))
-    else:
-        mutation.set_headers.add(header=header, append_action=action)
+def _single(headers: Headers) -> dict[bytes, bytes]:
+    found = by_name(headers)
+    if any(len(values) > 1 for values in found.values()):
+        raise ValueError("Envoy can't be told of a header with several values")
+    return {name: values[0] for name, values in found.items()}
 
 
 def by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:

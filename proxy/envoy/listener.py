@@ -1,6 +1,6 @@
 """Envoy's listener, which people reach.  It decides nothing: whatever arrives is shown to gate first.
 
-There is one route, and gate names the cluster of each request.  So there is no second reading of hosts and paths that could differ
+No route looks at a host or a path, and gate names the cluster of each request.  So there is no second reading of these that could differ
 from gate's: Envoy passes them on as they came, and sends what gate wrote.
 """
 
@@ -9,25 +9,15 @@ from pathlib import Path
 from typing import Protocol
 
 from config.options import Options
-from proxy.envoy.authentication import grpc_service
-from proxy.envoy.bootstrap import ACME, GATE, TYPE, Json, watched
+from proxy.envoy.answers import failures
+from proxy.envoy.bootstrap import ACME, TYPE, Json, watched
 from proxy.envoy.certificates import certificate_names
 from proxy.envoy.discovery import certificate_file
-from proxy.envoy.timeouts import METADATA, access_log
+from proxy.envoy.edge_headers import told_by_envoy
+from proxy.envoy.judge_filter import JudgeFilter
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.self_signed import ACME_TLS
 
-# What gate and Envoy tell each other in a request; nothing of it comes from a client, or goes to an upstream.
-CLUSTER, HANDOFF_TOKEN = "x-gate-edge-cluster", "x-gate-edge-ticket"
-# Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried_request.py).
-MAY_STREAM = "x-gate-edge-may-stream"
-# Set on what was judged before and is carried without the judge, with a secret (proxy/envoy/grants/).
-CARRIED = "x-gate-edge-carried"
-# What Envoy would overwrite or leave out before gate sees it.
-CLIENT_PROTO, CLIENT_CONNECTION = "x-gate-edge-proto", "x-gate-edge-connection"
-_JUDGE = "gate"
-# How long gate may take for one answer to Envoy; the records' own limits end long before.
-JUDGE_SECONDS = 15
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 TLS_1_2 = (
     *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
@@ -38,26 +28,28 @@ TLS_1_2 = (
 class CarriedAgain(Protocol):
     """What stands before the judge, and the route of what it carries without it."""
 
-    def manager(self) -> Json: ...
+    def local_replies(self) -> list[Json]: ...
 
     def access_log(self) -> Json: ...
 
     def filters(self) -> list[Json]: ...
 
-    def route(self, route: Json, judge: str) -> Json: ...
+    def route(self, idle: str) -> Json: ...
 
 
-def listener(options: Options, files: Path, token: str, certificate_hosts: Sequence[str], again: CarriedAgain | None = None) -> Json:
-    """Listener resource.  `token` proves to gate that it is this Envoy that asks; clients of `certificate_hosts` show certificates."""
+def listener(
+    options: Options, files: Path, judge: JudgeFilter, certificate_hosts: Sequence[str], again: CarriedAgain | None = None
+) -> Json:
+    """Listener resource; clients of `certificate_hosts` show certificates."""
     limits = ListenerLimits.from_options(options)
     address = options.address
-    chains = [_chain(options, limits, files, token, again, "everybody")]
+    chains = [_chain(options, limits, files, judge, again, "everybody")]
     if certificate_hosts and not options.insecure_server:
         # Who names no host, or one that nobody has, is asked for a certificate, too: gate will look at the Host.
-        chains = [_chain(options, limits, files, token, again, "certified", certificate_hosts, asks=True)]
+        chains = [_chain(options, limits, files, judge, again, "certified", certificate_hosts, asks=True)]
         if others := sorted(_hosts(options).difference(certificate_hosts)):
-            chains.append(_chain(options, limits, files, token, again, "others", others))
-        chains.append(_chain(options, limits, files, token, again, "nameless", asks=True))
+            chains.append(_chain(options, limits, files, judge, again, "others", others))
+        chains.append(_chain(options, limits, files, judge, again, "nameless", asks=True))
     if options.autocert and not options.insecure_server:
         chains += [_proofs(limits, chain) for chain in chains]
     filters: list[Json] = []
@@ -87,7 +79,7 @@ def _chain(
     options: Options,
     limits: ListenerLimits,
     files: Path,
-    token: str,
+    judge: JudgeFilter,
     again: CarriedAgain | None,
     name: str,
     hosts: Sequence[str] = (),
@@ -95,7 +87,7 @@ def _chain(
     asks: bool = False,
 ) -> Json:
     """For connections to these hosts, or to all others; `asks` for a client certificate."""
-    chain: Json = {"name": name, "filters": [_connections(limits, token, again, asks=asks)]}
+    chain: Json = {"name": name, "filters": [_connections(limits, judge, again, asks=asks)]}
     if hosts:
         chain["filter_chain_match"] = {"server_names": list(hosts)}
     if options.insecure_server:
@@ -145,7 +137,9 @@ def _authorities(options: Options) -> str:
     return "\n".join(pem.decode("ascii") for pem in found)
 
 
-def _connections(limits: ListenerLimits, token: str, again: CarriedAgain | None, *, asks: bool) -> Json:
+def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain | None, *, asks: bool) -> Json:
+    idle = _seconds(limits.idle)
+    routes = [*([again.route(idle)] if again is not None else ()), *judge.routes(idle)]
     manager: Json = {
         "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "edge",
@@ -178,91 +172,20 @@ def _connections(limits: ListenerLimits, token: str, again: CarriedAgain | None,
             "initial_connection_window_size": 1024 * 1024,
         },
         "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "spdy/3.1"}],
-        "early_header_mutation_extensions": [_told_by_the_client()],
-        "access_log": [access_log(token), *([again.access_log()] if again is not None else ())],
+        "early_header_mutation_extensions": [told_by_envoy()],
+        "access_log": [judge.access_log(), *([again.access_log()] if again is not None else ())],
+        "local_reply_config": {"mappers": [failures(), *(again.local_replies() if again is not None else ())]},
         "http_filters": [
             *(again.filters() if again is not None else ()),
-            {"name": _JUDGE, "typed_config": _ext_proc(token)},
+            *judge.filters(),
             _typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True),
         ],
-        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": _routes(limits, again)}]},
+        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
     }
-    if again is not None:
-        manager |= again.manager()
     if asks:
         manager["forward_client_cert_details"] = "SANITIZE_SET"
         manager["set_current_client_cert_details"] = {"cert": True, "chain": True}
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
-
-
-def _routes(limits: ListenerLimits, again: CarriedAgain | None) -> list[Json]:
-    """One way for all; what differs is who bounds a silence.
-
-    gate does, of what it carries itself (websockets among it) and of what may be a stream; of all else Envoy: whose client does not
-    read holds an upstream no longer than an idle connection may stay.  Not every target is a path: `*` of OPTIONS is refused by gate.
-    """
-    removed = [CLUSTER, MAY_STREAM, CARRIED, CLIENT_PROTO, CLIENT_CONNECTION]
-    to_gate = {"name": CLUSTER, "string_match": {"exact": GATE}}
-    bounded_by_gate: list[Json] = [{"headers": [to_gate]}, {"headers": [{"name": MAY_STREAM, "present_match": True}]}]
-    targets: list[Json] = [{"prefix": "/"}, {"safe_regex": {"regex": ".*"}}]
-    asking = [
-        {
-            "match": target | who,
-            "route": {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": idle, "flush_timeout": _seconds(limits.idle)},
-            "request_headers_to_remove": removed,
-        }
-        for who, idle in (*((who, "0s") for who in bounded_by_gate), ({}, _seconds(limits.idle)))
-        for target in targets
-    ]
-    return asking if again is None else [again.route(asking[-1], _JUDGE), *asking]
-
-
-def _told_by_the_client() -> Json:
-    """Overwritten whatever the client sent under these names, and with nothing where it sent nothing.
-
-    What only gate may say goes before a route is chosen, because the first one is chosen before gate has spoken.
-    """
-    mutations: list[Json] = [{"remove": name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED)]
-    mutations += [
-        {
-            "append": {
-                "header": {"key": ours, "value": f"%REQ({theirs})%"},
-                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-                "keep_empty_value": True,
-            }
-        }
-        for ours, theirs in ((CLIENT_PROTO, "x-forwarded-proto"), (CLIENT_CONNECTION, "connection"))
-    ]
-    name = "envoy.http.early_header_mutation.header_mutation"
-    return _typed(name, "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation", mutations=mutations)
-
-
-def _ext_proc(token: str) -> Json:
-    return {
-        "@type": f"{TYPE}extensions.filters.http.ext_proc.v3.ExternalProcessor",
-        "grpc_service": {**grpc_service(token), "timeout": "0s"},
-        "metadata_options": {"receiving_namespaces": {"untyped": [METADATA]}},
-        # Without gate nobody passes, and what was under way ends.
-        "failure_mode_allow": False,
-        "status_on_error": {"code": "ServiceUnavailable"},
-        "message_timeout": f"{JUDGE_SECONDS}s",
-        # With its answer gate says what else it wants to see of a request that it has read.  What Envoy itself answers to one that
-        # can't be read must not wait for anybody: its connection closes at once.
-        "processing_mode": {
-            "request_header_mode": "SEND",
-            "response_header_mode": "SKIP",
-            "request_body_mode": "NONE",
-            "response_body_mode": "NONE",
-            "request_trailer_mode": "SKIP",
-            "response_trailer_mode": "SKIP",
-        },
-        "allow_mode_override": True,
-        "request_attributes": ["source.address", "connection.requested_server_name"],
-        "response_attributes": ["response.code_details"],
-        # Only now is it known where the request goes.
-        "route_cache_action": "CLEAR",
-        "mutation_rules": {"allow_all_routing": True, "allow_envoy": True, "disallow_is_error": True},
-    }
 
 
 def _typed(name: str, type_: str, **fields: object) -> Json:

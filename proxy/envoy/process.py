@@ -34,11 +34,20 @@ def find(path: str) -> Path:
 
 
 class EnvoyProcess:
-    def __init__(self, program: Path, arguments: list[str], parent: int, clock: Callable[[], float], inherited: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        program: Path,
+        arguments: list[str],
+        parent: int,
+        clock: Callable[[], float],
+        inherited: tuple[int, ...] = (),
+        has_ended: Callable[[], None] = lambda: None,
+    ):
         # The launcher ends it with us, also where we have no time to.
         self._command = [sys.executable, "-I", launch.__file__, str(parent), str(program), *arguments]
         self._clock = clock
         self._inherited = inherited  # descriptors, under the same numbers
+        self._has_ended_once = has_ended
         self._process: Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._is_stopping = False
@@ -75,6 +84,7 @@ class EnvoyProcess:
         while not self._is_stopping:
             began = self._clock()
             status = await self._run()
+            self._has_ended_once()
             if self._is_stopping:
                 return
             wait = FIRST_WAIT if self._clock() - began > STEADY else min(2 * wait, LONGEST_WAIT)

@@ -39,3 +39,9 @@ def is_late(details: str) -> bool:
 
 def is_malformed(details: str) -> bool:
     return "protocol_error" in details
+
+
+def bad_status_in(details: str) -> int | None:
+    """Status of an answer that can't be passed on, as our script tells it (answers.lua)."""
+    told, _, status = details.partition(" ")
+    return int(status) if told == "status" and status.isdecimal() else None

@@ -1,17 +1,17 @@
-"""Envoy data plane: a child process that carries, the external processor that it asks, the internal listener for what it doesn't carry."""
+"""Envoy data plane: a child process that carries, the judge that it asks, the internal listener for what it doesn't carry."""
 
 import asyncio
 import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import grpc
 import structlog
 
 from config.options import Options
@@ -20,17 +20,21 @@ from databroker.replica import Replica
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
+from proxy.envoy.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
 from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
+from proxy.envoy.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.certificates import EnvoyCertificates
 from proxy.envoy.clusters import EnvoyClusters
+from proxy.envoy.connections import Connections, cut_listener
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
-from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.grants.access_log import FLUSH_ARGUMENTS, GrantAccessLog
-from proxy.envoy.grants.connections import Connections
-from proxy.envoy.grants.filter import GrantFilter, cut_listener
+from proxy.envoy.grants.access_log import GrantAccessLog
+from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.judge import Judge
+from proxy.envoy.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
+from proxy.envoy.judge_socket import JudgeConnection
 from proxy.envoy.listener import listener
 from proxy.envoy.overload import watch
 from proxy.envoy.process import EnvoyProcess, find
@@ -46,7 +50,6 @@ from proxy.upstreams.request import Upstream
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
-_MOST_STREAMS = 1_000_000
 PART = "envoy"
 CATCH_UP_EVERY = 1.0  # seconds
 
@@ -69,57 +72,62 @@ class EnvoyPlane:
         replica: Replica,
         obtained: AcmeState | None = None,
     ):
+        if not sys.platform.startswith("linux"):
+            raise ConfigError([Problem("data_plane", "envoy is Linux's alone: use `embedded`")])
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
         self._options = options
-        self._token = secrets.token_urlsafe(32)
+        self._token, self._judged_mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._files = options.data_dir / "envoy"
         self._files.mkdir(mode=0o700, exist_ok=True)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        ext_proc, gate, acme, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "acme", "admin", "cuts"))
+        judge, gate, acme, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "acme", "admin", "cuts"))
         self.socket, self._certificates = _listening(gate), EnvoyCertificates(obtained or AcmeState(), _listening(acme))
-        self.internal_listener = InternalListener(application, scheme)
+        self.internal_listener = InternalListener(application, self._judged_mark, scheme)
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
         self._mark = secrets.token_urlsafe(32)
-        self._keeper, self._access_log = None, None
+        connections = Connections(cuts)
+        self._carried = CarriedRequests(connections, time.monotonic)
+        granted = GrantAccessLog(service, 2 * options.envoy_remembers)
+        self._access_log = EnvoyAccessLog({OF_JUDGED.strip(): self._carried.tell, OF_GRANTS.strip(): granted.tell})
+        self._keeper = None
         if self._table is not None:
-            self._access_log = GrantAccessLog(service, 2 * options.envoy_remembers)
-            cutter = Connections(cuts)
-            self._keeper = GrantKeeper(self._table, cutter, service, resources.streams, replica, resources.saw, self._access_log)
-        self._ext_proc = ExtProcServer(service, self.internal_listener, self._cluster_of, self._token, scheme, self._keeper)
-        self._ext_proc_socket, self._admin = ext_proc, admin
+            self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)
+        self._judge = Judge(service, self._carried, self._cluster_of, self._token, self._judged_mark, scheme, self._keeper)
+        self._judge_socket, self._admin = judge, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
-        self._server: grpc.aio.Server | None = None
+        self._server: asyncio.Server | None = None
+        self._reader: asyncio.Task[None] | None = None
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
         self._before = options, self._clusters
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            bootstrap(
-                self._files, ext_proc, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)] if self._keeper else ()
-            ),
+            bootstrap(self._files, judge, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)]),
         )
+        self._process = self._child(program)
+
+    def _child(self, program: Path) -> EnvoyProcess:
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
-        arguments += ["--concurrency", str(self._workers)]
-        inherited: tuple[int, ...] = ()
-        if self._table is not None and self._access_log is not None:
-            inherited = (self._table.fd, self._table.uses_fd, self._access_log.fd)
-            arguments += FLUSH_ARGUMENTS
-        self._process = EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited)
+        arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
+        shared = () if self._table is None else (self._table.fd, self._table.uses_fd)
+        inherited = (self._access_log.fd, *shared)
+        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._carried.envoy_has_ended)
 
     def __repr__(self) -> str:
         return f"<EnvoyPlane {self._process}>"
 
     async def start(self) -> None:
         """Start, and return when Envoy listens; ConfigError where it refuses to."""
-        self._server = grpc.aio.server(options=[("grpc.max_concurrent_streams", _MOST_STREAMS), ("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers(self._ext_proc.services())
-        self._server.add_insecure_port(f"unix:{self._ext_proc_socket}")
-        await self._server.start()
+        answer = self._judge.answer
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: JudgeConnection(answer), self._judge_socket, backlog=1024
+        )
+        self._reader = spawn(self._access_log.run(), name="what envoy carried")
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._options))
         self._publish(self._options)
         if self._keeper is not None:
@@ -198,7 +206,7 @@ class EnvoyPlane:
         await self._discovery.stop_accepting()
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                await self._ext_proc.is_idle.wait()
+                await self._carried.is_idle.wait()
 
     async def stop(self) -> None:
         for task in (self._watch, self._showing, self._catching_up):
@@ -207,16 +215,20 @@ class EnvoyPlane:
         if self._keeper is not None:
             self._keeper.stop()
         await self._process.stop()
+        await asyncio.sleep(LAST_WORDS)
+        self._carried.end_all()
         if self._server is not None:
-            await self._server.stop(1.0)
+            self._server.close()
+        if self._reader is not None:
+            self._reader.cancel()
         self.close()
 
     def close(self) -> None:
         self.socket.close()
         self._certificates.close()
-        if self._table is not None and self._access_log is not None:
+        if self._table is not None:
             self._table.close()
-            self._access_log.close()
+        self._access_log.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
     def _cluster_of(self, upstream: Upstream, route: Route) -> str | None:
@@ -230,10 +242,10 @@ class EnvoyPlane:
             {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
         )
         clusters = before.resources | self._clusters.resources
-        again = None
-        if self._table is not None and self._access_log is not None:
-            again = GrantFilter.of(self._table, self._access_log.fd, self._mark, options)
-        self._discovery.publish(listener(options, self._files, self._token, hosts, again), clusters, self._certificates.use(options))
+        log_path = self._access_log.path
+        judge = JudgeFilter.of(options, self._token, self._judged_mark, log_path)
+        again = None if self._table is None else GrantFilter.of(self._table, log_path, self._mark, options, self._token)
+        self._discovery.publish(listener(options, self._files, judge, hosts, again), clusters, self._certificates.use(options))
 
     async def _taken(self) -> None:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""

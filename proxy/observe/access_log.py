@@ -28,13 +28,14 @@ class RequestLog:
     The line in the access log leaves the query out: applications put secrets there.
     """
 
-    __slots__ = ("_observer", "incoming", "judged", "problem", "result", "seconds", "status")
+    __slots__ = ("_observer", "incoming", "judged", "problem", "result", "seconds", "seconds_in_all", "status")
 
     def __init__(self, incoming: IncomingRequest, observer: "Observer"):
         self.incoming = incoming
         self._observer = observer
         self.judged: JudgedRequest | None = None
         self.seconds: float | None = None  # that the decision took, though it failed
+        self.seconds_in_all: float | None = None  # where somebody else has measured them
         self.result: ForwardResult | None = None
         self.status: int | None = None
         self.problem = ""
@@ -72,6 +73,8 @@ class RequestLog:
 
     def _fields(self) -> dict[str, object]:
         fields = _asked(self.incoming, self._observer.trusted, self.status)
+        if self.seconds_in_all is not None:
+            fields["duration_ms"] = round(self.seconds_in_all * 1000, 2)
         if (judged := self.judged) is not None:
             check = judged.check
             fields |= decided(check.decision)

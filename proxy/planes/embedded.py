@@ -235,7 +235,8 @@ class TrackedStream:
         elif isinstance(error, AccessEnded):
             stream.ending = Ending.REVOKED
         if (statistics := self._statistics) is not None:
-            statistics.end(status or stream.status, time.perf_counter() - self._began)
+            seconds = time.perf_counter() - self._began if stream.seconds is None else stream.seconds
+            statistics.end(status or stream.status, seconds)
             if stream.ending is not Ending.COMPLETE:
                 count_ending(statistics, stream.ending)
         self._plane.streams.close(stream)

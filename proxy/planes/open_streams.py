@@ -37,6 +37,7 @@ class Stream(StreamHandle):
     asks_provider: bool = False
     status: int | None = None  # that its upstream answered, once that is known
     ending: Ending = Ending.COMPLETE
+    seconds: float | None = None  # that it lasted, where somebody else has measured them
 
 
 class OpenStreams:

@@ -219,10 +219,13 @@ async def test_each_failure_has_its_own_words_in_the_line_of_the_request(
             line = gate.wait_for_event("request", lambda entry, path=path: entry["path"] == path)
             expected = failing.status_of_envoy if plane == "envoy" and failing.status_of_envoy else failing.status
             assert status == expected, (name, line)
-            assert json.loads(body)["reason"] in (
-                "The application behind this address can't be reached.",
-                "The application behind this address did not answer in time.",
-            ), name
+            if plane == "envoy" and name == "switches unasked":
+                assert body == b"", "Envoy's side of it has no end"
+            else:
+                assert json.loads(body)["reason"] in (
+                    "The application behind this address can't be reached.",
+                    "The application behind this address did not answer in time.",
+                ), name
             assert any(words in line["problem"] for words in failing.words), (name, line["problem"])
             where = upstreams.to[name].partition("://")[2]
             assert where in line["problem"], (name, line["problem"])

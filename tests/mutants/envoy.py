@@ -1,58 +1,70 @@
 """Defences of the Envoy data plane: who may be carried, who comes in behind it, and what Envoy does without gate."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, does, lacks, never, omits, passes, replaced, skips
+from tests.mutants.operations import always, does, lacks, never, passes, replaced, returns, skips
 
-judge = door("proxy.envoy.ext_proc", "unit/proxy/envoy/test_ext_proc.py")
-proof = door("proxy.envoy.authentication", "unit/proxy/envoy/test_authentication.py", "unit/proxy/envoy/test_ext_proc.py")
-proof.without(
-    "only our Envoy is answered",
-    "require_our_envoy",
-    skips("await context.abort(...)"),
-)
-timeouts = door("proxy.envoy.timeouts", "unit/proxy/envoy/test_timeouts.py")
-timeouts.without("only our Envoy tells of cuts", "EnvoyTimeouts.listen", skips("await require_our_envoy(...)"))
+judge = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
+judge.without("only our Envoy is answered", "Judge.answer", never("len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token)"))
 judge.without(
-    "our own pages are not an application's", "ExtProcServer._how_carried", never("service.owner(incoming.request) is not Owner.DATA_PLANE")
+    "our own pages are not an application's", "Judge.how_carried", never("service.owner(incoming.request) is not Owner.DATA_PLANE")
 )
-judge.without("an upgrade is not carried", "ExtProcServer._how_carried", never('b"upgrade" in incoming.headers'))
-judge.without("a body is read by gate", "ExtProcServer._how_carried", never("head.has_body"))
-judge.without("no client chooses HTTP/2", "ExtProcServer._how_carried", replaced("not is_http2", "not incoming.is_grpc"))
-carried = door("proxy.envoy.carried_request", "unit/proxy/envoy/test_carried_request.py")
-carried.without("what Envoy carries ends with its access", "CarriedRequest._end", skips("task.cancel()"))
-carried.without("an upstream sets no cookie of ours", "CarriedRequest._answered", omits("header_mutation"))
+judge.without("an upgrade is not carried", "Judge.how_carried", never('b"upgrade" in incoming.headers'))
+judge.without("a body is read by gate", "Judge.how_carried", never("head.has_body"))
+judge.without("what Envoy may show otherwise is read by gate", "Judge.how_carried", never("head.is_doubtful"))
+judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=2))
+judge.without(
+    "no header says more than one",
+    "_told",
+    never('text.count(b"\\n") != len(lines)'),
+)
+carried = door("proxy.envoy.carried_request", "unit/proxy/envoy/test_carried_request.py", "unit/proxy/envoy/test_judge.py")
+carried.without("what Envoy carries ends with its access", "CarriedRequest._end", skips("self.hang_up()"))
 carried.without(
-    "trailers of requests bring nothing",
-    "without_all",
-    replaced("response.header_mutation.remove_headers.extend", "set"),
+    "what may have a body is not marked", "CarriedRequest.told_to_envoy", never("head.is_bodiless_by_word and not self._is_http2()")
 )
-judge.without("a handoff token goes with its call", "ExtProcServer._to_gate", skips("self._internal_listener.forget(handoff)"))
+carried.without("how it ended is told", "EnvoysWord.ending", returns("Ending.COMPLETE"))
+known_ones = door("proxy.envoy.carried_requests", "unit/proxy/envoy/test_carried_requests.py", "unit/proxy/envoy/test_carried_request.py")
+known_ones.without("what a dead Envoy carried has ended", "CarriedRequests.envoy_has_ended", does("pass"))
+known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
+answers = door("proxy.envoy.answers", "unit/proxy/envoy/test_answers.py")
+answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
+answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
+between = door(
+    "proxy.envoy.edge_headers",
+    "unit/proxy/envoy/test_edge_headers.py",
+    "integration/test_silent_readers.py::test_a_client_that_speaks_as_gate_does_lifts_no_bound",
+)
+between.without("nobody speaks as gate does", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
+between.without("who asks is told by Envoy", "EdgeFacts.of", never("len(told) < 4"))
 
-plane = door("proxy.verdict", "unit/proxy/envoy/test_ext_proc.py")
+plane = door("proxy.verdict", "unit/proxy/envoy/test_judge.py")
 plane.without("who is refused is not carried", "Verdicts.of", always("check.decision.is_allowed"))
 
-head = door("proxy.envoy.head", "unit/proxy/envoy/test_head.py")
+head = door("proxy.envoy.head", "unit/proxy/envoy/test_head.py", "unit/proxy/envoy/test_judge.py")
+head.without("what Envoy adds is not the client's", "EnvoyRequestHead.from_client", always("not is_of_envoy(pair[0])"))
 head.without(
-    "what Envoy adds is not the client's",
-    "EnvoyRequestHead.from_client",
-    replaced("not _is_of_envoy(pair[0])", 'pair[0][:1] != b":"'),
+    "what gate did not write goes", "rewritten", replaced("[name for name in before if name not in new] + head.line.ignored", "[]")
 )
-head.without("what gate did not write goes", "rewritten", replaced("mutation.remove_headers.extend", "list"))
+head.without("what may be several lines goes on as it was judged", "rewritten", never('b"," in value'))
+head.without("no header has several values", "_single", never("any(len(values) > 1 for values in found.values())"))
+head.without(
+    "two Cookies, or Authorizations, have no reading", "EnvoyRequestHead.of", never('any(b"," in last.get(name, b"") for name in _SINGLE)')
+)
+head.without("bytes that are no UTF-8 are seen by gate", "EnvoyRequestHead.of", never('b"!" in text'))
 
 internal_listener = door("proxy.envoy.internal_listener", "unit/proxy/envoy/test_internal_listener.py")
 internal_listener.without(
-    "nobody comes in without a handoff token",
+    "nobody comes in without gate's mark",
     "InternalListener._as_client_sent",
-    replaced("raise NoHandoffToken(...)", "return scope"),
-)
-internal_listener.without(
-    "a handoff token counts once",
-    "InternalListener._as_client_sent",
-    replaced("self._admitted.pop(tokens[0], None)", "self._admitted.get(tokens[0])"),
+    never("len(marks) != 1 or not hmac.compare_digest(marks[0], self._mark)"),
 )
 
+judge_filter = door("proxy.envoy.judge_filter", "unit/proxy/envoy/test_judge_filter.py")
+judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
+judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *streams]", "streams"))
+judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
+judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.listener", "unit/proxy/envoy/test_listener.py")
-listener.without("Envoy's silence is a refusal", "_ext_proc", passes(failure_mode_allow="True"))
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("who asks is the peer", "_connections", passes(use_remote_address="False"))
 
@@ -106,34 +118,14 @@ known.without("who comes first finds every upstream", "Discovery.publish", skips
 known.without("an Envoy that begins knows what it will have", "Discovery.taken", always("_listens(state)"))
 
 silent = "integration/test_silent_readers.py::"
-routes = door("proxy.envoy.listener", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_listener.py")
-routes.without("who does not read holds no upstream", "_routes", replaced("({}, _seconds(limits.idle))", '({}, "0s")'))
-routes.without("what waits to be flushed is bounded", "_connections", passes(stream_flush_timeout='"0s"'))
-claims = door("proxy.envoy.ext_proc", "unit/proxy/envoy/test_ext_proc.py")
-claims.without("who claims to want events is looked after by gate", "ExtProcServer._how_carried", never("incoming.wants_events"))
+routes = door("proxy.envoy.judge_filter", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_judge_filter.py")
+routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
+flushed = door("proxy.envoy.listener", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_listener.py")
+flushed.without("what waits to be flushed is bounded", "_connections", passes(stream_flush_timeout='"0s"'))
+claims = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
+claims.without("who claims to want events is looked after by gate", "Judge.how_carried", never("incoming.wants_events"))
 claims.without(
-    "an application that may think is looked after by gate", "ExtProcServer._how_carried", never("plane.state.may_be_silent(verdict.route)")
-)
-first = door("proxy.envoy.listener", f"{silent}test_a_client_that_speaks_as_gate_does_lifts_no_bound")
-first.without(
-    "no client names the first route",
-    "_told_by_the_client",
-    replaced("[{'remove': name} for name in (CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED)]", "[]"),
-)
-told_cut = door("proxy.envoy.carried_request", f"{silent}test_an_answer_that_its_timeout_cuts_is_told_as_cut")
-told_cut.without("an answer that was cut is told as cut", "CarriedRequest.run", never("self._may_have_been_cut()"))
-reset = door("proxy.envoy.carried_request", "unit/proxy/envoy/test_carried_request.py")
-reset.without(
-    "a cut is told however the call ends",
-    "CarriedRequest.run",
-    replaced(
-        'asyncio.shield(spawn(self._tell_when_heard(envoy_timeout), name="the end of what Envoy carried"))',
-        "self._tell_when_heard(envoy_timeout)",
-    ),
-)
-silence = door("proxy.envoy.carried_request", f"{silent}test_what_envoy_cuts_over_http_2_is_told_as_cut")
-silence.without(
-    "what Envoy ends for its silence is told as cut", "CarriedRequest._may_have_been_cut", replaced("min(timeout, silence)", "timeout")
+    "an application that may think is looked after by gate", "Judge.how_carried", never("plane.state.may_be_silent(verdict.route)")
 )
 thinking = door("proxy.envoy.carried_request", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
@@ -141,13 +133,15 @@ thinking.without(
     "CarriedRequest._timeouts",
     replaced("max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout", "min(self._plane.state.idle, timeout)"),
 )
-may_stream = door("proxy.envoy.carried_request", f"{silent}test_over_http_2_to_the_application_too")
-may_stream.without("what is no stream ends in time", "CarriedRequest._answered", never("self._may_stream and not self._is_stream(after)"))
+may_stream = door(
+    "proxy.envoy.carried_request", f"{silent}test_over_http_2_to_the_application_too", "unit/proxy/envoy/test_carried_request.py"
+)
+may_stream.without("what is no stream ends in time", "CarriedRequest.is_no_stream", does("pass"))
 may_stream.without(
     "the head of a stream comes in time",
     "CarriedRequest._timeouts",
     replaced("HEAD_TIMEOUT", 'b"x-nothing"'),
-    "unit/proxy/envoy/test_ext_proc.py",
+    "unit/proxy/envoy/test_judge.py",
 )
 bounds = door("proxy.envoy.bootstrap", "unit/proxy/envoy/test_bootstrap.py")
 bounds.without("Envoy's memory is bounded", "_overload", lacks('{"name": HEAP, "typed_config": heap}'))
@@ -161,23 +155,22 @@ windows.without(
 
 DOORS = (
     routes,
+    flushed,
     claims,
-    first,
-    told_cut,
-    silence,
-    reset,
     thinking,
     may_stream,
     bounds,
     windows,
     known,
     judge,
-    proof,
-    timeouts,
     carried,
+    known_ones,
+    answers,
+    between,
     plane,
     head,
     internal_listener,
+    judge_filter,
     listener,
     clusters,
     eligibility,

@@ -215,10 +215,6 @@ statuses = door("proxy.upstreams.upstream_errors", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "bad_status", never("not 100 <= status <= 599"))
 interims = door("proxy.upstreams.client", TROUBLED)
 interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MOST_INTERIM + 1", "10**9"))
-by_envoy = door("proxy.envoy.carried_request", TROUBLED)
-by_envoy.without(
-    "Envoy's upstreams answer as HTTP says, too", "CarriedRequest._require_answer", replaced("bad_status(status, is_upgrade=False)", '""')
-)
 descriptors = door("proxy.upstreams.upstream_errors", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without(
     "no upstream is blamed for what we lack", "UpstreamErrors._reported", never("trouble is ConnectionFault.NO_DESCRIPTORS")
@@ -316,7 +312,6 @@ refusals.without(
 DOORS = (
     statuses,
     interims,
-    by_envoy,
     descriptors,
     bounded,
     packed,

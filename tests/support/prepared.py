@@ -28,7 +28,7 @@ LIBRARIES = """
     cryptography.x509 cryptography.x509.ocsp cryptography.hazmat.primitives.serialization.pkcs12
     django.core.handlers.asgi django.core.management django.core.management.commands.migrate django.core.validators
     django.db.backends.sqlite3.base django.db.migrations.executor django.db.models django.forms django.http django.template django.urls
-    django.views.generic envoy.service.auth.v3.external_auth_pb2 envoy.service.ext_proc.v3.external_processor_pb2
+    django.views.generic envoy.service.auth.v3.external_auth_pb2
     google.protobuf.json_format grpc.aio h11 httpcore httpx jinja2 josepy jwt OpenSSL.SSL prometheus_client pydantic
     pydantic.json_schema pydantic.types re2 redis.asyncio.cluster redis.asyncio.sentinel requests service_identity sqlparse structlog
     tomllib twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http yaml

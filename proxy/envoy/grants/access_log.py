@@ -1,8 +1,6 @@
-"""Access log of what Envoy carried by grants: Envoy tells the end of each request, by a pipe, and gate knows whose it was."""
+"""Access log of what Envoy carried by grants: Envoy tells the end of each request, and gate knows whose it was."""
 
-import asyncio
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +9,9 @@ import structlog
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
-from proxy.envoy.bootstrap import TYPE, Json
+from proxy.envoy.bootstrap import Json
+from proxy.envoy.judge_filter import OF_GRANTS as LINE_OF_GRANTS
+from proxy.envoy.judge_filter import file_log
 from proxy.forwarding.http import Ending
 from proxy.observe.access_log import decided
 from proxy.planes.embedded import count_ending
@@ -28,26 +28,14 @@ _FORMAT = "%REQ(X-REQUEST-ID)% %REQ(:METHOD)% %RESPONSE_CODE% %DURATION% %BYTES_
 _CARRIED = "^[0-9a-f]{18}0{6}[0-9a-f]{8}$"
 _FIELDS = 7
 _ENDINGS = {"UT": Ending.TIMED_OUT, "SI": Ending.SILENT, "UC": Ending.BROKE_OFF, "UPE": Ending.BROKE_OFF, "LR": Ending.BROKE_OFF}
-# As long may a line wait in Envoy.
-FLUSH_ARGUMENTS = ("--file-flush-interval-msec", "100")
-_LONGEST = 64 * 1024  # bytes of one line
-
 
 # Filter for requests that were carried by a grant: of others none has such an id, but one in sixteen million.
 OF_GRANTS: Json = {"header_filter": {"header": {"name": "x-request-id", "string_match": {"safe_regex": {"regex": _CARRIED}}}}}
 
 
-def access_log(fd: int) -> Json:
-    """Access log of requests with the id of a grant, to a descriptor that Envoy has inherited."""
-    return {
-        "name": "envoy.access_loggers.file",
-        "filter": OF_GRANTS,
-        "typed_config": {
-            "@type": f"{TYPE}extensions.access_loggers.file.v3.FileAccessLog",
-            "path": f"/proc/self/fd/{fd}",
-            "log_format": {"text_format_source": {"inline_string": _FORMAT}},
-        },
-    }
+def access_log(path: str) -> Json:
+    """Access log of requests with the id of a grant."""
+    return file_log(path, f"{LINE_OF_GRANTS}{_FORMAT}", OF_GRANTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +60,6 @@ class GrantAccessLog:
         self._service = service
         self._most = most
         self._known: OrderedDict[str, GrantedRequest] = OrderedDict()
-        self._read, self.fd = os.pipe()
-        self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<GrantAccessLog of {len(self._known)} grants>"
@@ -82,24 +68,6 @@ class GrantAccessLog:
         self._known[id] = request
         if len(self._known) > self._most:
             self._known.popitem(last=False)
-
-    async def run(self) -> None:
-        reader = asyncio.StreamReader(limit=_LONGEST)
-        file = os.fdopen(os.dup(self._read), "rb")
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        try:
-            rest = b""
-            while some := await reader.read(_LONGEST):
-                *lines, rest = (rest + some).split(b"\n")
-                for line in lines:
-                    self.tell(line.decode("latin-1"))
-                rest = rest[:_LONGEST]
-        finally:
-            transport.close()
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self.fd)
 
     def tell(self, line: str) -> None:
         """Tell of one request: its line in the log, the metrics of requests, and those of its route."""
@@ -116,6 +84,7 @@ class GrantAccessLog:
                 "duration_ms": float(milliseconds),
                 **dict(known.fields if known else ()),
                 "bytes_sent": int(sent),
+                "ending": (ending or Ending.COMPLETE).value,
                 "remembered": True,
             }
             if ending is not None:

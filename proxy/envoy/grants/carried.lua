@@ -217,7 +217,7 @@ local function read_headers(headers)
     if name:byte(1) == 58 or name == "cookie" or name == "$CLIENT_CONNECTION" then
       if found[name] then return nil end
       found[name] = value
-    elseif name ~= "$CLIENT_PROTO" then
+    elseif name:sub(1, #"$PREFIX") ~= "$PREFIX" then
       if names[name] or value:find("[%c\133]") then return nil end
       count, total = count + 1, total + #name + #value
       names[name], names[count] = true, name
@@ -225,7 +225,7 @@ local function read_headers(headers)
     end
   end
   if count > $MOST_HEADERS or total > $MOST_HEADER_BYTES then return nil end
-  if not CONNECTIONS[(found["$CLIENT_CONNECTION"] or "?"):lower()] then return nil end
+  if not CONNECTIONS[(found["$CLIENT_CONNECTION"] or ""):lower()] then return nil end
   return found, names
 end
 

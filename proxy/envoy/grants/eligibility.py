@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.envoy.carried_request import TIMEOUT
+from proxy.envoy.edge_headers import CLUSTER, is_between_us
 from proxy.envoy.grants.cookies import CookieNames, split
-from proxy.envoy.head import BETWEEN_US, FRAMING, EnvoyRequestHead, by_name
-from proxy.envoy.listener import CLUSTER
+from proxy.envoy.head import FRAMING, EnvoyRequestHead, by_name
 from proxy.own_paths import HEALTH_PATHS
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.service import ProxyService
@@ -64,11 +64,13 @@ def grant_of(
 ) -> Grant | None:
     """Grant that may follow from a request that Envoy carries, None for none.  `judged` must still be true."""
     identity, request = judged.check.identity, judged.incoming.request
-    if identity is None or judged.sources is None or head.client is None or head.has_body or request.method not in METHODS:
+    if identity is None or judged.sources is None or head.facts.client is None or head.has_body or request.method not in METHODS:
+        return None
+    if head.facts.length or head.line.ignored:  # which Envoy's script has a doubt about, too
         return None
     if not service.dataplane.sees_person_alone(judged, carry) or service.is_trusted(judged.incoming):
         return None
-    target, host = head.last.get(b":path", b""), head.last.get(b":authority", b"")
+    target, host = head.target, head.host
     key = key_of(service, head)
     tokens = service.session_cookies.counting(judged.incoming.cookies, request.host_port, judged.now)
     if key is None or len(tokens) != 1 or tokens[0].session_id != identity.session_id:
@@ -106,10 +108,10 @@ def grant_of(
 def key_of(service: ProxyService, head: EnvoyRequestHead) -> bytes | None:
     """Key by which Envoy would look for a grant; None where it would not look for any."""
     cookies = [value for name, value in head.headers if name == b"cookie"]
-    if len(cookies) != 1 or head.client is None:
+    if len(cookies) != 1 or head.facts.client is None:
         return None
     found = split(cookies[0], cookie_names(service))
-    return None if found is None else b"%b|%b|%b" % (head.client[0].encode(), head.last.get(b":authority", b""), found.ours)
+    return None if found is None else b"%b|%b|%b" % (head.facts.client[0].encode(), head.host, found.ours)
 
 
 def cookie_names(service: ProxyService) -> CookieNames:
@@ -120,7 +122,7 @@ def known_names(rules: RouteHeaders, names: Iterable[bytes]) -> dict[bytes, bool
     """Of each header of the client whether it goes on, without those whose value has a say."""
     known = {}
     for name in names:
-        if name.startswith(b":") or b"_" in name or b"\n" in name or name in _NEVER or name in BETWEEN_US:
+        if name.startswith(b":") or b"_" in name or b"\n" in name or name in _NEVER or is_between_us(name):
             continue
         if (goes_on := rules.becomes_of(name)) is not None:
             known[name] = goes_on
@@ -129,7 +131,7 @@ def known_names(rules: RouteHeaders, names: Iterable[bytes]) -> dict[bytes, bool
 
 def _written(service: ProxyService, head: EnvoyRequestHead, rules: RouteHeaders, outgoing: OutgoingRequest) -> dict[bytes, bytes] | None:
     """Headers that gate wrote, over the client's, in this request; None where Envoy's script would not come to the same head."""
-    before = by_name(pair for pair in head.headers if not pair[0].startswith(b":") and pair[0] not in BETWEEN_US)
+    before = by_name(head.headers)
     after = by_name(outgoing.headers[1:])
     known = known_names(rules, before)
     cookies = split(before.pop(b"cookie", [b""])[0], cookie_names(service))

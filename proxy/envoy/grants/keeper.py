@@ -15,8 +15,8 @@ from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
+from proxy.envoy.connections import Connections, Peer
 from proxy.envoy.grants.access_log import GrantAccessLog, GrantedRequest
-from proxy.envoy.grants.connections import Connections, Peer
 from proxy.envoy.grants.eligibility import Grant, grant_of, key_of, known_names
 from proxy.envoy.grants.table import MOST_PORTS, GrantTable, Slot, clock
 from proxy.envoy.head import EnvoyRequestHead
@@ -45,7 +45,7 @@ USUAL = (
     b"accept accept-encoding accept-language cache-control dnt if-match if-modified-since if-none-match if-range if-unmodified-since "
     b"keep-alive origin pragma priority purpose range referer save-data sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest "
     b"sec-fetch-mode sec-fetch-site sec-fetch-user sec-gpc sec-purpose te upgrade-insecure-requests user-agent x-forwarded-for "
-    b"x-forwarded-proto x-request-id x-requested-with"
+    b"x-forwarded-proto x-request-id x-requested-with x-envoy-external-address x-envoy-internal"
 ).split()
 
 
@@ -124,7 +124,6 @@ class GrantKeeper:
             spawn(self._renew_forever(), name="lease of grants"),
             spawn(self._cut_forever(), name="cuts of ended access"),
             spawn(self._look_forever(), name="connections that grants carried"),
-            spawn(self._access_log.run(), name="what grants carried"),
         ]
 
     def stop(self) -> None:

@@ -1,26 +1,26 @@
-"""Requests as Envoy tells them."""
+"""Requests as Envoy shows them."""
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.carried_requests import CarriedRequests
+from proxy.envoy.judge import Judge
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
-from tests.unit.proxy.envoy.stage import ROUTES, TOKEN, Stage
+from tests.unit.proxy.envoy.stage import MARK, ROUTES, TOKEN, NoConnections, Stage
 
-Ask = Callable[..., pb.ProcessingRequest]
+Ask = Callable[..., bytes]
+NUMBERS = count(1)
 
 
 def asked(
@@ -29,25 +29,25 @@ def asked(
     host: str = "app.example.com",
     method: str = "GET",
     peer: str = "192.0.2.7:5000",
+    direct: str = "",
+    protocol: str = "HTTP/1.1",
     server_name: str = "app.example.com",
     has_body: bool = False,
-) -> pb.ProcessingRequest:
-    message = pb.ProcessingRequest()
-    message.request_headers.end_of_stream = not has_body
-    pseudo = ((":authority", host), (":path", path), (":method", method), (":scheme", "https"))
-    for name, value in (*pseudo, *headers):
-        message.request_headers.headers.headers.add(key=name, raw_value=value.encode("latin-1"))
-    fields: dict[str, Any] = {"source.address": peer, "connection.requested_server_name": server_name}
-    message.attributes["envoy.filters.http.ext_proc"].update(fields)
-    return message
-
-
-def answered(status: int, *headers: tuple[str, str], details: str = "via_upstream") -> pb.ProcessingRequest:
-    message = pb.ProcessingRequest()
-    for name, value in ((":status", str(status)), *headers):
-        message.response_headers.headers.headers.add(key=name, raw_value=value.encode("latin-1"))
-    message.attributes["envoy.filters.http.ext_proc"].update({"response.code_details": details})
-    return message
+) -> bytes:
+    """A question of Envoy's."""
+    length = dict(headers).get("content-length", "")
+    headers = tuple(pair for pair in headers if pair[0] != "content-length")
+    facts = f"{peer} {direct or peer} {protocol} {length}/{'chunked' if has_body and not length else ''} {server_name}"
+    number = f"n-{next(NUMBERS)}"
+    told = (
+        ("content-length", "0"),
+        ("x-gate-edge-facts", facts),
+        ("x-gate-edge-number", number),
+        ("x-gate-edge-token", TOKEN),
+        ("x-envoy-internal", "true"),
+    )
+    lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{name}: {value}" for name, value in (*told, *headers)), ""]
+    return "\r\n".join(lines).encode("latin-1")
 
 
 @pytest.fixture
@@ -56,28 +56,18 @@ def ask() -> Ask:
 
 
 @pytest.fixture
-def answer() -> Ask:
-    return answered
-
-
-@pytest.fixture
 async def stage(tmp_path: Path) -> Stage:
     options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"])
     broker, resources = LocalBroker(MemoryStore()), ForwardingResources()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     service = ProxyService(options, authorize, resources, lambda: 0.0)
-
-    async def application(*_: object) -> None:
-        raise AssertionError("nobody comes in")
-
-    internal_listener = InternalListener(application, "https")
-    ext_proc = ExtProcServer(
-        lambda: service, internal_listener, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, "https"
-    )
-    return Stage(ext_proc, internal_listener, await sign_in(broker, options), resources.streams)
+    connections = NoConnections()
+    carried = CarriedRequests(connections, lambda: 0.0)
+    judge = Judge(lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https")
+    return Stage(judge, carried, connections, await sign_in(broker, options), resources.streams)
 
 
-def call_of_grpc(host: str) -> pb.ProcessingRequest:
+def call_of_grpc(host: str) -> bytes:
     return asked("/in/S/M", ("content-type", "application/grpc"), ("te", "trailers"), host=host, method="POST", has_body=True)
 
 

@@ -1,22 +1,18 @@
 """A judge without an Envoy: what Envoy would say is said by hand, and what gate answers is looked at."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
 
-import grpc
-from envoy.service.accesslog.v3 import als_pb2 as als
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
-from google.protobuf.struct_pb2 import Struct
-
-from proxy.envoy.ext_proc import ExtProcServer
-from proxy.envoy.internal_listener import InternalListener
-from proxy.envoy.timeouts import METADATA
-from proxy.planes.open_streams import OpenStreams
+from proxy.envoy.carried_requests import CarriedRequests
+from proxy.envoy.connections import Connections, Peer
+from proxy.envoy.edge_headers import NUMBER
+from proxy.envoy.head import REMOVED
+from proxy.envoy.judge import Judge
+from proxy.planes.open_streams import OpenStreams, Stream
 from tests.support.signed_in import SignedIn
 
-TOKEN = "t" * 43
+TOKEN, MARK = "t" * 43, "m" * 43
 TO = {"to": "http://127.0.0.1:9"}
 ROUTES = [
     {"from": "https://app.example.com", **TO, "allow_any_authenticated_user": True, "pass_identity_headers": True},
@@ -31,73 +27,58 @@ ROUTES = [
 ]
 
 
-class Aborted(Exception):
-    pass
+class NoConnections(Connections):
+    """None are open but those in `open_`; which were cut is in `cuts`."""
 
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.cuts: list[set[Peer]] = []
+        self.open_: set[Peer] = set()
 
-class Envoy:
-    """The other end of one call; what gate says is in `heard`."""
+    async def cut(self, peers: Iterable[Peer]) -> int:
+        self.cuts.append(set(peers))
+        return len(self.cuts[-1])
 
-    def __init__(self, token: str = TOKEN):
-        self._token = token
-        self._told: asyncio.Queue[object] = asyncio.Queue()
-        self.heard: asyncio.Queue[pb.ProcessingResponse] = asyncio.Queue()
-        self.aborted: grpc.StatusCode | None = None
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self._token}"),)
-
-    async def read(self) -> object:
-        return await self._told.get()
-
-    async def write(self, message: pb.ProcessingResponse) -> None:
-        self.heard.put_nowait(message)
-
-    async def abort(self, code: grpc.StatusCode, details: str) -> None:
-        self.aborted = code
-        raise Aborted
-
-    async def says(self, message: pb.ProcessingRequest) -> pb.ProcessingResponse:
-        self._told.put_nowait(message)
-        return await asyncio.wait_for(self.heard.get(), 5)
-
-    def logs(self, flag: str, metadata: Struct) -> None:
-        """A line of its access log, about the request that gate said this of."""
-        message = als.StreamAccessLogsMessage()
-        common = message.http_logs.log_entry.add().common_properties
-        setattr(common.response_flags, flag, True)
-        common.metadata.filter_metadata[METADATA].CopyFrom(metadata[METADATA])
-        self._told.put_nowait(message)
-
-    def ends(self) -> None:
-        self._told.put_nowait(grpc.aio.EOF)
+    async def live(self, peers: Iterable[Peer]) -> set[Peer]:
+        return set(peers) & self.open_
 
 
 class Stage:
-    def __init__(self, ext_proc: ExtProcServer, internal_listener: InternalListener, ann: SignedIn, streams: OpenStreams):
-        self.ext_proc, self.internal_listener, self.ann, self.streams = ext_proc, internal_listener, ann, streams
+    def __init__(self, judge: Judge, carried: CarriedRequests, connections: NoConnections, ann: SignedIn, streams: OpenStreams):
+        self.judge, self.carried, self.connections, self.ann, self.streams = judge, carried, connections, ann, streams
 
     def cookie(self, host: str) -> tuple[str, str]:
         return "cookie", self.ann.cookie(host)
 
-    @asynccontextmanager
-    async def call(self) -> AsyncIterator[tuple[Envoy, "asyncio.Task[None]"]]:
-        envoy = Envoy()
-        task = asyncio.ensure_future(self.ext_proc.process(None, envoy))  # type: ignore[arg-type]
-        try:
-            yield envoy, task
-        finally:
-            envoy.ends()
-            await asyncio.wait([task], timeout=5)
-            if task.done() and not task.cancelled():
-                task.exception()
-
-    async def first_answer(self, message: pb.ProcessingRequest) -> dict[str, bytes]:
+    async def ask(self, question: bytes) -> dict[str, bytes | None]:
         """The headers that gate sets; what it removes has None."""
-        async with self.call() as (envoy, _):
-            return written((await envoy.says(message)).request_headers)
+        return told(await self.judge.answer(question, b""))
+
+    async def begin(self, question: bytes) -> tuple[str, Stream]:
+        """Number and stream of a request that Envoy carries from now on."""
+        before = set(self._streams())
+        number = (await self.ask(question))[NUMBER]
+        assert number is not None
+        (stream,) = set(self._streams()) - before
+        return number.decode(), stream
+
+    def _streams(self) -> list[Stream]:
+        return [stream for streams in self.streams._by_session.values() for stream in streams]
+
+    async def cuts(self) -> list[set[Peer]]:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self.connections.cuts
 
 
-def written(answer: pb.HeadersResponse) -> dict[str, Any]:
-    mutation = answer.response.header_mutation
-    return {each.header.key: each.header.raw_value for each in mutation.set_headers} | dict.fromkeys(mutation.remove_headers)
+def told(answer: bytes) -> dict[str, bytes | None]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    assert (status, lines[-1], body) == (b"HTTP/1.1 200 OK", b"content-length: 0", b"")
+    found: dict[str, bytes | None] = {}
+    for line in lines[:-1]:
+        name, _, value = line.partition(b": ")
+        assert name.decode() not in found
+        found[name.decode()] = value
+    removed = found.pop(REMOVED.decode(), b"") or b""
+    return found | dict.fromkeys(name.decode() for name in removed.split(b",") if name)

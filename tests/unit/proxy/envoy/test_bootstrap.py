@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import ACME, CLUSTERS, EXT_PROC, GATE, LISTENERS, EnvoyLimits, bootstrap
+from proxy.envoy.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, EnvoyLimits, bootstrap
 
 MADE = bootstrap(
     Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/acme"), Path("/s/admin"), EnvoyLimits(heap=512, connections=77)
@@ -18,7 +18,7 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in ((EXT_PROC, "judge"), (GATE, "gate"), (ACME, "acme"))}
+    assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in ((JUDGE, "judge"), (GATE, "gate"), (ACME, "acme"))}
 
 
 def test_the_rest_is_read_from_files_that_are_watched() -> None:

@@ -1,24 +1,21 @@
 """What Envoy carries is answered, cut and counted as what gate carries itself."""
 
-import asyncio
+from typing import Any
 
-import grpc
 import pytest
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
-from proxy.envoy.carried_request import CarriedRequest
-from proxy.observe.access_log import RequestLog
+from proxy.envoy.carried_request import EnvoysWord
+from proxy.forwarding.http import Ending
+from proxy.observe import access_log
 from tests.unit.proxy.envoy.conftest import Ask
-from tests.unit.proxy.envoy.stage import Aborted, Envoy, Stage, written
+from tests.unit.proxy.envoy.stage import Stage
 
 
-async def test_an_upstream_does_not_set_our_cookies_and_the_configured_headers_win(stage: Stage, ask: Ask, answer: Ask) -> None:
-    async with stage.call() as (envoy, _):
-        await envoy.says(ask("/in", host="open.example.com"))
-        cookies = [("set-cookie", "_gate=stolen"), ("set-cookie", "theirs=1"), ("x-frame-options", "ALLOWALL"), ("content-length", "2")]
-        told = written((await envoy.says(answer(200, *cookies))).response_headers)
-    assert (told["set-cookie"], told["x-frame-options"]) == (b"theirs=1", b"SAMEORIGIN")
-    assert "content-length" not in told
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(access_log, "tell_access", lambda level, told: said.append(told()))
+    return said
 
 
 @pytest.mark.parametrize(
@@ -27,93 +24,80 @@ async def test_an_upstream_does_not_set_our_cookies_and_the_configured_headers_w
         ("upstream_reset_before_response_started{connection_failure}", 502, b"be reached."),
         ("response_timeout", 504, b"did not answer in time"),
         ("cluster_not_found", 502, b"be reached."),
+        ("status 999", 502, b""),
+        ("status 101", 502, b""),
     ],
 )
-async def test_trouble_with_an_upstream_is_told_in_our_words(
-    details: str, status: int, says: bytes, stage: Stage, ask: Ask, answer: Ask
-) -> None:
-    async with stage.call() as (envoy, _):
-        await envoy.says(ask("/in", ("accept", "text/html"), host="open.example.com"))
-        told = (await envoy.says(answer(503, details=details))).immediate_response
-    assert told.status.code == status
-    assert says in told.body
+async def test_trouble_with_an_upstream_is_told_in_our_words(details: str, status: int, says: bytes, stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/in", ("accept", "text/html"), host="open.example.com"))
+    page = await stage.carried.instead(number, details)
+    assert page is not None
+    assert page.status == status
+    assert says in page.body
+    stage.carried.tell(f"{number} - {status} 5 0 0 UF {details}")
+    assert stage.carried.is_idle.is_set()
 
 
-async def test_a_response_with_a_line_break_in_a_header_is_not_passed_on(stage: Stage, ask: Ask, answer: Ask) -> None:
-    async with stage.call() as (envoy, _):
-        await envoy.says(ask("/in", host="open.example.com"))
-        assert (await envoy.says(answer(200, ("x-a", "1\r\nset-cookie: _gate=x")))).immediate_response.status.code == 502
-
-
-async def test_trailers_of_a_request_bring_nothing(stage: Stage, grpc_call: Ask) -> None:
-    trailers = pb.ProcessingRequest()
-    trailers.request_trailers.trailers.headers.add(key="x-gate-claim-email", raw_value=b"evil@example.com")
-    async with stage.call() as (envoy, _):
-        await envoy.says(grpc_call("rpc.example.com"))
-        told = (await envoy.says(trailers)).request_trailers
-    assert list(told.header_mutation.remove_headers) == ["x-gate-claim-email"]
-
-
-async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, answer: Ask) -> None:
-    async with stage.call() as (envoy, task):
-        await envoy.says(ask("/", stage.cookie("app.example.com")))
-        await envoy.says(answer(200))
-        (stream,) = next(iter(stage.streams._by_session.values()))
-        stream.end()
-        stream.end()  # the session, and then its policy
-        with pytest.raises(Aborted):
-            await asyncio.wait_for(asyncio.shield(task), 5)
-        assert envoy.aborted is grpc.StatusCode.ABORTED
+async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(ask("/", stage.cookie("app.example.com"), peer="192.0.2.7:5000", direct="10.0.0.1:77"))
+    stream.end()
+    stream.end()  # the session, and then its policy
+    assert await stage.cuts() == [{("10.0.0.1", 77)}]
+    stage.carried.tell(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
-    assert stage.ext_proc.is_idle.is_set()
+    assert stage.carried.is_idle.is_set()
+    assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access ended", "access ended", 200)
 
 
-@pytest.mark.parametrize(("is_ended", "is_reset"), [(True, False), (False, True), (True, True)])
-async def test_what_envoy_says_of_the_end_is_told_however_it_ends_the_call(
-    is_ended: bool, is_reset: bool, stage: Stage, ask: Ask, answer: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = asyncio.Event()
-    monkeypatch.setattr(CarriedRequest, "_may_have_been_cut", lambda self: True)
-    monkeypatch.setattr(RequestLog, "tell", lambda self: told.set() if self.problem == "silent" else None)
-    async with stage.call() as (envoy, task):
-        said = await envoy.says(ask("/in", host="open.example.com"))
-        await envoy.says(answer(200))
-        if is_ended:
-            envoy.ends()
-            await asyncio.sleep(0.01)
-        if is_reset:
-            task.cancel()
-            await asyncio.sleep(0.01)
-        log = Envoy()
-        log.logs("stream_idle_timeout", said.dynamic_metadata)
-        log.ends()
-        await stage.ext_proc._envoy_timeouts.listen(None, log)  # type: ignore[arg-type]
-        await asyncio.wait_for(told.wait(), 5)
-
-
-async def test_before_its_answer_has_begun_a_client_is_told_that_its_access_ended(stage: Stage, ask: Ask) -> None:
-    async with stage.call() as (envoy, task):
-        await envoy.says(ask("/", stage.cookie("app.example.com")))
-        assert not stage.ext_proc.is_idle.is_set()
-        (stream,) = next(iter(stage.streams._by_session.values()))
+async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) -> None:
+    streams = [(await stage.begin(ask("/", stage.cookie("app.example.com"), peer=f"192.0.2.7:{port}")))[1] for port in (1, 2)]
+    for stream in streams:
         stream.end()
-        told = await asyncio.wait_for(envoy.heard.get(), 5)
-        await asyncio.wait_for(asyncio.shield(task), 5)
-    assert b"Your access ended" in told.immediate_response.body
-    assert told.immediate_response.status.code >= 400
+    assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
 
 
-async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, answer: Ask) -> None:
+async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     counted: list[tuple[object, ...]] = []
-    stage.ext_proc._service().answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
-    async with stage.call() as (envoy, _):
-        await envoy.says(ask("/in", host="open.example.com"))
-        await envoy.says(answer(404))
-        assert counted == []
-    async with stage.call() as (envoy, _):
-        await envoy.says(ask("/in", host="open.example.com"))  # and its client leaves
-    (host, method, status, seconds, *sizes), left = counted
-    assert (host, method, status, sizes) == (b"open.example.com", b"GET", 404, [None, None])
-    assert isinstance(seconds, float)
-    assert 0 <= seconds < 60
-    assert left[2] == 499
+    stage.judge._service().answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
+    number, _ = await stage.begin(ask("/in", host="open.example.com"))
+    assert counted == []
+    assert not stage.carried.is_idle.is_set()
+    stage.carried.tell(f"{number} - 404 12 345 6 - via_upstream")
+    assert counted == [(b"open.example.com", b"GET", 404, 0.012, 6, 345)]
+    line = lines[0]
+    assert (line["status"], line["bytes_sent"], line["ending"], line["duration_ms"]) == (404, 345, "complete", 12.0)
+    assert line["decision_ms"] >= 0
+    assert "problem" not in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "ending"),
+    [
+        ("-", Ending.COMPLETE),
+        ("DC", Ending.CLIENT_LEFT),
+        ("UT", Ending.TIMED_OUT),
+        ("SI", Ending.SILENT),
+        ("UC", Ending.BROKE_OFF),
+        ("UPE,X", Ending.BROKE_OFF),
+    ],
+)
+def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> None:
+    assert EnvoysWord(200, 1.0, 0, 0, flags, "-").ending is ending
+
+
+async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, _ = await stage.begin(ask("/in", host="open.example.com"))
+    stage.carried.tell(f"{number} - 0 12 0 0 DC -")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client left")
+
+
+async def test_what_is_no_stream_ends_in_time(stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/", ("accept", "text/event-stream"), host="rpc.example.com", peer="192.0.2.7:5000"))
+    carried = stage.carried._carried[number]
+    stage.carried.is_no_stream(number)
+    timer = carried._patience
+    assert timer is not None
+    timer._run()  # type: ignore[attr-defined]
+    assert await stage.cuts() == [{("192.0.2.7", 5000)}]
+    stage.carried.tell(f"{number} - 200 12 0 0 DC -")
+    assert timer.cancelled()

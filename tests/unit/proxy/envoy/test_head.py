@@ -1,26 +1,31 @@
 """What Envoy tells is read as strictly as what our own listener is sent, and nothing that a client says passes for Envoy's word."""
 
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from foundation.errors import BadRequest
-from proxy.envoy.head import EnvoyRequestHead, rewritten
-from proxy.envoy.listener import CLIENT_CONNECTION, CLIENT_PROTO, HANDOFF_TOKEN
+from proxy.envoy.edge_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
+from proxy.envoy.head import REMOVED, EnvoyRequestHead, rewritten
 from proxy.incoming import TLS
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask
 
 
-def scope_of(message: pb.ProcessingRequest):
-    return EnvoyRequestHead.of(message).scope("https")
+def scope_of(question: bytes) -> dict[str, Any]:
+    return EnvoyRequestHead.of(question).scope("https")
 
 
 def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> None:
     scope = scope_of(ask("/a%20b?x=1", ("accept", "*/*"), ("cookie", "a=1"), method="POST", has_body=True))
     assert (scope["method"], scope["raw_path"], scope["query_string"], scope["path"]) == ("POST", b"/a%20b", b"x=1", "/a b")
-    assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"cookie", b"a=1")]
+    assert scope["headers"] == [
+        (b"host", b"app.example.com"),
+        (b"accept", b"*/*"),
+        (b"cookie", b"a=1"),
+        (b"transfer-encoding", b"chunked"),
+    ]
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
     assert scope["extensions"] == {TLS: {"server_name": "app.example.com", "chain": ()}}
     assert "gate.bare_query" in scope_of(ask("/a?"))
@@ -28,7 +33,7 @@ def test_a_request_becomes_what_our_listener_would_have_made_of_it(ask: Ask) -> 
 
 @pytest.mark.parametrize(
     ("peer", "client"),
-    [("[2001:db8::1]:443", ["2001:db8::1", 443]), ("[::ffff:192.0.2.1]:9", ["192.0.2.1", 9]), ("", None), ("/a/unix/socket", None)],
+    [("[2001:db8::1]:443", ["2001:db8::1", 443]), ("[::ffff:192.0.2.1]:9", ["192.0.2.1", 9]), ("-", None), ("/a/unix/socket", None)],
 )
 def test_who_asks_is_the_peer(peer: str, client: list[object] | None, ask: Ask) -> None:
     assert scope_of(ask(peer=peer))["client"] == client
@@ -62,7 +67,7 @@ def test_heads_beyond_our_limits_are_refused(headers: list[tuple[str, str]], ask
 
 
 def test_what_envoy_added_is_not_the_clients(ask: Ask) -> None:
-    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (HANDOFF_TOKEN, "forged"), (CLIENT_PROTO, "http")]
+    added = [("x-forwarded-proto", "https"), ("x-envoy-external-address", "192.0.2.7"), (JUDGED, "forged"), (CLIENT_PROTO, "http")]
     headers = scope_of(ask("/", *added, (CLIENT_CONNECTION, "x-hop"), ("x-hop", "1"), ("x_under", "1")))["headers"]
     assert headers == [(b"host", b"app.example.com"), (b"x-hop", b"1"), (b"x-forwarded-proto", b"http"), (b"connection", b"x-hop")]
 
@@ -82,27 +87,37 @@ def test_without_a_server_name_there_is_none(ask: Ask) -> None:
     assert EnvoyRequestHead.of(ask()).scope("http")["extensions"] == {}
 
 
-def told(mutation: pb.HeaderMutation) -> tuple[list[tuple[str, bytes, int]], set[str]]:
-    sets = [(each.header.key, each.header.raw_value, each.append_action) for each in mutation.set_headers]
-    return sets, set(mutation.remove_headers)
+def told(head: EnvoyRequestHead, after: list[tuple[bytes, bytes]]) -> tuple[list[tuple[bytes, bytes]], set[bytes]]:
+    headers = rewritten(head, after)
+    removed = dict(headers).get(REMOVED, b"")
+    return [pair for pair in headers if pair[0] != REMOVED], set(removed.split(b",")) - {b""}
 
 
-def test_only_what_differs_is_written_and_everything_else_goes() -> None:
-    before = [
-        (b":path", b"/"),
-        (b"accept", b"*/*"),
-        (b"x_gate_claim_email", b"evil"),
-        (b"x-a", b"1"),
-        (b"x-a", b"2"),
-        (b"content-length", b"3"),
-    ]
-    after = [(b"accept", b"*/*"), (b"X-A", b"1"), (b"x-b", b"1"), (b"x-b", b"2")]
-    sets, removed = told(rewritten(before, after))
-    assert sets == [("x-a", b"1", 2), ("x-b", b"1", 2), ("x-b", b"2", 0)]
-    assert removed == {"x_gate_claim_email"}
+def test_only_what_differs_is_written_and_everything_else_goes(ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask("/", ("accept", "*/*"), ("x_gate_claim_email", "evil"), ("x-a", "1,2"), ("x-c", "3"), ("x-d", "4,5")))
+    sets, removed = told(head, [(b"accept", b"*/*"), (b"X-A", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5"), (b"content-length", b"3")])
+    assert sets == [(b"x-a", b"1"), (b"x-b", b"1"), (b"x-d", b"4,5")], "what may be several lines is written as it was judged"
+    assert removed == {b"x_gate_claim_email", b"x-c"}
 
 
-def test_several_cookie_headers_become_one() -> None:
-    sets, removed = told(rewritten([(b"cookie", b"a=1; _gate=x; b=2")], [(b"cookie", b"a=1"), (b"cookie", b"b=2")]))
-    assert sets == [("cookie", b"a=1; b=2", 2)]
-    assert removed == set()
+def test_several_cookie_headers_become_one(ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask("/", ("cookie", "a=1; _gate=x; b=2")))
+    assert told(head, [(b"cookie", b"a=1"), (b"cookie", b"b=2")]) == ([(b"cookie", b"a=1; b=2")], set())
+    with pytest.raises(ValueError, match="several values"):
+        rewritten(head, [(b"x-a", b"1"), (b"x-a", b"2")])
+
+
+@pytest.mark.parametrize(
+    ("told_of", "has_body"),
+    [
+        ({"has_body": True}, True),
+        ({}, False),
+        ({"method": "POST"}, False),
+        ({"protocol": "HTTP/2"}, False),
+        ({"protocol": "HTTP/2", "method": "POST"}, True),
+    ],
+)
+def test_a_body_is_what_the_head_says_and_over_http_2_what_it_does_not_exclude(told_of: Any, has_body: bool, ask: Ask) -> None:
+    head = EnvoyRequestHead.of(ask(**told_of))
+    assert head.has_body is has_body
+    assert head.is_bodiless_by_word is (told_of.get("protocol") == "HTTP/2")

@@ -1,15 +1,16 @@
-"""Only what was judged comes in, once, and is what Envoy saw."""
+"""Only our Envoy comes in, with the client that it has seen."""
 
 from typing import Any
 
 import pytest
 
-from proxy.envoy.head import EnvoyRequestHead
-from proxy.envoy.internal_listener import InternalListener, NoHandoffToken
-from proxy.envoy.listener import HANDOFF_TOKEN
+from proxy.envoy.edge_headers import FACTS, JUDGED
+from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.incoming import TLS
 from tests.support.asgi import Answer, body_of, http_scope
-from tests.unit.proxy.envoy.conftest import Ask
+from tests.unit.proxy.envoy.stage import MARK
+
+KNOWN = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 / app.example.com")
 
 
 class Application:
@@ -25,25 +26,22 @@ def from_envoy(*headers: tuple[bytes, bytes]) -> dict[str, Any]:
     return scope | {"headers": [*scope["headers"], *headers]}
 
 
-async def test_the_application_sees_the_client_that_envoy_saw(ask: Ask) -> None:
+async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     application = Application()
-    internal_listener = InternalListener(application, "https")
-    token = internal_listener.admit(EnvoyRequestHead.of(ask("/", ("x-gate-edge-proto", "http"))))
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
-    await internal_listener(from_envoy((HANDOFF_TOKEN.encode(), token), *added), body_of(), Answer().send)
+    mark = (JUDGED.encode(), MARK.encode())
+    scope = from_envoy(mark, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
+    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
     assert scope["extensions"] == {"gate.tunnel": {}, TLS: {"server_name": "app.example.com", "chain": ()}}
     assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"x-forwarded-proto", b"http")]
 
 
-async def test_without_a_handoff_token_that_counts_nobody_comes_in(ask: Ask) -> None:
+async def test_without_gates_mark_nobody_comes_in() -> None:
     application = Application()
-    internal_listener = InternalListener(application, "https")
-    spent, forgotten, twice = (internal_listener.admit(EnvoyRequestHead.of(ask())) for _ in range(3))
-    await internal_listener(from_envoy((HANDOFF_TOKEN.encode(), spent)), body_of(), Answer().send)
-    internal_listener.forget(forgotten)
-    for tokens in ((), (b"guess",), (spent,), (forgotten,), (twice, b"other")):
-        with pytest.raises(NoHandoffToken):
-            await internal_listener(from_envoy(*((HANDOFF_TOKEN.encode(), each) for each in tokens)), body_of(), Answer().send)
-    assert len(application.scopes) == 1
+    internal_listener = InternalListener(application, MARK, "https")
+    for marks in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
+        with pytest.raises(NoMark):
+            await internal_listener(from_envoy(KNOWN, *((JUDGED.encode(), each) for each in marks)), body_of(), Answer().send)
+    assert application.scopes == []

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from proxy.envoy.answers import FILTER as ANSWERS
 from proxy.envoy.bootstrap import ACME
-from proxy.envoy.listener import CARRIED, CLUSTER, HANDOFF_TOKEN, MAY_STREAM, listener
+from proxy.envoy.edge_headers import PREFIX
+from proxy.envoy.judge_filter import FILTER, LAST_STEP_FILTER, JudgeFilter
+from proxy.envoy.listener import listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -16,7 +19,8 @@ TOKEN = "t" * 43
 
 
 def made(directory: Path, *hosts: str, **settings: Any) -> dict[str, Any]:
-    return listener(make_options(directory, data_plane="envoy", **settings), directory, TOKEN, hosts)
+    options = make_options(directory, data_plane="envoy", **settings)
+    return listener(options, directory, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"), hosts)
 
 
 def manager(chain: dict[str, Any]) -> dict[str, Any]:
@@ -35,24 +39,23 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
     chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     assert len(chains) == 3
     for chain in chains:
-        ext_proc, router = manager(chain)["http_filters"]
-        assert ext_proc["typed_config"]["failure_mode_allow"] is False
-        assert "disabled" not in ext_proc
-        assert router["name"] == "envoy.filters.http.router"
-        assert ext_proc["typed_config"]["processing_mode"]["request_header_mode"] == "SEND"
+        filters = manager(chain)["http_filters"]
+        assert [each["name"] for each in filters] == [FILTER, LAST_STEP_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
+        assert filters[0]["typed_config"]["failure_mode_allow"] is False
+        assert not any("disabled" in each for each in filters)
+        (early,) = manager(chain)["early_header_mutation_extensions"]
+        assert PREFIX in str(early)
+        (mapper,) = manager(chain)["local_reply_config"]["mappers"]
         (log,) = manager(chain)["access_log"]
-        for service in (ext_proc["typed_config"], log["typed_config"]["common_config"]):
-            assert service["grpc_service"]["initial_metadata"] == [{"key": "authorization", "value": f"Bearer {TOKEN}"}]
+        assert mapper["filter"] in log["filter"]["or_filter"]["filters"]
 
 
-def test_no_route_knows_where_a_request_goes_unless_gate_has_said_it(tmp_path: Path) -> None:
+def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
     (chain,) = made(tmp_path)["filter_chains"]
     (host,) = manager(chain)["route_config"]["virtual_hosts"]
     assert host["domains"] == ["*"]
-    for route in host["routes"]:
-        assert route["route"]["cluster_header"] == CLUSTER
-        assert "cluster" not in route["route"]
-        assert CLUSTER in route["request_headers_to_remove"]
+    targets = [{key: value for key, value in route["match"].items() if key != "headers"} for route in host["routes"]]
+    assert all(target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}}) for target in targets)
 
 
 def test_hosts_and_paths_are_not_touched_before_gate_has_read_them(tmp_path: Path) -> None:
@@ -83,7 +86,7 @@ def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(
 def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **with_tls)
     key = options.certificate_pairs[0].key.reveal().decode()
-    assert key not in json.dumps(listener(options, tmp_path, TOKEN, ())).replace("\\n", "\n")
+    assert key not in json.dumps(listener(options, tmp_path, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"), ())).replace("\\n", "\n")
 
 
 def test_an_authority_reaches_gate_itself_whatever_host_it_validates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
@@ -119,17 +122,4 @@ def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(tmp_path: Pat
     (chain,) = made(tmp_path, timeout_idle="9s")["filter_chains"]
     assert (manager(chain)["stream_idle_timeout"], manager(chain)["stream_flush_timeout"]) == ("9.000s", "9.000s")
     (host,) = manager(chain)["route_config"]["virtual_hosts"]
-    found = [
-        ([header["name"] for header in route["match"].get("headers", ())], route["route"]["idle_timeout"], route["route"]["flush_timeout"])
-        for route in host["routes"]
-    ]
-    both = [([CLUSTER], "0s", "9.000s")] * 2 + [([MAY_STREAM], "0s", "9.000s")] * 2 + [([], "9.000s", "9.000s")] * 2
-    assert found == both
-    assert all(MAY_STREAM in route["request_headers_to_remove"] for route in host["routes"])
-
-
-def test_what_only_gate_may_say_is_gone_before_a_route_is_chosen(tmp_path: Path) -> None:
-    (chain,) = made(tmp_path)["filter_chains"]
-    (extension,) = manager(chain)["early_header_mutation_extensions"]
-    removed = {mutation["remove"] for mutation in extension["typed_config"]["mutations"] if "remove" in mutation}
-    assert removed == {CLUSTER, MAY_STREAM, HANDOFF_TOKEN, CARRIED}
+    assert {route["route"]["flush_timeout"] for route in host["routes"] if "route" in route} == {"9.000s"}

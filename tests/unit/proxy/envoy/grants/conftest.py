@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,41 +14,24 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.ext_proc import ExtProcServer
+from proxy.envoy.carried_requests import CarriedRequests
 from proxy.envoy.grants.access_log import GrantAccessLog
-from proxy.envoy.grants.connections import Connections, Peer
 from proxy.envoy.grants.eligibility import key_of
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.head import EnvoyRequestHead
-from proxy.envoy.internal_listener import InternalListener
+from proxy.envoy.judge import Judge
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import SignedIn, sign_in
 from tests.unit.proxy.envoy.conftest import asked
-from tests.unit.proxy.envoy.stage import TOKEN
+from tests.unit.proxy.envoy.stage import MARK, TOKEN, NoConnections
 
 TO = {"to": "http://127.0.0.1:9"}
 ANYBODY = {**TO, "allow_any_authenticated_user": True}
 ROUTES: list[dict[str, Any]] = [{"from": "https://app.example.com", **ANYBODY, "pass_identity_headers": True}]
-SENT = (("x-forwarded-proto", "https"), ("x-gate-edge-proto", ""), ("x-gate-edge-connection", ""), ("user-agent", "a"))
-
-
-class NoConnections(Connections):
-    """None are open but those in `open_`; which were cut is in `cuts`."""
-
-    def __init__(self) -> None:
-        super().__init__(Path("/nowhere"))
-        self.cuts: list[set[Peer]] = []
-        self.open_: set[Peer] = set()
-
-    async def cut(self, peers: Iterable[Peer]) -> int:
-        self.cuts.append(set(peers))
-        return len(self.cuts[-1])
-
-    async def live(self, peers: Iterable[Peer]) -> set[Peer]:
-        return set(peers) & self.open_
+SENT = (("user-agent", "a"),)
 
 
 class Keeping:
@@ -65,9 +48,8 @@ class Keeping:
             self.saw.append(session_id)
 
         self.keeper = GrantKeeper(self.table, self.connections, lambda: self.service, self.streams, replica, saw, self.access_log)
-        self.ext_proc = ExtProcServer(
-            lambda: self.service, InternalListener(_nobody, "https"), lambda upstream, route: "upstream-1", TOKEN, "https", self.keeper
-        )
+        self.carried = CarriedRequests(self.connections, lambda: 0.0)
+        self.judge = Judge(lambda: self.service, self.carried, lambda upstream, route: "upstream-1", TOKEN, MARK, "https", self.keeper)
 
     def message(
         self, path: str = "/", *headers: tuple[str, str], cookie: str | None = None, host: str = "app.example.com", **how: Any
@@ -78,7 +60,8 @@ class Keeping:
     async def ask(self, path: str = "/", *headers: tuple[str, str], **how: Any) -> bytes | None:
         """The headers of the grant that follows; None where none does, or is none any more."""
         head = EnvoyRequestHead.of(self.message(path, *headers, **how))
-        await self.ext_proc._how_carried(head)
+        await self.judge.judged(self.message(path, *headers, **how))
+        self.carried.end_all()
         return self.granted(head)
 
     def granted(self, head: EnvoyRequestHead) -> bytes | None:
@@ -88,10 +71,6 @@ class Keeping:
             return None
         at = self.table._at(given.slot.position) + 24 + len(key)
         return bytes(self.table._memory[at : at + 2000]).rstrip(b"\0")
-
-
-async def _nobody(*_: object) -> None:
-    raise AssertionError("nobody comes in")
 
 
 @asynccontextmanager
@@ -116,7 +95,6 @@ async def keeping(directory: Path, slots: int = 8, routes: list[dict[str, Any]] 
         following.cancel()
         await asyncio.sleep(0)
         made.table.close()
-        made.access_log.close()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What gate tells of requests that Envoy carried by grants."""
 
-import asyncio
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -49,20 +47,14 @@ async def test_how_it_ended_is_told(
     assert "user_id" not in told[0]
 
 
-async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm(kept: Keeping, told: list[dict[str, Any]]) -> None:
-    kept.access_log.know(ID, OF_ANN)
-    odd = b"nonsense\nx y z\n" + f"{ID}00{2:014x} GET - - - - /\n".encode()
-    for piece in (odd, f"{ID}00{1:014x} GET 2".encode(), b"00 1 2 - /a\n"):
-        os.write(kept.access_log.fd, piece)
-        await asyncio.sleep(0.05)
-    assert [line["path"] for line in told] == ["/a"]
+async def test_odd_lines_do_no_harm(kept: Keeping, told: list[dict[str, Any]]) -> None:
+    for line in ("nonsense", "x y z", f"{ID}00{2:014x} GET - - - - /"):
+        kept.access_log.tell(line)
+    assert told == []
 
 
 def test_only_so_many_grants_are_known() -> None:
     log = GrantAccessLog(lambda: None, 2)  # type: ignore[arg-type,return-value]
-    try:
-        for number in range(5):
-            log.know(str(number), OF_ANN)
-        assert list(log._known) == ["3", "4"]
-    finally:
-        log.close()
+    for number in range(5):
+        log.know(str(number), OF_ANN)
+    assert list(log._known) == ["3", "4"]

@@ -6,36 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from proxy.envoy.grants.filter import GrantFilter, cut_listener
+from proxy.envoy.edge_headers import CARRIED, OURS
+from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.table import GrantTable
-from proxy.envoy.listener import CARRIED
+from proxy.envoy.judge_filter import FILTER
 from tests.support.options import make_options
 
 
 @pytest.fixture
 def grants(tmp_path: Path) -> Iterator[GrantFilter]:
     table = GrantTable(4, 1)
-    yield GrantFilter.of(table, 9, "the-secret", make_options(tmp_path, headers={"X-A": "100%"}))
+    yield GrantFilter.of(table, "/log", "the-secret", make_options(tmp_path), "the-token")
     table.close()
 
 
 def test_scripts_have_all_that_they_need(grants: GrantFilter) -> None:
-    filters = str([*grants.filters(), grants.route({}, "judge"), cut_listener(Path("/cuts"), 8443)])
+    filters = str([*grants.filters(), grants.route("9s")])
     assert not re.search(r"\$[A-Z]", filters)
     assert "the-secret" in filters
 
 
 def test_the_judge_is_left_out_for_who_knows_the_secret_alone(grants: GrantFilter) -> None:
-    route = grants.route({"match": {"prefix": "/"}, "route": {"timeout": "0s"}}, "judge")
+    route = grants.route("9s")
     assert route["match"] == {"prefix": "/", "headers": [{"name": CARRIED, "string_match": {"exact": "the-secret"}}]}
-    assert route["route"] == {"timeout": "0s"}
-    assert route["typed_per_filter_config"]["judge"]["disabled"] is True
-    (added,) = route["response_headers_to_add"]
-    assert added == {"header": {"key": "X-A", "value": "100%%"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-
-
-def test_cuts_are_for_this_user_alone(tmp_path: Path) -> None:
-    assert cut_listener(tmp_path / "cuts", 8443)["address"] == {"pipe": {"path": str(tmp_path / "cuts"), "mode": 0o600}}
+    assert route["route"]["idle_timeout"] == "9s"
+    assert route["typed_per_filter_config"][FILTER]["disabled"] is True
+    assert set(OURS) <= set(route["request_headers_to_remove"])
 
 
 def test_the_switching_off_of_the_judge_is_the_last_thing_that_is_done(grants: GrantFilter) -> None:

@@ -70,7 +70,7 @@ async def test_what_was_decided_before_a_change_is_not_granted_after_it(kept: Ke
         return made
 
     kept.service.dataplane.outgoing = overtaken  # type: ignore[method-assign]
-    assert await kept.ext_proc._how_carried(head) is not None
+    assert await kept.judge.how_carried(head) is not None
     assert kept.granted(head) is None
 
 

@@ -9,6 +9,8 @@ import structlog
 
 from foundation.backoff import pauses
 from foundation.values import ip_of
+from proxy.envoy.bootstrap import TYPE, Json
+from proxy.envoy.scripts import LUA, quoted_bytes, script
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +19,8 @@ Peer = tuple[str, int]  # address and port
 _PATIENCE = 5.0  # seconds for one answer
 FIRST_WAIT, LONGEST_WAIT = 0.02, 0.5  # seconds before it is asked again
 _RECORD = 18  # bytes
+_SCRIPT = Path(__file__).with_name("cut.lua")
+_NOTHING: Json = {"match": {"prefix": "/"}, "direct_response": {"status": 404}}
 
 
 class Connections:
@@ -60,3 +64,25 @@ def record_of(peer: Peer) -> bytes:
         raise ValueError(f"{address} is no address")
     packed = found.packed if found.version == 6 else b"\0" * 10 + b"\xff\xff" + found.packed
     return packed + port.to_bytes(2, "big")
+
+
+def cut_listener(path: Path, port: int) -> Json:
+    """Listener by which gate has connections cut: a socket that only this user reaches.  `port` is that which clients reach."""
+    source = script(_SCRIPT, {"PORT": quoted_bytes(port.to_bytes(2, "big"))})
+    manager: Json = {
+        "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "cuts",
+        "http_filters": [
+            {"name": "cuts", "typed_config": {"@type": LUA, "default_source_code": {"inline_string": source}}},
+            {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{TYPE}extensions.filters.http.router.v3.Router"}},
+        ],
+        "route_config": {"virtual_hosts": [{"name": "cuts", "domains": ["*"], "routes": [_NOTHING]}]},
+    }
+    return {
+        "name": "cuts",
+        "address": {"pipe": {"path": str(path), "mode": 0o600}},
+        "ignore_global_conn_limit": True,
+        "bypass_overload_manager": True,
+        "per_connection_buffer_limit_bytes": 4 * 1024 * 1024,
+        "filter_chains": [{"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}],
+    }

@@ -1,13 +1,14 @@
 """How gate names connections to Envoy, and that it asks until it has an answer."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from proxy.envoy.grants.connections import Connections, record_of
+from proxy.envoy.connections import Connections, cut_listener, record_of
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,9 @@ async def test_it_is_asked_until_it_answers(tmp_path: Path) -> None:
 
 async def test_an_envoy_that_is_gone_carries_nothing(tmp_path: Path) -> None:
     assert await Connections(tmp_path / "cuts").cut([("127.0.0.1", 1)]) == 0
+
+
+def test_cuts_are_for_this_user_alone(tmp_path: Path) -> None:
+    made = cut_listener(tmp_path / "cuts", 8443)
+    assert made["address"] == {"pipe": {"path": str(tmp_path / "cuts"), "mode": 0o600}}
+    assert not re.search(r"\$[A-Z]", str(made))

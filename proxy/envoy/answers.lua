@@ -1,0 +1,71 @@
+-- Answers to what Envoy carries, cleaned as `ResponseHeaders.for_client` does it; the rest of that is Envoy's own (answers.py).
+
+local STATES = {close = true, ["keep-alive"] = true, ["content-length"] = true, ["transfer-encoding"] = true, upgrade = true}
+
+local function sets_ours(value)
+  local name = value:match("^[^;]*"):gsub("^[ \t]+", ""):gsub("^[= \t]+", "")
+  name = name:match("^[^=]*"):gsub("[ \t]+$", ""):lower()
+  local bare = name:sub(1, 7) == "__host-" and name:sub(8) or name
+  for _, each in ipairs({name, bare}) do
+    if each == $COOKIE_NAME or each:sub(1, #$COOKIE_NAME + 1) == $COOKIE_NAME .. "_" then return true end
+  end
+  return false
+end
+
+local function question(path)
+  return {[":method"] = "POST", [":path"] = path, [":authority"] = "gate", ["$TOKEN"] = "$PROOF", ["$SCRIPT"] = "1"}
+end
+
+-- A page of gate's in place of an answer, once that is whole.  What follows a change of protocols has no end, so it gets no page.
+local function answer_instead(handle, number, why)
+  local is_endless = why == "status 101"
+  if not is_endless then handle:body(true) end
+  local said, page = handle:httpCall("$JUDGE", question("$INSTEAD"), number .. "\n" .. why, 5000)
+  local headers = handle:headers()
+  headers:remove("$FAILED")
+  local status, length, rest = (page or ""):match("^(%d+) (%d+)\n(.*)$")
+  if said[":status"] ~= "200" or not status then return end
+  local body = rest:sub(length + 1)
+  local names = {}
+  for name in pairs(headers) do
+    if name:byte(1) ~= 58 then names[#names + 1] = name end
+  end
+  for _, name in ipairs(names) do headers:remove(name) end
+  headers:replace(":status", status)
+  for name, value in rest:sub(1, length):gmatch("([^\n]*)\n([^\n]*)\n") do headers:add(name, value) end
+  if is_endless then headers:replace("content-length", "0") else handle:body(true):setBytes(body) end
+end
+
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local failed, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
+  local is_good = status and status >= 200 and status <= 599
+  if failed or not is_good or $WATCHES then
+    local known = handle:streamInfo():dynamicMetadata():get("$METADATA")
+    local number = known and known["$NUMBER"]
+    if number and (failed or not is_good) then
+      return answer_instead(handle, number, failed or "status " .. status)
+    end
+    local wanted, kind = known and known["$MAY_STREAM"], (headers:get("content-type") or ""):lower()
+    local is_stream = kind:find("text/event-stream", 1, true) == 1 or (wanted == "grpc" and kind:find("application/grpc", 1, true) == 1)
+    if number and wanted and not is_stream then handle:httpCall("$JUDGE", question("$NO_STREAM"), number, 5000, true) end
+  end
+  local count = headers:getNumValues("set-cookie")
+  if count > 0 then
+    local kept, has_ours = {}, false
+    for position = 0, count - 1 do
+      local value = headers:getAtIndex("set-cookie", position)
+      if sets_ours(value) then has_ours = true else kept[#kept + 1] = value end
+    end
+    if has_ours then
+      headers:remove("set-cookie")
+      for _, value in ipairs(kept) do headers:add("set-cookie", value) end
+    end
+  end
+  local connection = headers:get("connection")
+  if connection then
+    for option in connection:lower():gmatch("[^, \t]+") do
+      if not STATES[option] and option:byte(1) ~= 58 then headers:remove(option) end
+    end
+  end
+end

@@ -1,0 +1,74 @@
+"""Connections of Envoy's to the judge: HTTP/1.1 as Envoy alone speaks it to us, one question after the other (RFC 9112)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import structlog
+
+from foundation.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+# As large may the head of a question be, and what comes with it.
+LONGEST = 256 * 1024
+_END = b"\r\n\r\n"
+_LENGTH = b"\r\ncontent-length: "
+_REFUSED = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+# An answer to a head, up to its empty line, and its body.
+Answer = Callable[[bytes, bytes], Awaitable[bytes]]
+
+
+class JudgeConnection(asyncio.Protocol):
+    """One connection.  Whatever goes wrong with a question, it is refused, and the connection closed."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, answer: Answer):
+        self._answer = answer
+        self._received = b""
+        self._wanted: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._task = spawn(self._run(), name="questions of envoy's")
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+        if len(self._received) > LONGEST:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                while (question := self._question()) is None:
+                    self._wanted = loop.create_future()
+                    await self._wanted
+                self._transport.write(await self._answer(*question))
+        except Exception:  # whatever it is, nothing passes
+            log.exception("a question of envoy's could not be answered")
+            self._transport.write(_REFUSED)
+            self._transport.close()
+
+    def _question(self) -> tuple[bytes, bytes] | None:
+        """The next question, None while it is not all there."""
+        end = self._received.find(_END)
+        if end == -1:
+            return None
+        at = self._received.find(_LENGTH, 0, end)
+        length = 0 if at == -1 else int(self._received[at + len(_LENGTH) : self._received.index(b"\r", at + 2)])
+        begin = end + len(_END)
+        if len(self._received) < begin + length:
+            return None
+        head, body = self._received[: end + 2], self._received[begin : begin + length]
+        self._received = self._received[begin + length :]
+        return head, body
