@@ -30,7 +30,7 @@ from bench.contender import Contender, Turns
 from bench.load import Figure, Sample, counting
 from bench.many_sessions import many_sessions
 from bench.processes import mebibytes
-from bench.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
+from bench.proxies import ASKS, BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
 from bench.rig import HOST, start_nginx, start_provider
 from foundation.version import version
 from tests.support.certs import certificate_files
@@ -58,6 +58,8 @@ class Goal:
 GOALS = (
     Goal(EMBEDDED, FORWARDER, 0.75),
     Goal(REMEMBERS, BARE_ENVOY, 0.55),
+    # Less says that Envoy has remembered nothing, and the row is one of asking each time.
+    Goal(REMEMBERS, ASKS, 1.25, is_of_processor=True),
     Goal(WORKERS, EMBEDDED, 0.85, is_of_processor=True),
 )
 

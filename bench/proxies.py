@@ -27,6 +27,7 @@ from tests.support.certs import CertificateFiles
 BARE_ENVOY = "bare Envoy"
 EMBEDDED = "gate embedded"
 WORKERS = "gate workers: 2"
+ASKS = "gate data_plane: envoy"
 REMEMBERS = "gate envoy_remembers"
 FORWARDER = "bare Daphne + aiohttp"
 
@@ -276,7 +277,7 @@ PEERS = (
     gate("gate embedded, access log", proxy_log_level="info"),
     # Where there are no more than two cores, both workers have the one that the others have.
     gate(WORKERS, workers=2, core=(0, 2)),
-    gate("gate data_plane: envoy", envoy=True),
+    gate(ASKS, envoy=True),
     gate(REMEMBERS, envoy=True, envoy_remembers=1000),
     Peer(FORWARDER, start_forwarder, signs_in=False),
     Peer(
