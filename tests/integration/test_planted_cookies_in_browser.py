@@ -1,7 +1,6 @@
 """In a real browser, a sibling of our hosts plants what it can: good sessions and sign-ins of its own, for the whole domain."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -37,10 +36,16 @@ def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             yield running, provider
 
 
-@pytest.fixture
-def browser(gate: tuple[RunningGate, DevelopmentProvider], tmp_path: Path) -> Iterator[Browser]:
-    with headless_browser(tmp_path / "profile", trusted_spki=gate[0].certificates.spki_hash) as browser:
+@pytest.fixture(scope="module")
+def one_browser(gate: tuple[RunningGate, DevelopmentProvider], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate[0].certificates.spki_hash) as browser:
         yield browser
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Browser:
+    one_browser.forget_everything()
+    return one_browser
 
 
 def plant(browser: Browser, gate: RunningGate, *cookies: str) -> None:
