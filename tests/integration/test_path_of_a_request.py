@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.path_of_a_request import LASTING, MOST_FILES, Call, entered_twice, files_of, traced_request
+from bench.path_of_a_request import LASTING, MOST_FILES, Call, entered_twice, files_of, traced_request, without_others
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +18,18 @@ def test_one_allowed_get_enters_few_files_and_none_twice() -> None:
 
 def test_what_lasts_is_a_file() -> None:
     assert [file for file in LASTING if not Path(file).is_file()] == []
+
+
+def test_what_goes_on_beside_the_request_is_left_out() -> None:
+    loop = {"caller": "", "is_under_way": False, "is_of_value": False}
+    request = Call("proxy/listener/http1/request.py", "Exchange._run", is_new=False, **loop)
+    look = Call("proxy/planes/open_streams.py", "OpenStreams.run", is_new=False, **loop)
+    timer = Call("databroker/replica.py", "Replica._grow_old", is_new=True, **loop)
+    assert without_others([request, call("a.py", "x.py"), look, call("b.py", "x.py"), timer, call("c.py", "x.py"), request]) == [
+        request,
+        call("a.py", "x.py"),
+        request,
+    ]
 
 
 def call(file: str, caller: str, *, is_under_way: bool = False, is_new: bool = True, is_of_value: bool = False) -> Call:
