@@ -10,6 +10,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 import pytest
@@ -345,6 +346,20 @@ async def test_every_request_that_envoy_carries_alone_is_the_one_that_gate_would
         assert [pair for pair in one if pair[0] != "x-request-id"] == [pair for pair in other if pair[0] != "x-request-id"]
         assert heard(judged)["target"] == heard(again)["target"]
     assert alone > 75
+
+
+async def test_every_worker_of_envoy_carries_alone(gate: RunningGate) -> None:
+    """A connection stays with one of them."""
+    cookie = await session(gate)
+    head = f"GET /x HTTP/1.1\r\nHost: {APP}:{gate.port}\r\nCookie: {cookie}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(4 * (os.cpu_count() or 1)):
+            client = stack.enter_context(RawClient(gate.port, tls=gate.certificates.client_context(), server_name=APP))
+            carried_alone(partial(answered_on, client, head))
+
+
+def answered_on(client: RawClient, head: bytes) -> RawResponse:
+    return client.send(head).response()
 
 
 def told(answer: RawResponse) -> list[tuple[str, str]]:

@@ -31,17 +31,23 @@ local function worker_number()
 end
 
 -- All is read and written through these, by index: to make another pointer costs more than all else.
-local worker = worker_number()
+local worker
 local grants, uses, grants32, grants64, uses32, uses16
 local own = 0 -- where this worker's uses begin, in words
-if worker then
+
+-- At a request: a thread may run this script before it has its name.
+local function begin()
+  local number = worker_number()
+  if not number then return false end
   grants = mapped($GRANTS_FD, $SIZE, READ)
   uses = mapped($USES_FD, $WORKER * $WORKERS, READ + WRITE)
   grants32, grants64 = ffi.cast("uint32_t *", grants), ffi.cast("double *", grants)
   uses32, uses16 = ffi.cast("uint32_t *", uses), ffi.cast("uint16_t *", uses)
-  own = worker * $WORKER / 4
+  own = number * $WORKER / 4
   -- A pointer made of another keeps nothing alive: without this the collector unmaps what is still read.
   gate_keeps_mapped = {grants, uses}
+  worker = number
+  return true
 end
 local time = ffi.new("gate_time")
 
@@ -281,7 +287,7 @@ local function counted(grant)
 end
 
 function envoy_on_request(handle)
-  if not worker then return end
+  if not worker and not begin() then return end
   local headers = handle:headers()
   local cookie = headers:get("cookie")
   local cookies = cookie and split_of(cookie)
