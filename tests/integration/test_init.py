@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import prepared
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.certs import certificate_files
 from tests.support.children import ROOT, clean_environment, free_port
@@ -73,11 +74,8 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
         assert dict(answer.headers)["location"].startswith(f"https://{SIGN_IN}:{port}/")
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "manage.py", "init", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
+def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    return prepared.run("manage.py", "init", *arguments)
 
 
 def test_a_file_answers_and_the_provider_is_asked_before_anything_is_written(upstream: SampleUpstream, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_session_that_ended_unheard_is_served_no_longer_than_promised(
 
         async def until(status: int) -> set[int]:
             seen: set[int] = set()
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(50):
                 while (now := await asked()) != {status}:
                     seen |= now
             return seen

@@ -77,7 +77,7 @@ class Keeping:
 async def keeping(directory: Path, slots: int = 8, routes: list[dict[str, Any]] = ROUTES, **settings: Any) -> AsyncIterator[Keeping]:
     options = make_options(directory, **{"policy": routes, "data_plane": "envoy", "jwt_claims_headers": ["email"], **settings})
     broker = LocalBroker(MemoryStore())
-    replica = Replica(broker)
+    replica = Replica(broker, shortest_silence=60.0)  # a machine may stand still for longer than the three seconds of a gate
     authorize = AuthorizeService(options, replica, SigningKey.from_options(options))
     resources = ForwardingResources()
     service = ProxyService(options, authorize, resources, time.time)
