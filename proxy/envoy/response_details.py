@@ -2,7 +2,7 @@
 
 from foundation.connection_errors import ConnectionFault
 
-# By what Envoy (1.35) writes, the more exact first; blanks are underscores there.
+# By what Envoy (1.40) writes, the more exact first; blanks are underscores there.
 _MARKS = (
     ("Connection_refused", ConnectionFault.REFUSED),
     ("Too_many_open_files", ConnectionFault.NO_DESCRIPTORS),
