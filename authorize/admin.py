@@ -17,7 +17,7 @@ from authorize.explain.form import DecisionNotLogged, ExplainForm
 from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from authorize.page_context import page_context
-from databroker.admin import ReadOnlyAdmin
+from databroker.adminsite.read_only import ReadOnlyAdmin
 from foundation.times import time_element
 from foundation.values import ip_of
 

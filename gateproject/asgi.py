@@ -26,7 +26,7 @@ from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
-from proxy.answers.refusals import Refuse, refusal_of  # noqa: E402
+from proxy.answers.refusals import refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, incoming_request, limited_body  # noqa: E402
 from proxy.listener import listen  # noqa: E402
@@ -35,6 +35,7 @@ from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.page_context import ProxyPageContext  # noqa: E402
 from proxy.service import ProxyService  # noqa: E402
+from proxy.verdict import Refuse  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.
 PAGE_BODY_BYTES = 64 * 1024

@@ -3,17 +3,17 @@
 from django.urls import path, re_path
 
 from foundation.responses import handler400, handler403, handler404, handler500
-from proxy.sign_in import kept_form_page, program_views, views
+from proxy.views import kept_form, program_login, route_host
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
 urlpatterns = [
-    path(".gate/", views.dashboard),
-    path(".gate/callback/", views.callback),
-    path(".gate/sign_in", views.sign_in),
-    path(".gate/jwt", views.assertion),
-    path(".gate/api/v1/login", program_views.login),
-    path(".gate/form/<str:id>", kept_form_page.kept_form),
-    re_path(r"^\.gate/sign_?out/?$", views.sign_out),
-    re_path("", views.unknown),
+    path(".gate/", route_host.dashboard),
+    path(".gate/callback/", route_host.callback),
+    path(".gate/sign_in", route_host.sign_in),
+    path(".gate/jwt", route_host.assertion),
+    path(".gate/api/v1/login", program_login.login),
+    path(".gate/form/<str:id>", kept_form.kept_form),
+    re_path(r"^\.gate/sign_?out/?$", route_host.sign_out),
+    re_path("", route_host.unknown),
 ]

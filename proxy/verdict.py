@@ -1,32 +1,18 @@
 """Verdict on a request that was judged, a pure value: the data planes render it, and none of them decides anything."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
-from authorize.client import Authorizer, Check, ShadowOutcome, WithheldCredentials
+from authorize.client import Check, ShadowOutcome, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.decision import Outcome
 from authorize.policy.identity import IdentitySources
-from authorize.upstream.identity_headers import Headers
-from config.options import Options
 from config.routes.route import Route
-from foundation.errors import BadRequest, GateError
-from proxy.answers.redirects import redirect_to
-from proxy.answers.refusals import Refusals, Refuse, not_kept, refusal_of
-from proxy.forwarding import spdy
-from proxy.forwarding.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
 from proxy.incoming import IncomingRequest
-from proxy.own_paths import is_own_page
-from proxy.rewriting.header_names import Header
-from proxy.rewriting.target import without_token
-from proxy.sign_in.kept_forms import KeptForm, NotKept
-from proxy.sign_in.loops import SignInLoops
-
-NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
-UNKNOWN = "no application is configured at this address"
-NO_WEBSOCKETS = "this application's route carries no websockets"
+from proxy.rewriting.header_names import Header, Headers
+from proxy.sign_in.kept_forms import KeptForm
+from proxy.upgrades.handshake import Handshake
+from proxy.upgrades.spdy import SpdyOffer
 
 
 class Asker(Enum):
@@ -36,12 +22,6 @@ class Asker(Enum):
     ENVOY = auto()  # somebody's, by ext_authz
     FRONT_PROXY = auto()  # by forward auth
     STATUS_ONLY = auto()  # by forward auth, and what it knows is whether the status is 2xx
-
-
-class CarriedElsewhere(BadRequest):
-    """Refusal of what another proxy may not carry."""
-
-    status = 403
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -79,124 +59,34 @@ class Redirect:
     location: str
 
 
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Refusal of a request.  `challenge` (WWW-Authenticate) says how to prove who one is; `problem` is for the log alone."""
+
+    status: int
+    reason: str
+    advice: str = ""
+    challenge: str = ""
+    retry_after: int | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    more: Headers = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def headers(self) -> Headers:
+        said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
+        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.more
+
+
 @dataclass(slots=True)  # not frozen: one is made for each request
 class Carry:
     """Pass verdict.  Its upstream is `told` who asks, sees of the client's credentials what is not `withheld`, and hears the `offer` to
     change protocols."""
 
     route: CompiledRoute
-    told: Headers
+    told: tuple[Header, ...]
     withheld: WithheldCredentials
-    offer: Handshake | spdy.SpdyOffer | None = None
+    offer: Handshake | SpdyOffer | None = None
 
 
 Verdict: TypeAlias = SignIn | Refuse | Redirect | Carry
-
-
-class Verdicts:
-    """Verdict function: `of` is the one; all that it knows besides its arguments follows from the configuration."""
-
-    def __init__(self, options: Options, authorize: Authorizer):
-        self._shows_credentials = authorize.shows_credentials
-        self._refusals = Refusals(options, authorize)
-        self._loops = SignInLoops(options)
-
-    def of(self, judged: JudgedRequest, asker: Asker = Asker.OURS) -> Verdict:
-        incoming, check, compiled = judged.incoming, judged.check, judged.check.decision.route
-        try:
-            if asker is not Asker.OURS:
-                self._require_askable(incoming, compiled, asker)
-            if check.decision.outcome in (Outcome.SIGN_IN, Outcome.STEP_UP):
-                return self._not_signed_in(judged, asker)
-            if compiled is None or not check.decision.is_allowed:
-                return self._refusals.of(incoming, check, has_tunnels=asker is Asker.OURS)
-            if compiled.route.redirect is not None:
-                if asker is Asker.STATUS_ONLY:
-                    # Nobody needs to sign in for a redirect, so 200 would let everybody through to whatever the front proxy has there.
-                    raise CarriedElsewhere("the route of this address only redirects")
-                return Redirect(*redirect_to(compiled.route, incoming.request, compiled.matched_prefix or None))
-            offer = _offer(incoming, compiled.route, asker)
-        except BadRequest as error:
-            return refused(error, asker)
-        return Carry(compiled, check.identity_headers, check.withheld, offer)
-
-    def _not_signed_in(self, judged: JudgedRequest, asker: Asker) -> SignIn | Refuse:
-        incoming, check = judged.incoming, judged.check
-        if check.challenge:
-            return self._refusals.token(incoming, check)
-        is_asked_by_http = asker in (Asker.FRONT_PROXY, Asker.STATUS_ONLY)
-        may_be_led = asker is not Asker.STATUS_ONLY and incoming.may_be_sent_elsewhere
-        if not may_be_led or (is_asked_by_http and asks_for_websocket(incoming.scope["headers"])):
-            return self._refusals.unauthorized(incoming, check)
-        compiled = check.decision.route
-        scheme = compiled.route.from_.scheme if compiled else "https"
-        # Whom a front proxy asks about begins at the route's own host, where circles are noticed, too.
-        if not is_asked_by_http and self._loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
-            return self._refusals.loop(incoming, scheme)
-        return SignIn(scheme, compiled.route if compiled else None)
-
-    def _require_askable(self, incoming: IncomingRequest, compiled: CompiledRoute | None, asker: Asker) -> None:
-        """What no other proxy may carry, whatever the decision says."""
-        request = incoming.request
-        if is_own_page(request.path):
-            # What the end of a sign-in brings to our own pages is nothing for an application to read.
-            raise CarriedElsewhere(NOT_IN_A_VERDICT)
-        raw = request.query.encode("latin-1")
-        if without_token(raw) != raw:
-            # Whoever forwards it forwards its query as it stands, and an application must not learn a token.
-            raise CarriedElsewhere("its query carries a token, which only an Authorization header can carry past another proxy")
-        if compiled is None:
-            if asker is not Asker.ENVOY:
-                raise CarriedElsewhere(UNKNOWN)
-        elif self._shows_credentials(compiled):
-            # Whoever asks reads our answer: what proves us to an upstream can't be in it, and without it the request would be another.
-            raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
-
-
-def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:
-    """Verdict on a form that came without a session, by what became of it."""
-    return not_kept(incoming, verdict.scheme, form) if isinstance(form, NotKept) else replace(verdict, form=form)
-
-
-def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
-    """Verdict on what went wrong: other proxies are told how that may come."""
-    if asker is Asker.OURS or not isinstance(error, BadRequest):
-        return refusal_of(error)
-    if asker is Asker.ENVOY:
-        advice = "This is about an unusual address, or about how the Envoy is set up; its operator finds more in gate's log."
-        return Refuse(error.status, f"This request can't be answered: {error}.", advice, problem=error.in_full)
-    advice = "This is about how the front proxy is set up, or about an unusual address; its operator finds more in gate's log."
-    status = 403 if asker is Asker.STATUS_ONLY else error.status
-    return Refuse(status, f"This request is refused: {error}.", advice, problem=error.in_full)
-
-
-def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.SpdyOffer | None:
-    """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
-    method, headers, own_origin = (
-        incoming.scope["method"],
-        incoming.scope["headers"],
-        f"{route.from_.scheme}://{incoming.request.host_port}",
-    )
-    if asker is not Asker.OURS:  # who carries it, makes the handshake
-        if asks_for_websocket(headers):
-            if not route.allow_websockets:
-                raise CarriedElsewhere(NO_WEBSOCKETS)
-            require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
-        return None
-    if incoming.is_connect or not incoming.is_upgrade:
-        return None
-    if route.allow_spdy and spdy.is_offered(headers):
-        return spdy.offer(method, headers)
-    if not any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers):
-        return None
-    if not route.allow_websockets:
-        raise HandshakeRefused(403, NO_WEBSOCKETS)
-    return handshake(method, headers, own_origin, route.websocket_origins)
-
-
-def asks_for_websocket(headers: Sequence[Header]) -> bool:
-    """Whether a request asks for a websocket.
-
-    Front proxies take `Upgrade` and `Connection` out of what they ask, as they must.  `Sec-WebSocket-*` every browser sends.
-    """
-    return any(name.startswith(PREFIX) or (name == b"upgrade" and b"websocket" in value.lower()) for name, value in headers)

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from databroker.admin import ReadOnlyAdmin
+from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import DirectoryRun
 from foundation.times import time_element

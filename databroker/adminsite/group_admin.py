@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from config.issuers import configured_issuer, counts_for
 from config.options import Options
 from config.settings.directory import groups_are_recorded, ways_to_groups
-from databroker.admin import ReadOnlyAdmin
+from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.claims import GroupsClaim
 from databroker.models import Group, Membership, User
 from databroker.page_context import page_context

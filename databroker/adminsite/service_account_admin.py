@@ -12,8 +12,8 @@ from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
-from databroker.admin import ReadOnlyAdmin
 from databroker.adminsite.audit import record_actions, who
+from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import ServiceAccount
 from databroker.page_context import page_context

@@ -1,7 +1,5 @@
 """Refusals: what a client is told that does not get through, and what it may do.  Values only, by what was decided and what went wrong."""
 
-from dataclasses import dataclass, field
-
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
@@ -19,12 +17,13 @@ from foundation.errors import (
     NoDescriptors,
     UpstreamTimeout,
 )
-from proxy.forwarding.handshake import HandshakeRefused
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.header_names import Headers
 from proxy.sign_in.kept_forms import FormGone, NotKept
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.redirects import return_url, step_up_challenge
+from proxy.upgrades.handshake import HandshakeRefused
+from proxy.verdict import Refuse
 
 NOT_GOOD = "The token in the Authorization header is not good here."
 NOT_GOOD_ADVICE = "It may have expired, been replaced or revoked, or be meant for somebody else."
@@ -44,25 +43,6 @@ LOOP_ADVICE = (
     "If it goes on, the people who run this site find the cause in the log with the request id below."
 )
 AGAIN = "Please try again in a moment."
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Refusal of a request.  `challenge` (WWW-Authenticate) says how to prove who one is; `problem` is for the log alone."""
-
-    status: int
-    reason: str
-    advice: str = ""
-    challenge: str = ""
-    retry_after: int | None = None
-    links: tuple[tuple[str, str], ...] = ()
-    more: Headers = field(default_factory=list)
-    problem: str = ""
-
-    @property
-    def headers(self) -> Headers:
-        said = [(b"www-authenticate", self.challenge.encode("ascii"))] if self.challenge else []
-        return said + ([(b"retry-after", b"%d" % self.retry_after)] if self.retry_after is not None else []) + self.more
 
 
 class Refusals:

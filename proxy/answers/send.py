@@ -6,10 +6,9 @@ from typing import Any
 from config.options import Options
 from foundation import pages
 from foundation.challenges import missing_headers
-from proxy.answers.refusals import Refuse
 from proxy.incoming import IncomingRequest, Send
 from proxy.sign_in.redirects import SignInRedirects
-from proxy.verdict import Redirect, SignIn
+from proxy.verdict import Redirect, Refuse, SignIn
 
 Headers = list[tuple[bytes, bytes]]
 

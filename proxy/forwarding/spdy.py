@@ -1,37 +1,15 @@
 """SPDY/3.1 as clients of clusters speak it: after both ends have agreed, opaque bytes both ways until somebody ends it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import ForwardResult, Header, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, carry_after_101
+from proxy.upgrades.spdy import SPDY
 from proxy.upstreams.client import UpstreamExchange
 
-SPDY = b"SPDY/3.1"
 _FRAMING = (b"content-length", b"transfer-encoding")
-
-
-def is_offered(headers: Iterable[Header]) -> bool:
-    """Whether an upgrade to SPDY, and to nothing else, is asked for."""
-    return [value.strip(b" \t").lower() for name, value in headers if name == b"upgrade"] == [SPDY.lower()]
-
-
-class SpdyOffer:
-    """Offer of an upgrade to SPDY that may be carried."""
-
-    def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
-        """Headers of the request that asks the upstream for the same."""
-        return [*cleaned, (b"upgrade", SPDY), (b"connection", b"Upgrade")]
-
-
-def offer(method: str, headers: Iterable[Header]) -> SpdyOffer:
-    """Offer of a request.  Raises HandshakeRefused for one with a body."""
-    has_body = any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" \t") != b"0") for name, value in headers)
-    if method not in ("GET", "POST") or has_body:
-        raise HandshakeRefused(400, "SPDY begins with a GET or POST request without a body")
-    return SpdyOffer()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
-from proxy.forwarding.handshake import PREFIX, Handshake
 from proxy.forwarding.http import Ending, ForwardResult, Header, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Tunnel, TunnelSide, carry_after_101
+from proxy.upgrades.handshake import PREFIX, Handshake
 from proxy.upstreams.client import UpstreamExchange
 
 # Frames of one direction, on average; a faster sender is read more slowly.

@@ -14,12 +14,11 @@ from authorize.policy.decision import Decision
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
-from proxy.answers.refusals import Refuse
 from proxy.client_address import TrustedPeers, client_address
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import IncomingRequest, Send
 from proxy.observe.spans import tell_trace
-from proxy.verdict import JudgedRequest, Verdict
+from proxy.verdict import JudgedRequest, Refuse, Verdict
 
 
 class RequestLog:

@@ -8,8 +8,8 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
-from proxy.forwarding.handshake import PREFIX
 from proxy.listener.http1.head import RequestHead, RequestRefused, parse_head
+from proxy.upgrades.handshake import PREFIX
 
 Header = tuple[bytes, bytes]
 

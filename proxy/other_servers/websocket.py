@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from proxy.forwarding.handshake import PREFIX
 from proxy.forwarding.http import ABORT, Header
 from proxy.forwarding.messages import (
     ABNORMAL,
@@ -26,6 +25,7 @@ from proxy.forwarding.tunnel import TunnelSide
 from proxy.listener.http1.request import TUNNEL
 from proxy.listener.http1.response import ResponseHead
 from proxy.other_servers.scope import strict_scope
+from proxy.upgrades.handshake import PREFIX
 
 AsgiMessage = dict[str, Any]
 SendMessage = Callable[[AsgiMessage], Awaitable[None]]

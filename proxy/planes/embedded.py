@@ -16,8 +16,6 @@ from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
 from proxy.client_address import TrustedPeers, client_address
-from proxy.forwarding import spdy
-from proxy.forwarding.handshake import Handshake, HandshakeRefused
 from proxy.forwarding.http import Ending, ForwardResult, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
@@ -29,11 +27,14 @@ from proxy.planes.open_streams import Stream
 from proxy.planes.request_judge import RequestJudge
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState
+from proxy.upgrades import spdy
+from proxy.upgrades.handshake import Handshake, HandshakeRefused
 from proxy.upstreams.cluster import Cluster, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest, Selection
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
-from proxy.verdict import Carry, JudgedRequest, SignIn, Verdicts, with_form
+from proxy.verdict import Carry, JudgedRequest, SignIn
+from proxy.verdicts import Verdicts, with_form
 
 # Of one session, or of nobody's from one address, in one process.
 MOST_TUNNELS = 1024

@@ -16,7 +16,8 @@ from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.header_names import Header, fold, is_internal_header
 from proxy.rewriting.request_headers import RouteHeaders
-from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn, Verdicts, refused
+from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn
+from proxy.verdicts import Verdicts, refused
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
 WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))

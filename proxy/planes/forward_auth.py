@@ -19,7 +19,8 @@ from proxy.planes.request_judge import RequestJudge
 from proxy.rewriting.header_names import fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.sign_in.redirects import return_url
-from proxy.verdict import NOT_IN_A_VERDICT, UNKNOWN, Asker, CarriedElsewhere, Carry, JudgedRequest, Redirect, SignIn, Verdicts, refused
+from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn
+from proxy.verdicts import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, Verdicts, refused
 
 VERIFY = "/verify"
 

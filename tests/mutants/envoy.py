@@ -41,7 +41,7 @@ between = door(
 between.without("nobody speaks as gate does", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
 between.without("who asks is told by Envoy", "EdgeFacts.of", never("len(told) < 4"))
 
-plane = door("proxy.verdict", "unit/proxy/envoy/test_judge.py")
+plane = door("proxy.verdicts", "unit/proxy/envoy/test_judge.py")
 plane.without("who is refused is not carried", "Verdicts.of", always("check.decision.is_allowed"))
 
 head = door("proxy.envoy.head", "unit/proxy/envoy/test_head.py", "unit/proxy/envoy/test_judge.py")

@@ -69,11 +69,11 @@ forward_auth.without(
     "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires - judged.now)", "seconds")
 )
 
-views = door("proxy.sign_in.views", "unit/proxy/sign_in/test_views.py")
+views = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
 views.without("forward auth's sign-in leads to this host only", "sign_in", never("target.origin != proxy.origin_of(incoming.request)"))
 views.without("circles behind a front proxy end", "sign_in", never("proxy.loops.is_looping(incoming.cookies, host_port, now)"))
 
-elsewhere = door("proxy.verdict", "unit/proxy/test_verdict.py")
+elsewhere = door("proxy.verdicts", "unit/proxy/test_verdicts.py")
 elsewhere.without("a redirect is no permission", "Verdicts.of", never("compiled.route.redirect is not None"))
 elsewhere.without("verify permits no redirect route", "Verdicts.of", never("asker is Asker.STATUS_ONLY"))
 elsewhere.without("verify redirects nobody", "Verdicts._not_signed_in", always("asker is not Asker.STATUS_ONLY"))

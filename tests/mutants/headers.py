@@ -156,7 +156,7 @@ serverless.without(
 serverless.without("a failure is not repeated at once", "IdentityTokens._has_just_failed", returns("False"))
 serverless.without("many requests fetch one token", "IdentityTokens._fetch_once", always("task is None"))
 
-verdicts = door("proxy.verdict", "unit/proxy/test_verdict.py", "unit/authorize/rpc/test_ext_authz.py")
+verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize/rpc/test_ext_authz.py")
 verdicts.without("nobody else carries what shows our credentials", "Verdicts._require_askable", never("self._shows_credentials(compiled)"))
 
 published = door("authenticate.published_keys", "unit/authenticate/test_published_keys.py")
@@ -279,7 +279,7 @@ frames.without(
     "the fragments of a message are in order", "FrameWalker._is_allowed", never("(opcode == _CONTINUATION) != self._is_fragmented")
 )
 
-handshake = door("proxy.forwarding.handshake", "unit/proxy/forwarding/test_handshake.py")
+handshake = door("proxy.upgrades.handshake", "unit/proxy/upgrades/test_handshake.py")
 handshake.without(
     "a page of another origin opens no websocket", "require_known_origin", never("any((origin.lower() not in allowed for origin in given))")
 )
@@ -289,7 +289,7 @@ handshake.without(
 handshake.without("a subprotocol was offered", "Handshake.accepted", never("len(protocol) > 1 or not self.protocols.issuperset(protocol)"))
 
 DATAPLANE = "unit/proxy/planes/test_embedded.py"
-dataplane = door("proxy.verdict", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
+dataplane = door("proxy.verdicts", f"{DATAPLANE}::test_a_websocket_is_refused_where_the_route_carries_none")
 dataplane.without(
     "a route carries websockets where it says so",
     "_offer",

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, never, omits, passes, replaced
 
-forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/sign_in/test_kept_form_page.py")
+forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/views/test_kept_form.py")
 forms.without(
     "another site's form is not kept",
     "KeptForms._is_of_same_origin",

@@ -159,7 +159,8 @@ redirects.without(
 
 spdy = door("proxy.forwarding.spdy", "unit/proxy/forwarding/test_spdy.py")
 spdy.without("only the protocol that was asked for opens a tunnel", "SpdyUpgrade.carry", skips("_require_accepted(raw_headers)"))
-spdy.without("no request body hides behind an upgrade", "offer", never('method not in ("GET", "POST") or has_body'))
+spdy_offer = door("proxy.upgrades.spdy", "unit/proxy/upgrades/test_spdy.py")
+spdy_offer.without("no request body hides behind an upgrade", "offer", never('method not in ("GET", "POST") or has_body'))
 
 tunnel = door("proxy.forwarding.tunnel", "unit/proxy/forwarding/test_spdy.py", "unit/proxy/forwarding/test_tcp.py")
 tunnel.without(
@@ -267,6 +268,7 @@ DOORS = (
     tcp,
     silence,
     spdy,
+    spdy_offer,
     proxy_header,
     balanced,
     redirects,

@@ -121,7 +121,7 @@ sign_out.without(
 sign_out.without("sign-out needs proof", "sign_out", always("is_proven"))
 sign_out.without("sign-out's proof is this session's", "_bound_to", returns('""'))
 
-callback = door("proxy.sign_in.views", "unit/proxy/sign_in/test_views.py")
+callback = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
 callback.without("a hand-over is this browser's", "_accept", never("attempt is None"))
 callback.without("a hand-over is used once", "_accept", never('not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires)'))
 callback.without(

@@ -74,14 +74,15 @@ admin_site.without(
 admin_site.without("the admin is for whom it names", "GateAdminSite.login", never("not may_administer(request, identity)"))
 admin_site.without("the admin's next page is the admin's", "_target", always("is_inside"))
 
-databroker_admin = door("databroker.admin", "unit/databroker/test_admin.py")
-databroker_admin.without(
+read_only_admin = door("databroker.adminsite.read_only", "unit/databroker/adminsite/test_read_only.py")
+read_only_admin.without(
     "nobody edits rows",
     "ReadOnlyAdmin.has_change_permission",
     returns("True"),
 )
-databroker_admin.without("the admin's tables are for its people", "ReadOnlyAdmin.has_view_permission", returns("True"))
+read_only_admin.without("the admin's tables are for its people", "ReadOnlyAdmin.has_view_permission", returns("True"))
 
+databroker_admin = door("databroker.admin", "unit/databroker/test_admin.py")
 databroker_admin.without(
     "a session ends outside of a transaction",
     "SessionAdmin.delete_view",
@@ -216,6 +217,7 @@ DOORS = (
     replica,
     streams,
     admin_site,
+    read_only_admin,
     databroker_admin,
     audit,
     entries,

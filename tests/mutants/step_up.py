@@ -65,7 +65,7 @@ sessions = door("authenticate.session.sessions", "unit/authenticate/views/test_a
 sessions.without("somebody else's session ends", "_earlier", never("before.user_id != user_id"))
 sessions.without("a record stays small", "_earlier", never("len(before.earlier) >= MAX_EARLIER"))
 
-forward_auth = door("proxy.sign_in.views", "unit/proxy/sign_in/test_views.py")
+forward_auth = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
 forward_auth.without(
     "a weak session is no reason to go back",
     "_may_return",

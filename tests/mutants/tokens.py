@@ -14,7 +14,7 @@ programs.without("this machine must be listed, too", "Programs.redirect_uri", al
 programs.without("a program finds one token", "Programs.redirect_uri", never("_names_a_token(url)"))
 programs.without("a loopback address is one", "_is_loopback", replaced("address.is_loopback", "address.is_private"))
 
-program_views = door("proxy.sign_in.program_views", "unit/proxy/sign_in/test_program_views.py")
+program_views = door("proxy.views.program_login", "unit/proxy/views/test_program_login.py")
 program_views.without(
     "a link gives one token", "hand_to_program", never('not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires)')
 )
@@ -68,7 +68,7 @@ for audience in audiences: ...
     ),
 )
 
-elsewhere = door("proxy.verdict", "unit/proxy/test_verdict.py")
+elsewhere = door("proxy.verdicts", "unit/proxy/test_verdicts.py")
 elsewhere.without("no application reads a token in a query", "Verdicts._require_askable", never("without_token(raw) != raw"))
 
 sign_in = door("proxy.sign_in.redirects", "unit/proxy/sign_in/test_redirects.py")
@@ -258,7 +258,7 @@ own_pages = door("gateproject.middleware", "unit/gateproject/test_middleware.py"
 own_pages.without(
     "a page of ours says what its status owes", "ResponseHeadersMiddleware.process_response", replaced("response.status_code", "200")
 )
-told_alike = door("proxy.verdict", ALIKE)
+told_alike = door("proxy.verdicts", ALIKE)
 told_alike.without(
     "other proxies hear of trouble what our own clients do",
     "refused",

@@ -35,7 +35,7 @@ TESTED_ELSEWHERE = {
     "foundation/crypto/settings.py": "types alone",
     "foundation/rpc/settings.py": "types alone",
     "foundation/telemetry/tracing/settings.py": "types alone",
-    "proxy/urls.py": "tests/unit/proxy/sign_in/test_views.py",
+    "proxy/urls.py": "tests/unit/proxy/views/test_route_host.py",
     "authenticate/directory/base.py": "tests/unit/authenticate/directory/test_file.py",
     "authenticate/provider/kinds/base.py": "tests/unit/authenticate/provider/kinds/test_oidc.py",
     "authenticate/views/answers.py": "tests/unit/authenticate/views",

@@ -142,6 +142,11 @@ def python_urlsplit_of_decoded(path: str) -> str | None:
         return None
 
 
+def python_urlsplit_behind_nginx(path: str) -> str | None:
+    """The same behind a `proxy_pass http://application$uri` with `merge_slashes off`."""
+    return python_urlsplit_of_decoded(unquote(path))
+
+
 def careless(path: str) -> str:
     """Decodes until nothing changes."""
     while (decoded := unquote(path).replace("\\", "/")) != path:
@@ -163,7 +168,7 @@ READERS: dict[str, Reader] = {
         tomcat, tomcat_that_decodes_slashes, tomcat_that_passes_slashes, jetty, spring_behind_tomcat,
         request_uri_filter, raw_request_uri_filter, cleaner_that_decodes_first, django, express, node_url,
         node_url_decoded, go_mux, nginx, nginx_that_hands_on_uri, iis, asp_net_framework, asp_net, python_urlparse,
-        python_urlsplit_of_decoded, careless, careless_servlet,
+        python_urlsplit_of_decoded, python_urlsplit_behind_nginx, careless, careless_servlet,
     )
 }  # fmt: skip
 UNDECODED = (express, node_url)

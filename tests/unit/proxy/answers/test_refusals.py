@@ -17,10 +17,11 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
-from proxy.forwarding.handshake import HandshakeRefused
 from proxy.incoming import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
-from proxy.verdict import Carry, JudgedRequest, Verdicts
+from proxy.upgrades.handshake import HandshakeRefused
+from proxy.verdict import Carry, JudgedRequest
+from proxy.verdicts import Verdicts
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from proxy.answers.refusals import Refuse
 from proxy.answers.send import send_grpc_error, send_redirect, send_refusal, send_text
+from proxy.verdict import Refuse
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 
 

@@ -5,14 +5,12 @@ import asyncio
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.handshake import HandshakeRefused
 from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
-from proxy.forwarding.spdy import SpdyUpgrade, is_offered, offer
+from proxy.forwarding.spdy import SpdyUpgrade
 
 from .test_tunnel import Recorder
 
 ANSWER = [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade"), (b"X-Stream-Protocol-Version", b"v4.channel.k8s.io")]
-OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
 SOON = 10.0  # seconds
 
 
@@ -97,33 +95,3 @@ async def test_another_answer_than_was_asked_for_opens_nothing(answer):
         with pytest.raises(UpstreamError):
             await asyncio.wait_for(carried.task, 5)  # what opened a tunnel would go on
         assert not hasattr(carried, "client")
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ([(b"upgrade", b"SPDY/3.1")], True),
-        ([(b"upgrade", b"spdy/3.1")], True),
-        ([(b"upgrade", b"SPDY/3")], False),
-        ([(b"upgrade", b"SPDY/3.1, websocket")], False),
-        ([(b"upgrade", b"SPDY/3.1"), (b"upgrade", b"websocket")], False),
-        ([], False),
-    ],
-)
-def test_what_offers_spdy_alone(headers, expected):
-    assert is_offered(headers) is expected
-
-
-def test_the_upstream_is_asked_for_the_same():
-    assert offer("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
-        (b"upgrade", b"SPDY/3.1"),
-        (b"connection", b"Upgrade"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("method", "more"), [("PUT", ()), ("POST", [(b"content-length", b"1")]), ("POST", [(b"transfer-encoding", b"chunked")])]
-)
-def test_spdy_begins_without_a_body(method, more):
-    with pytest.raises(HandshakeRefused):
-        offer(method, [*OFFER, *more])

@@ -9,8 +9,8 @@ from proxy.forwarding import tunnel, websocket
 from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.websocket import WebsocketUpgrade
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
+from tests.unit.proxy.upgrades.test_handshake import ANSWER, offer
 
-from .test_handshake import ANSWER, offer
 from .test_tunnel import Recorder
 
 SOON = 3.0  # seconds

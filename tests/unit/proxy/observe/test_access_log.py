@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from foundation.telemetry.metrics import registry
-from proxy.answers.refusals import Refuse
 from proxy.answers.send import send_refusal
 from proxy.client_address import TrustedPeers
 from proxy.incoming import incoming_request
 from proxy.observe.access_log import CLIENT_LEFT, PageLog
+from proxy.verdict import Refuse
 from tests.support.asgi import Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 

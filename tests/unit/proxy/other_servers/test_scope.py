@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.handshake import handshake
 from proxy.listener.http1.head import RequestRefused
 from proxy.other_servers.scope import strict_scope
+from proxy.upgrades.handshake import handshake
 
 HOST = (b"host", b"app.example.com")
 HTTP: dict[str, Any] = {

@@ -3,7 +3,7 @@
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.handshake import Handshake, HandshakeRefused, accept_key, handshake
+from proxy.upgrades.handshake import Handshake, HandshakeRefused, accept_key, handshake
 from tests.support.websockets import ACCEPT, KEY
 
 OWN = "https://app.example.com"

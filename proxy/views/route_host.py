@@ -17,7 +17,7 @@ from foundation.responses import error_page, redirect
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.planes.original_request import original_of_url
-from proxy.sign_in.program_views import hand_to_program
+from proxy.views.program_login import hand_to_program
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,80 @@
+"""Admin of rows that nobody edits, which all of our pages are made of."""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import admin
+from django.contrib.admin.utils import quote, unquote
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+
+from databroker.adminsite.cached_paginator import CachedPaginator
+from databroker.models import AuditEntry, Session
+from databroker.page_context import page_context
+from databroker.records import Record
+from foundation.times import time_element
+
+SHOWN = 100  # the full list of a group's members has pages, this one has an end
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Admin of rows that nobody edits, because they are made from records; whoever was let into the admin may look at everything."""
+
+    actions: Any = None
+    list_per_page = 50
+    paginator = CachedPaginator
+    show_facets = admin.ShowFacets.NEVER
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_active and request.user.is_staff
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"title": capfirst(self.opts.verbose_name_plural), **(extra_context or {})})
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Redirect to the audit log of this object."""
+        return HttpResponseRedirect(self.list_of(AuditEntry, object_id=unquote(object_id)))
+
+    def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
+        """Raises BrokerError."""
+        return async_to_sync(page_context(request).broker.get)(type, id)
+
+    def url(self, model: type[Model], page: str, *args: str) -> str:
+        return reverse(f"{self.admin_site.name}:databroker_{model._meta.model_name}_{page}", args=[quote(arg) for arg in args])
+
+    def list_of(self, model: type[Model], **lookups: str) -> str:
+        return f"{self.url(model, 'changelist')}?{urlencode(lookups)}"
+
+    def link(self, row: Model, text: str = "") -> SafeString:
+        return format_html('<a href="{}">{}</a>', self.url(type(row), "change", row.pk), text or str(row))
+
+    def links(self, rows: QuerySet, everything: str) -> SafeString:
+        """Links to the first hundred; `everything` is the address of the list that has them all."""
+        first = list(rows[: SHOWN + 1])
+        lines = format_html_join("", "<div>{}</div>", ((self.link(row, _summary(row)),) for row in first[:SHOWN]))
+        more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > SHOWN else ""
+        return format_html("{}{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
+
+
+def _summary(row: Model) -> str:
+    if not isinstance(row, Session):
+        return str(row)
+    since = time_element(row.since, "long") if row.since else "an unknown time"
+    return format_html("since {} from {}", since, row.client_address or "an unknown address")

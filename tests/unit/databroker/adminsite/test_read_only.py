@@ -1,0 +1,71 @@
+"""Rows are looked at by the staff, edited by nobody, and their history is the audit log."""
+
+from pathlib import Path
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.admin.utils import quote
+
+from databroker import admin
+from databroker.adminsite import group_admin
+from databroker.client import LocalBroker
+from databroker.models import Group, Session, User
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from tests.support.admin import AdminPages, text_of
+from tests.support.database import row
+from tests.support.options import make_options
+
+pytestmark = pytest.mark.usefixtures("database")
+
+LISTS = ["databroker/session/", "databroker/user/", "databroker/group/", "databroker/auditentry/"]
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
+    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=make_options(tmp_path))
+
+
+@pytest.fixture
+def people(store: MemoryStore) -> None:
+    row(Group, id="g1", name="engineering", email="eng@a.org")
+    row(User, id="oidc/alice", email="alice@a.org", name="Alice")
+    row(User, id="oidc/bob", email="bob@a.org")
+    for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
+        row(Session, id=id, user_id=user)
+        async_to_sync(store.put)(SESSION, id, {"user_id": user})
+
+
+def test_nothing_can_be_added_or_changed(pages, people):
+    for model in ("session", "user", "group"):
+        assert pages.get(f"databroker/{model}/add/").status_code == 403
+    for page in ("databroker/session/s1/", f"databroker/user/{quote('oidc/alice')}/", "databroker/group/g1/"):
+        assert pages.post(f"{page}change/", email="x@x.org", name="x").status_code == 403
+    for page in (f"databroker/user/{quote('oidc/alice')}/", "databroker/group/g1/"):
+        assert pages.post(f"{page}delete/", post="yes").status_code == 403
+    assert (Session.objects.count(), User.objects.count(), Group.objects.count()) == (4, 2, 1)
+
+
+def test_who_is_not_of_the_staff_sees_nothing(store, people):
+    pages = AdminPages(admin.register, group_admin.register, is_staff=False, broker=LocalBroker(store))
+    for page in LISTS:
+        assert pages.get(page).status_code == 302
+        for action in ("end_sessions", "end_all"):
+            pages.post(page, action=action, _selected_action=["s1", "oidc/alice"])
+    assert async_to_sync(store.get)(SESSION, "s1")
+
+
+def test_the_history_of_a_person_is_what_the_audit_log_says_of_them(pages, people):
+    pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
+    pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice"])
+    answer = pages.get(f"databroker/user/{quote('oidc/bob')}/history/")
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/databroker/auditentry/?object_id=oidc%2Fbob")
+    text = text_of(pages.get("databroker/auditentry/", object_id="oidc/bob"))
+    assert "1 entry" in text
+    assert "bob@a.org" in text
+    assert "alice@a.org" not in text
