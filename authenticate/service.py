@@ -166,14 +166,14 @@ class AuthenticateService:
         """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
 
-    def way_back(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
+    def return_location(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
         """Redirect of the signed-in browser: home at once, or to a route host with a hand-over token that gives that host the session."""
         if self.targets.is_own(target):
             return str(target)
         token = self._hand_overs.seal(session.id, attempt_id, target.host_port, str(target), self.clock())
         return f"{target.origin}{CALLBACK_PATH}?gate_session={token}"
 
-    def way_to_program(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
+    def program_location(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
         """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"

@@ -79,6 +79,10 @@ class Authorizer(Protocol):
         """Identity of who is signed in at this host; None for nobody."""
         ...
 
+    async def identity_of_session(self, session_id: str) -> Identity | None:
+        """Identity of somebody else's session, with groups and claims, for administrators; None where there is none.  BrokerError."""
+        ...
+
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from authorize.explain.invented_request import InventedPerson, described_identity, described_request
-from authorize.policy import explain
+from authorize.policy import decision_text
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.paths.readings import is_read_alike
@@ -142,8 +142,8 @@ def _of_route(index: int | None, options: Options) -> str:
 
 def _trace(decision: Decision) -> str:
     if not decision.trace:
-        return explain.sentence(decision).rstrip(".")
-    return "; ".join(f"{row['rule']}: {row['reason']}" for row in explain.rows(decision))
+        return decision_text.sentence(decision).rstrip(".")
+    return "; ".join(f"{row['rule']}: {row['reason']}" for row in decision_text.rows(decision))
 
 
 CONFIG_CHECKS = (

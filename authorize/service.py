@@ -20,10 +20,7 @@ from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
 from config.routes.route import Route
-from config.settings.authorize import claimed_groups, groups_are_claimed
-from config.settings.directory import groups_are_recorded
 from databroker.replica import Replica
-from databroker.session_reader import SessionReader
 from foundation.challenges import RefusedToken
 from foundation.crypto.program_tokens import ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
@@ -55,13 +52,7 @@ class AuthorizeService(RouteHosts):
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)
-        self._identities = IdentityLoader(
-            replica,
-            claimed_groups(options),
-            SessionReader(options),
-            expects_groups=groups_are_claimed(options),
-            expects_record=groups_are_recorded(options),
-        )
+        self._identities = IdentityLoader.of(options, replica)
         self._bearers = bearers
         self._clock = clock
         if problems := list(unusable_users(options.admin_allowed_users, "admin_allowed_users")):
@@ -107,7 +98,6 @@ class AuthorizeService(RouteHosts):
         return await self._shadow.would_be(EnforcedDecision(request, check.decision, check.identity, now), identify, self._certificates)
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
-        """Identity of somebody else's session, for administrators."""
         return await self._identities.load(session_id, self._clock())
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:

@@ -29,7 +29,7 @@ from bench.rig import child, free_port
 from bench.stores import opened, tell
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
-from databroker.replica import MAX_SESSIONS
+from databroker.replica import MAX_SESSIONS, Replica
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, StartOver, StoreBackend
 from foundation.crypto.session_cookie import SessionCookies
@@ -146,7 +146,8 @@ class Services:
         self.options = options_of(directory / "client", {"services": "proxy", "policy": [ROUTE]})
         self._cookies = SessionCookies(self.options)
         self.broker = RemoteBroker(self._channel("databroker"))
-        self.authorizers = [RemoteAuthorizer(self.options, self._channel(str(number)), lambda: "") for number in range(AUTHORIZES)]
+        replica = Replica(self.broker)  # follows nothing here
+        self.authorizers = [RemoteAuthorizer(self.options, self._channel(str(number)), replica) for number in range(AUTHORIZES)]
         self._begin(
             "databroker", 1, services="databroker", databroker_storage_type="kvstore", databroker_storage_connection_string=redis_url
         )

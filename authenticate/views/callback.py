@@ -65,7 +65,7 @@ class CallbackView(GateCallbackView):
         if session is None:
             return self._start_again("This sign-in was finished before, took too long, or was begun in another browser.")
         target = self._target()
-        return responses.redirect(service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD)
+        return responses.redirect(service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
     def login_failure(self, error: str, description: str = "") -> HttpResponse:
         """The provider's error.  Its description is for the log alone: whoever sends the browser here writes it, and a page of ours
@@ -106,7 +106,7 @@ class CallbackView(GateCallbackView):
             await service.sessions.end(session)
             return self._deactivated()
         target = self._target()
-        location = service.way_back(session, target, self.attempt["attempt"]) if target else DASHBOARD
+        location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         return responses.redirect(location, cookies)

@@ -74,7 +74,7 @@ def _agreed(
     log.info(
         "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=page_context(request).request_id
     )
-    response = responses.redirect(service.way_to_program(session, route, wanted.redirect_uri))
+    response = responses.redirect(service.program_location(session, route, wanted.redirect_uri))
     response.status_code = 303
     return response
 

@@ -43,7 +43,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     asked = StepUpRequest.from_url(params)
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
-        return responses.redirect(service.way_back(session, target, attempt_id))
+        return responses.redirect(service.return_location(session, target, attempt_id))
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
     response = await redirect_to_provider(request, service, SignInAttempt(target, attempt_id, asked))

@@ -11,7 +11,7 @@ from django.db.models import Max
 from authorize.decision_log.log import DecisionLogEntry, DecisionLogSettings, QueuedEntry
 from authorize.decision_log.recorded_facts import LONGEST_PATH, identity_facts, request_facts
 from authorize.models import LoggedDecision
-from authorize.policy import explain
+from authorize.policy import decision_text
 from authorize.policy.compiled_route import name_of
 from databroker.tables.rows import storable
 from foundation.errors import BrokerError
@@ -62,6 +62,7 @@ def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
     """Columns of LoggedDecision."""
     decision, identity, request = judged.decision, judged.identity, judged.request
     route = decision.route.route if decision and decision.route else None
+    reason = decision_text.decisive_reason(decision) if decision else judged.problem
     row: Row = {
         "request_id": judged.request_id,
         "at": datetime.fromtimestamp(judged.at, UTC),
@@ -73,7 +74,7 @@ def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
         "route_id": route.id if route else "",
         "route": name_of(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
-        "reason": "; ".join(filter(None, (explain.decisive_reason(decision) if decision else judged.problem, judged.refused_token)))[:255],
+        "reason": "; ".join(filter(None, (reason, judged.refused_token)))[:255],
         "would_be": judged.would_be.outcome if judged.would_be and judged.would_differ else "",
         "seconds": judged.seconds,
         "data_version": judged.sources.version if judged.sources else None,
@@ -92,9 +93,9 @@ def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, 
         facts["modified"] = judged.sources.modified if judged.sources else {}
     if decision is not None:
         facts |= {
-            "rules": _bounded(explain.marked_rows(decision)),
-            "sentence": explain.sentence(decision),
-            "ways_in": [_shortened(way) for way in explain.ways_in(decision)[-MOST_STEPS:]],
+            "rules": _bounded(decision_text.marked_rows(decision)),
+            "sentence": decision_text.sentence(decision),
+            "ways_in": [_shortened(way) for way in decision_text.ways_in(decision)[-MOST_STEPS:]],
         }
     if judged.refused_token:
         facts["refused_token"] = judged.refused_token

@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.decision_log.recorded_facts import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
-from authorize.policy import explain
+from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity, IdentitySources
 from authorize.policy.request import AccessRequest
@@ -35,17 +35,17 @@ def explained(
         route = table.match(request)
         request = ClientCertificates().judged(request, route.client_ca if route else None, now)
         decision = decide(request, identity, table, now)
-        reason = explain.sentence(decision)
+        reason = decision_text.sentence(decision)
     except BadRequest as error:
         reason = f"This address can't be used: {error.in_full}."
     return {
         **_asked(request, identity, options, now),
-        "rules": explain.marked_rows(decision) if decision else [],
+        "rules": decision_text.marked_rows(decision) if decision else [],
         "route": decision.route.id if decision and decision.route else None,
         "allowed": decision is not None and decision.is_allowed,
         "outcome": decision.outcome.value if decision else "bad request",
         "reason": reason,
-        "ways_in": explain.ways_in(decision) if decision else [],
+        "ways_in": decision_text.ways_in(decision) if decision else [],
         "data": ages(sources.modified if sources else {}, now),
         "note": _note(request, options),
     }
@@ -86,7 +86,7 @@ def _asked(request: AccessRequest, identity: Identity | None, options: Options, 
         "at": moment(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
         "person": _described(identity),
-        "routes": [_route(look) for look in explain.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
+        "routes": [_route(look) for look in decision_text.route_looks(request, options.policy, default_ports(options), own_hosts(options))],
     }
 
 
@@ -111,7 +111,7 @@ def _described(identity: Identity | None) -> dict[str, Any] | None:
     }
 
 
-def _route(look: explain.RouteLook) -> dict[str, Any]:
+def _route(look: decision_text.RouteLook) -> dict[str, Any]:
     route = look.route
     conditions = {key: getattr(route, key) for key in ("path", "prefix", "regex") if getattr(route, key) is not None}
     name = {"name": route.name} if route.name else {}

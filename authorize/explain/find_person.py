@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db.models import F, Q
@@ -10,6 +9,7 @@ from django.utils import timezone
 
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import PROVIDER, identity_of
+from authorize.page_context import AuthorizePageContext
 from authorize.policy.identity import Identity, IdentitySources
 from databroker.models import User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
@@ -26,10 +26,8 @@ class FoundPerson:
     note: str = ""
 
 
-def found_person(written: str, own: Any) -> FoundPerson:
+def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
     """Person by an e-mail address, `provider/subject` or `service_account/name`; "" is nobody.
-
-    `own` is the page context.
 
     With a living session of theirs it is the identity that their next request would have, made of the same records.
     """

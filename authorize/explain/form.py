@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from authorize.explain.explanation import Explanation, explained, explained_again
 from authorize.explain.find_person import found_person
 from authorize.explain.invented_request import described_address, described_header, described_moment, described_request
 from authorize.models import LoggedDecision
+from authorize.page_context import AuthorizePageContext
 from authorize.state import default_ports
 from databroker.adminsite.directory_runs import last_reading
 
@@ -35,8 +35,8 @@ class ExplainForm:
     def is_asked(self) -> bool:
         return bool(self.request or self.url)
 
-    def answer(self, own: Any) -> Explanation:
-        """Explanation asked for.  `own` is the page context."""
+    def answer(self, own: AuthorizePageContext) -> Explanation:
+        """Explanation asked for."""
         if too_long := [name for name, said in self._said.items() if len(said) > LONGEST]:
             raise ValueError(f"{too_long[0]} is longer than {LONGEST} characters")
         if self.request:
@@ -45,13 +45,13 @@ class ExplainForm:
             raise ValueError("give the id of a request, or a URL")
         return self._invented(own)
 
-    def _past(self, own: Any) -> Explanation:
+    def _past(self, own: AuthorizePageContext) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
         return {**explained_again(row, own.options, own.configuration.checksum), "directory": last_reading(row.at.timestamp())}
 
-    def _invented(self, own: Any) -> Explanation:
+    def _invented(self, own: AuthorizePageContext) -> Explanation:
         now = described_moment(self.at) if self.at else time.time()
         headers = [described_header(line) for line in self.headers.splitlines() if line.strip()]
         ports, source_ip = default_ports(own.options), described_address(self.address)

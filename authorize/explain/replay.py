@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.decision_log.recorded_facts import identity_of_facts, missing_for, request_of
-from authorize.policy import explain
+from authorize.policy import decision_text
 from authorize.policy.decision import Outcome, judge
 from authorize.policy.route_table import RouteTable
 from foundation.errors import BadRequest
@@ -77,7 +77,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
         return "its client certificate was not held against this authority"
     decision = judge(asked, identity_of_facts(person), route, row.at.timestamp())
-    _compare(row, decision.outcome, explain.sentence(decision), report)
+    _compare(row, decision.outcome, decision_text.sentence(decision), report)
     return ""
 
 

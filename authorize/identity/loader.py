@@ -11,7 +11,10 @@ import structlog
 
 from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
+from config.options import Options
 from config.routes.bearer_tokens import JWT
+from config.settings.authorize import claimed_groups, groups_are_claimed
+from config.settings.directory import groups_are_recorded
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, SessionRecord, UserRecord
 from databroker.replica import EVERYTHING, Replica
 from databroker.session_reader import SessionReader, group_of, person_of, user_of
@@ -97,6 +100,16 @@ class IdentityLoader:
         # The replica outlives a reload and this loader does not, so it must not be kept alive by its own callback.
         loader = weakref.ref(self)
         replica.on_change(lambda change: _forget(loader(), change))
+
+    @classmethod
+    def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
+        return cls(
+            replica,
+            claimed_groups(options),
+            SessionReader(options),
+            expects_groups=groups_are_claimed(options),
+            expects_record=groups_are_recorded(options),
+        )
 
     def __repr__(self) -> str:
         return f"<IdentityLoader {len(self._cached)} cached>"

@@ -1,5 +1,6 @@
 """Remote authorizer: the authorize service of another process, asked by Envoy's protocol, believed by the shared secret."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
@@ -8,6 +9,7 @@ import grpc
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.client import Attestation, Authorizer, Check
+from authorize.identity.loader import IdentityLoader
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
@@ -18,6 +20,7 @@ from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
 from config.options import Options
+from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError, CredentialsError
 from foundation.rpc.channel import RpcChannel, RpcFailed
 
@@ -27,14 +30,23 @@ _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 class RemoteAuthorizer(RouteHosts):
     """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
 
-    `seen` gives the version of the records that this process knows of, so that no older ones decide.
+    `replica` says which version of the records this process knows of, so that no older ones decide.
     """
 
-    def __init__(self, options: Options, channel: RpcChannel, seen: Callable[[], str], previous: Authorizer | None = None):
+    def __init__(
+        self,
+        options: Options,
+        channel: RpcChannel,
+        replica: Replica,
+        clock: Callable[[], float] = time.time,
+        previous: Authorizer | None = None,
+    ):
         super().__init__(options, previous)
         self.identity_header_names = identity_header_names(options)
         self._channel = channel
-        self._seen = seen
+        self._replica = replica
+        self._identities = IdentityLoader.of(options, replica)
+        self._clock = clock
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         route = self.routes.match(request)
@@ -51,6 +63,10 @@ class RemoteAuthorizer(RouteHosts):
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
         request = AccessRequest(method="GET", host=host, port=int(port) if port else None, path="/")
         return _identity(_plain(await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.IDENTIFY})).get("identity"))
+
+    async def identity_of_session(self, session_id: str) -> Identity | None:
+        """Of the records themselves: authorize's answers tell neither groups nor claims."""
+        return await self._identities.load(session_id, self._clock())
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         answer = await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.ATTEST})
@@ -69,7 +85,7 @@ class RemoteAuthorizer(RouteHosts):
     async def _ask(
         self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
     ) -> pb.CheckResponse:
-        told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._seen()}, request_id)
+        told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._replica.seen}, request_id)
         try:
             return await self._channel.call(CHECK, told, pb.CheckResponse, may_repeat=True)
         except RpcFailed as error:

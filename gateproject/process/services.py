@@ -106,5 +106,5 @@ class ServiceBuilder:
         if options.services == "databroker":
             return None
         if self.authorizer is not None:
-            return RemoteAuthorizer(options, self.authorizer, lambda: self.databroker.replica.seen, before)
+            return RemoteAuthorizer(options, self.authorizer, self.databroker.replica, self.clock, before)
         return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers)

@@ -3,7 +3,7 @@
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.explain import sentence
+from authorize.policy.decision_text import sentence
 from authorize.policy.identity import Identity
 from config.options import Options
 from foundation import challenges

@@ -8,7 +8,7 @@ import pytest
 
 from authorize.client import Authorizer
 from authorize.policy.decision import Outcome
-from authorize.policy.explain import sentence
+from authorize.policy.decision_text import sentence
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz, Responder
 from authorize.service import AuthorizeService
@@ -70,7 +70,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         server.open(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))
-        yield World(RemoteAuthorizer(options, channel, lambda: replica.seen), broker, replica, cookies)
+        yield World(RemoteAuthorizer(options, channel, replica, lambda: NOW), broker, replica, cookies)
         await channel.close()
         await server.stop()
 
@@ -107,6 +107,15 @@ async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
     assert check.identity is not None
     assert (check.identity.session_id, check.identity.user_id, check.identity.shown_as) == ("s1", "oidc/1", "ann@corp.com")
     assert check.identity.expires == 2000.0
+
+
+async def test_administrators_learn_who_a_session_is_with_groups_and_claims(world):
+    await world.broker.sign_in("s2", claims={"team": "blue"})
+    await settled()
+    identity = await world.authorizer.identity_of_session("s2")
+    assert (identity.user_id, identity.shown_as, identity.expires) == ("oidc/1", "ann@corp.com", 2000.0)
+    assert identity.claims["team"] == ("blue",)
+    assert await world.authorizer.identity_of_session("unknown") is None
 
 
 async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them(world):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy import explain
+from authorize.policy import decision_text
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
@@ -78,15 +78,18 @@ def test_a_preflight_carries_no_person_and_passes() -> None:
 
 def test_the_trace_shows_it_as_a_step() -> None:
     weak = judged({**ANY, **MFA, **AGE}, person("pwd", 60))
-    assert [(row["rule"], row["holds"]) for row in explain.rows(weak)] == [("allow_any_authenticated_user", True), ("acr_values", False)]
-    assert explain.sentence(weak).startswith("Please sign in again: this application asks for more")
-    assert "mfa" not in explain.sentence(weak)
-    assert explain.ways_in(weak) == ["acr_values: one of hw, mfa"]
-    assert explain.decisive_rows(weak) == [1]
+    assert [(row["rule"], row["holds"]) for row in decision_text.rows(weak)] == [
+        ("allow_any_authenticated_user", True),
+        ("acr_values", False),
+    ]
+    assert decision_text.sentence(weak).startswith("Please sign in again: this application asks for more")
+    assert "mfa" not in decision_text.sentence(weak)
+    assert decision_text.ways_in(weak) == ["acr_values: one of hw, mfa"]
+    assert decision_text.decisive_rows(weak) == [1]
     strong = judged({**ANY, **MFA, **AGE}, person("mfa", 60))
-    assert [row["rule"] for row in explain.rows(strong)] == ["acr_values", "max_age", "allow_any_authenticated_user"]
+    assert [row["rule"] for row in decision_text.rows(strong)] == ["acr_values", "max_age", "allow_any_authenticated_user"]
     old = judged({**ANY, **AGE}, person(ago=3600))
-    assert explain.rows(old)[-1] | {"reason": ""} == {
+    assert decision_text.rows(old)[-1] | {"reason": ""} == {
         "rule": "max_age", "holds": False, "answer": "no", "reason": "", "compared": "1:00:00", "wanted": "at most 0:15:00",
     }  # fmt: skip
 

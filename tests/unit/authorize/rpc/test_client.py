@@ -8,6 +8,9 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc import attributes
 from authorize.rpc.client import RemoteAuthorizer
+from databroker.client import LocalBroker
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
 from foundation.errors import BadRequest, BrokerError
 from foundation.rpc.channel import RpcFailed
 from tests.support.options import make_options
@@ -32,8 +35,12 @@ class Channel:
         return told
 
 
+class SeenReplica(Replica):
+    seen = "life:7"
+
+
 def authorizer(tmp_path, channel: Any) -> RemoteAuthorizer:
-    return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, lambda: "life:7")
+    return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, SeenReplica(LocalBroker(MemoryStore())))
 
 
 async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):

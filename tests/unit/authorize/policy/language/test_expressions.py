@@ -6,7 +6,7 @@ import pytest
 
 from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome, decide
-from authorize.policy.explain import sentence
+from authorize.policy.decision_text import sentence
 from authorize.policy.identity import Identity
 from foundation.errors import ConfigError
 from tests.unit.authorize.builders import NOW, make_route, request, table, user

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.decision import decide
-from authorize.policy.explain import route_looks, rows, sentence
+from authorize.policy.decision_text import route_looks, rows, sentence
 from authorize.policy.identity import Identity
 from config.routes.route import Route
 from tests.unit.authorize.builders import HTTPS, NOW, make_route, request, table, user
