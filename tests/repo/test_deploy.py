@@ -18,12 +18,6 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SERVICES = {"databroker", "authorize", "authenticate", "proxy"}
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "gate.yaml").read_text()))
-
-
-def port_of(services: str) -> int:
-    config = yaml.safe_load((ROOT / "examples" / "split" / f"{services}.yaml").read_text())
-    return int((config.get("grpc_address") or config["address"]).rpartition(":")[2])
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -192,47 +186,3 @@ def test_the_configuration_beside_a_provider_of_passkeys_is_one() -> None:
     assert f"{provider.from_.host}" in services["gate"]["networks"]["people"]["aliases"][0]
     assert "pocket-id.internal" in services["pocket-id"]["networks"]["inside"]["aliases"]
     assert "ports" not in services["pocket-id"]
-
-
-def of_kind(kind: str) -> dict[str, dict[str, Any]]:
-    return {manifest["metadata"]["name"]: manifest for manifest in MANIFESTS if manifest["kind"] == kind}
-
-
-def test_where_nodes_are_emptied_one_of_each_goes_on() -> None:
-    for name, budget in of_kind("PodDisruptionBudget").items():
-        assert budget["spec"]["selector"] == of_kind("Deployment")[name]["spec"]["selector"]
-        assert 0 < budget["spec"]["minAvailable"] < of_kind("Deployment")[name]["spec"]["replicas"]
-
-
-def test_every_manifest_says_what_it_is() -> None:
-    for manifest in MANIFESTS:
-        assert {"apiVersion", "kind", "metadata"} <= set(manifest)
-        assert manifest["kind"] == "Namespace" or manifest["metadata"]["namespace"] == "gate"
-
-
-@pytest.mark.parametrize("name", sorted(SERVICES))
-def test_kubernetes_runs_each_service_where_its_service_looks(name: str) -> None:
-    deployment, service = of_kind("Deployment")[name], of_kind("Service")[name]
-    pod = deployment["spec"]["template"]
-    assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"] == service["spec"]["selector"]
-    (container,) = pod["spec"]["containers"]
-    assert container["args"] == ["run", "-config", f"/etc/gate/{name}.yaml"]
-    port = port_of(name)
-    assert {each["name"]: each["value"] for each in container["env"]} == {"METRICS_ADDRESS": ":9090", "SHUTDOWN_DELAY": "5s"}
-    assert [each["containerPort"] for each in container["ports"]] == [port, 9090]
-    assert [each["port"] for each in service["spec"]["ports"]] == [port]
-    probes = {name: container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe")}
-    assert probes == {"readinessProbe": {"path": "/readyz", "port": 9090}, "livenessProbe": {"path": "/livez", "port": 9090}}
-    assert "resources" in container
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == f"gate-{name}"
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["spec"]["volumes"]}
-
-
-def test_what_keeps_nothing_runs_twice_and_grpc_names_have_every_address() -> None:
-    replicas = {name: deployment["spec"]["replicas"] for name, deployment in of_kind("Deployment").items()}
-    assert replicas == {"databroker": 1, "authorize": 2, "authenticate": 2, "proxy": 2}
-    for name in ("databroker", "authorize"):
-        assert of_kind("Service")[name]["spec"]["clusterIP"] == "None"
