@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from authenticate.directory.service import DirectoryService
+from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.kinds.registry import provider_of
@@ -81,6 +82,7 @@ class AuthenticateService:
         self._own_client = self.provider_client.for_our_own_work()
         self.refresh = SessionRefresh(self._own_client, broker, clock)
         self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
+        self.portal = Portal(options, broker)
         self.scim = ScimDirectory(options, broker, clock)
         self.scim_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())

@@ -8,7 +8,7 @@ from authenticate.page_context import page_context
 from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.callback import callback
-from authenticate.views.dashboard import dashboard
+from authenticate.views.portal import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.program import program
 from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
 from authenticate.views.refresh import refresh
@@ -27,7 +27,11 @@ async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
 
 
 urlpatterns = [
-    path(".gate/", dashboard),
+    path(".gate/", portal),
+    path(".gate/api/portal.json", portal_json),
+    path(CHANGE[1:], change_portal),
+    path(".gate/why", why),
+    path(f"{ICONS[1:]}<name>", icon),
     path(".gate/sign_in", sign_in),
     path(".gate/refresh", refresh),
     path(".gate/program", program),

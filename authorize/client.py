@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from authorize.openings import Opening
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
@@ -84,6 +85,10 @@ class Authorizer(Protocol):
         ...
 
     async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
+
+    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+        """Openings of who is signed in at the host of `request`, by which they ask; none for nobody."""
+        ...
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
         """Credentials of ours that the upstream wants to see of an allowed request; CredentialsError.  Only for what we carry ourselves."""

@@ -10,9 +10,10 @@ from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.loader import IdentityLoader
 from authorize.identity.service_accounts import ServiceAccountLoader
+from authorize.openings import Opening, StartPages
 from authorize.policy import criteria
 from authorize.policy.compiled_route import unusable_users
-from authorize.policy.decision import NO_ROUTE, Outcome, judge
+from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.route_hosts import RouteHosts
@@ -44,6 +45,7 @@ class AuthorizeService(RouteHosts):
         bearers: BearerVerifier | None = None,
     ):
         super().__init__(options, previous)
+        self._start_pages = StartPages(self.routes, self.default_ports)
         self._certificates = ClientCertificates()
         self._shadow = ShadowPolicy(options)
         self.has_shadow = self._shadow.is_any
@@ -111,6 +113,22 @@ class AuthorizeService(RouteHosts):
         if identity is None or not self.may_enter_host(request, identity):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
+
+    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+        now = self._clock()
+        identity = await self._of_cookies(cookie_headers, request.host_port, now)
+        if identity is None:
+            return ()
+
+        def decide(asked: AccessRequest) -> Decision:
+            if (route := self.routes.match(asked)) is None:
+                return NO_ROUTE
+            asked = self._certificates.judged(asked, route.client_ca, now)
+            # As in `check`, where what nobody needs to sign in for is decided before it is known who asks.
+            before = judge(asked, None, route, now) if not route.is_for_people else None
+            return before if before is not None and before.outcome is not Outcome.SIGN_IN else judge(asked, identity, route, now)
+
+        return await self._start_pages.openings(request, decide)
 
     def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
         """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""

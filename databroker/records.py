@@ -20,6 +20,7 @@ KEPT_FORM = "kept_form"
 SCIM_USER = "scim_user"
 SCIM_GROUP = "scim_group"
 SCIM_INDEX = "scim_index"
+PORTAL = "portal"
 
 RECORD_TYPES = (
     SESSION,
@@ -36,6 +37,7 @@ RECORD_TYPES = (
     SCIM_GROUP,
     SCIM_INDEX,
     DIRECTORY_RUN,
+    PORTAL,
 )
 
 
@@ -257,6 +259,20 @@ class PublishedKey(RecordValue):
 
     def to_data(self) -> dict[str, Any]:
         return {"jwk": dict(self.jwk), "expires": self.expires}
+
+
+@dataclass(frozen=True, slots=True)
+class PortalChoices(RecordValue):
+    """What a person has made of their start page: the addresses of their favourites, and of what they opened there, the last one first."""
+
+    favourites: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    issuer: str = ""  # whose person it is, as of a session
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        tuples = {name: tuple(map(str, record.data.get(name, ()))) for name in ("favourites", "opened")}
+        return cls(**{**known_fields(cls, record), **tuples})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
-"""HTML pages of ours, rendered the same inside Django and in the data plane; their one script rewrites times."""
+"""HTML pages of ours, rendered the same inside Django and in the data plane; most have no script but the one that rewrites times."""
 
 import base64
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
+
+from foundation.plain_text import plain_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"
@@ -19,6 +23,9 @@ _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _environment.globals.update(stylesheet=STYLESHEET, times_script=TIMES_SCRIPT, shows_times=False)
+_environment.filters["plain"] = plain_text
+# Where Django serves the folder STATIC, at the authenticate host alone.
+STATIC_PATH = "/.gate/static/foundation/"
 
 # The title says what happened to a person who has never heard of status codes.
 TITLES = {
@@ -41,18 +48,54 @@ def render(template: str, **context: Any) -> bytes:
     return _environment.get_template(template).render(**context).encode()
 
 
+def fragment(template: str, **context: Any) -> Markup:
+    """Part of a page, as `render`."""
+    return Markup(_environment.get_template(template).render(**context))
+
+
 @cache
-def headers(form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False) -> tuple[tuple[str, str], ...]:
+def static_path(name: str) -> str:
+    """Path of a file in STATIC, another one after each change of it: browsers may keep it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
+    return f"{STATIC_PATH}{name}?v={digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageFiles:
+    """Files that a page loads, each by its whole URL: 'self' would let in whatever an application on this host serves.
+
+    `icons` is the folder of its pictures, `target` where its script may send what it has to say.
+    """
+
+    script: str = ""
+    style: str = ""
+    icons: str = ""
+    target: str = ""
+
+
+NO_FILES = PageFiles()
+
+
+@cache
+def headers(
+    form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False, files: PageFiles = NO_FILES
+) -> tuple[tuple[str, str], ...]:
     """Response headers of every page of ours.  The one inline style is allowed by its hash.
 
     `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
     end at the identity provider passes "" and has none.  `framed_by` are the origins whose pages may show this one in a frame.
     `shows_times` allows times.js by its hash: 'self' would at a route's host allow every script of the application.
     """
-    policy = f"default-src 'none'; style-src {_hash(STYLESHEET)}; img-src data:; base-uri 'none'"
-    policy += "; frame-ancestors " + (framed_by or "'none'")
-    if shows_times:
-        policy += f"; script-src {_hash(TIMES_SCRIPT)}"
+    sources = {
+        "default-src": ["'none'"],
+        "style-src": [_hash(STYLESHEET), files.style],
+        "img-src": ["data:", files.icons],
+        "base-uri": ["'none'"],
+        "frame-ancestors": [framed_by or "'none'"],
+        "script-src": [_hash(TIMES_SCRIPT) if shows_times else "", files.script],
+        "connect-src": [files.target],
+    }
+    policy = "; ".join(" ".join((name, *filter(None, said))) for name, said in sources.items() if any(said))
     if form_targets:
         policy += f"; form-action {form_targets}"
     # X-Frame-Options knows no list; where both are there, browsers go by the policy.

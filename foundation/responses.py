@@ -19,12 +19,13 @@ def page(
     form_targets: str = "'self'",
     framed_by: str = "",
     shows_times: bool = False,
+    files: pages.PageFiles = pages.NO_FILES,
     **context: object,
 ) -> HttpResponse:
     response = HttpResponse(
         pages.render(template, shows_times=shows_times, **context), status=status, content_type="text/html; charset=utf-8"
     )
-    return finished(response, form_targets=form_targets, framed_by=framed_by, shows_times=shows_times)
+    return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files))
 
 
 def error_page(
@@ -61,13 +62,15 @@ handler500 = _handler(500, "Something went wrong on our side; the log says what,
 csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
 
 
-def finished(
-    response: HttpResponse, set_cookies: Iterable[str] = (), form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False
-) -> HttpResponse:
+def finished(response: HttpResponse, set_cookies: Iterable[str] = ()) -> HttpResponse:
     """`set_cookies` are Set-Cookie values as foundation.crypto makes them."""
-    for name, value in pages.headers(form_targets, framed_by, shows_times):
+    return with_cookies(_with_headers(response, pages.headers()), set_cookies)
+
+
+def _with_headers(response: HttpResponse, headers: Iterable[tuple[str, str]]) -> HttpResponse:
+    for name, value in headers:
         response.headers.setdefault(name, value)
-    return with_cookies(response, set_cookies)
+    return response
 
 
 def with_cookies(response: HttpResponse, set_cookies: Iterable[str]) -> HttpResponse:

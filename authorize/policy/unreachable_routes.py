@@ -33,7 +33,7 @@ class _Conditions:
     @property
     def certain_beginning(self) -> str:
         """Beginning of every path that matches."""
-        regex = "" if self.regex is None else _literal_beginning(self.regex)
+        regex = "" if self.regex is None else literal_beginning(self.regex)
         return max((self.path or "", self.prefix or "", regex), key=len)
 
 
@@ -119,7 +119,7 @@ class _Host:
                 self._prefixes.setdefault(beginning, index)
 
 
-def _literal_beginning(regex: str) -> str:
+def literal_beginning(regex: str) -> str:
     """What each match begins with, as far as it is plain to see; an alternation may begin with anything."""
     if "|" in regex:
         return ""

@@ -16,7 +16,7 @@ from foundation.bounded_cache import bounded_lru_cache
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
-IDENTIFY, ATTEST, CREDENTIALS = "identify", "attest", "credentials"
+IDENTIFY, ATTEST, CREDENTIALS, OPENINGS = "identify", "attest", "credentials", "openings"
 SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
 
 _TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")

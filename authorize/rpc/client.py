@@ -10,6 +10,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.identity.loader import IdentityLoader
+from authorize.openings import Opening
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criteria import Reason, TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
@@ -72,6 +73,19 @@ class RemoteAuthorizer(RouteHosts):
         answer = await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.ATTEST})
         told = dict(_headers(answer))
         return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
+
+    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+        facts = _plain(await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.OPENINGS}))
+        try:
+            open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
+        except (KeyError, AttributeError) as error:
+            raise BrokerError("authorize answered what this release does not know") from error
+        # Of two that match and lead to the same, the second is never found.
+        first = dict[str, CompiledRoute]()
+        for route in self.routes.routes():
+            first.setdefault(route.id, route)
+        found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
+        return tuple(Opening(route, needs_step_up=route.id in after_step_up) for route in found)
 
     async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route

@@ -13,6 +13,7 @@ from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Authorizer, Check
 from authorize.decision_log.recorder import DecisionRecorder
+from authorize.openings import Opening
 from authorize.policy.criteria import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
@@ -115,6 +116,8 @@ class ExtAuthz:
                 return _facts(Attestation(await authorize.identify(cookies, request.host_port)))
             case attributes.ATTEST:
                 return _facts(await authorize.attest(request, cookies))
+            case attributes.OPENINGS:
+                return _opened(await authorize.openings(request, cookies))
         if extensions.get(attributes.PURPOSE) == attributes.CREDENTIALS:
             check = await authorize.check(request, cookies)
             require_same_route(check, extensions.get(attributes.ROUTE, ""))
@@ -183,6 +186,14 @@ def _facts(attestation: Attestation) -> pb.CheckResponse:
     if attestation.assertion:
         _add(answer.ok_response.headers, ASSERTION, attestation.assertion.encode("ascii"))
     answer.dynamic_metadata.update({"identity": _identity(attestation.identity)})
+    return answer
+
+
+def _opened(openings: Sequence[Opening]) -> pb.CheckResponse:
+    """Ids of the routes alone: what they are called the asker's own configuration says."""
+    answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
+    for name, found in (("open", False), ("open_after_step_up", True)):
+        answer.dynamic_metadata[name] = " ".join(each.route.id for each in openings if each.needs_step_up is found)
     return answer
 
 

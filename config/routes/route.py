@@ -20,6 +20,8 @@ from config.routes.balancing import (
 from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from config.routes.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from config.routes.policy_values import regular_expression
+from config.routes.portal import CHOICES as PORTAL_CHOICES
+from config.routes.portal import HIDE, SHOW, Category, Description, Icon, Title
 from config.routes.redirect import RouteRedirect
 from config.routes.rewrites import (
     HeaderName,
@@ -275,6 +277,26 @@ class Route(BearerTokenKeys):
         None, description="Leaves an upstream that answers badly out for a while.", examples=[{"consecutive_5xx": 5}]
     )
     name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
+    title: Title | None = Field(
+        None,
+        description="The application's name on people's start page (docs/portal.md).",
+        examples=["Team wiki"],
+        json_schema_extra={"when_unset": "made of the host"},
+    )
+    description: Description | None = Field(None, description="A sentence about it there.", examples=["Minutes, plans and how-tos"])
+    icon: Icon | None = Field(
+        None,
+        description="Its picture there: a small PNG, an SVG of shapes alone, or a word (docs/portal.md).",
+        examples=["book"],
+        json_schema_extra={"when_unset": "the first letter of its title"},
+    )
+    category: Category | None = Field(None, description="The heading that it stands under there.", examples=["Engineering"])
+    portal: Annotated[str, one_of(*PORTAL_CHOICES)] | None = Field(
+        None,
+        description="Whether it stands there for those who may open it.",
+        examples=[HIDE],
+        json_schema_extra={"when_unset": "`show`; `hide` for a route that redirects"},
+    )
 
     @cached_property
     def is_tcp(self) -> bool:
@@ -284,6 +306,10 @@ class Route(BearerTokenKeys):
     def has_shadow(self) -> bool:
         """Whether anything of it is evaluated without being enforced."""
         return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
+
+    @property
+    def is_in_portal(self) -> bool:
+        return (self.portal or (SHOW if self.redirect is None else HIDE)) == SHOW
 
     @cached_property
     def criteria(self) -> frozenset[str]:

@@ -139,9 +139,11 @@ def _write_directory(folder: Folder) -> Path:
 
 
 def _route(site, ports: Ports, upstream_port: int) -> dict[str, object]:
-    route = {"from": ports.url(site.host, ""), "to": f"http://127.0.0.1:{upstream_port}", **site.access}
+    shown = {"title": site.title, "description": f"{site.about[:1].upper()}{site.about[1:]}", "icon": site.icon}
+    route = {"from": ports.url(site.host, ""), "to": f"http://127.0.0.1:{upstream_port}", **site.access, **shown}
     return {**route, "pass_identity_headers": True} if site.passes_identity else route
 
 
 def _echo_route(port: int) -> dict[str, object]:
-    return {"from": f"tcp+https://{ECHO_AUTHORITY}", "to": f"tcp://127.0.0.1:{port}", "allow_any_authenticated_user": True}
+    route = {"from": f"tcp+https://{ECHO_AUTHORITY}", "to": f"tcp://127.0.0.1:{port}", "allow_any_authenticated_user": True}
+    return {**route, "title": "Echo", "description": "Says back what a program sends over TCP", "icon": "terminal"}

@@ -48,6 +48,7 @@ class Site:
     about: str
     access: dict[str, Any]
     visitors: tuple[Person, ...] | None
+    icon: str
     passes_identity: bool = False
 
     @property
@@ -65,18 +66,27 @@ class Site:
 
 
 SITES = (
-    Site("hello", "Hello", "what an application learns about you", {"allow_any_authenticated_user": True}, PEOPLE, passes_identity=True),
+    Site(
+        "hello",
+        "Hello",
+        "what an application learns about you",
+        {"allow_any_authenticated_user": True},
+        PEOPLE,
+        "home",
+        passes_identity=True,
+    ),
     Site(
         "chat",
         "Chat",
         "two browsers talk over a websocket",
         {"allowed_groups": ["engineering", "sales"], "allow_websockets": True},
         (ALICE, BOB),
+        "chat",
         passes_identity=True,
     ),
-    Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), passes_identity=True),
-    Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), passes_identity=True),
-    Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None),
+    Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), "files", passes_identity=True),
+    Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), "money", passes_identity=True),
+    Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None, "globe"),
 )
 # A route for TCP at the host of a site; its port is a name, nobody listens there.
 ECHO = "echo"

@@ -70,7 +70,6 @@ class Application:
     def rendered(self, request: web.Request, status: int) -> web.Response:
         html = self._templates.get_template(f"{self.site.name}.html").render(
             site=self.site,
-            sites=SITES,
             base=self.base,
             request=request,
             verdict=request[VERDICT],

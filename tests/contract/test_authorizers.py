@@ -39,6 +39,7 @@ POLICY = [
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
+    {"from": "https://strong.example.com", "prefix": "/strong", "to": "http://up", "allowed_domains": ["corp.com"], "acr_values": ["mfa"]},
 ]
 
 
@@ -189,3 +190,20 @@ async def test_a_service_account_is_known_and_a_bad_secret_challenged(world: Wor
     check = await world.authorizer.check(request("/", "other.example.com:8443", headers=bad), [])
     assert (check.decision.outcome, check.identity) == (Outcome.SIGN_IN, None)
     assert 'error="invalid_token"' in check.challenge
+
+
+async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -> None:
+    asker = request("/.gate/", "auth.example.com", source_ip="10.1.2.3", headers=[(b"x-team", b"blue"), (b"cookie", b"a=b")])
+    found = await world.authorizer.openings(asker, world.cookie("auth.example.com"))
+    assert [(each.route.route.prefix, each.needs_step_up, each.is_partial) for each in found] == [
+        ("/public", False, False),
+        ("/header", False, True),
+        ("/address", False, False),
+        ("/cluster", False, False),
+        (None, False, False),
+        ("/strong", True, False),
+    ]
+    elsewhere = replace(asker, source_ip="192.0.2.1", headers=())
+    prefixes = [each.route.route.prefix for each in await world.authorizer.openings(elsewhere, world.cookie("auth.example.com"))]
+    assert prefixes == ["/public", "/cluster", None, "/strong"]
+    assert await world.authorizer.openings(asker, world.cookie("app.example.com")) == ()

@@ -103,7 +103,15 @@ def test_the_session_page_names_the_person_and_their_groups(demo: RunningDemo, b
     browser.open(demo.ports.url(AUTHENTICATE_HOST, "/.gate/"))
     browser.picture("session")
     assert ALICE.email in browser.text
-    assert "engineering" in browser.text
+    assert "Engineering team" in browser.text
+
+
+def test_the_portal_lists_what_each_may_open(demo: RunningDemo, browser: Browser) -> None:
+    portal = demo.ports.url(AUTHENTICATE_HOST, "/.gate/")
+    sign_in(browser, demo, "bob", portal)
+    browser.picture("portal-of-bob")
+    assert [each.text for each in browser.driver.find_elements("css selector", ".apps b")] == ["Chat", "Echo", "Hello", "Public"]
+    assert "Finance" not in browser.driver.page_source
 
 
 def test_after_signing_out_the_session_is_gone_at_every_site(demo: RunningDemo, browser: Browser) -> None:

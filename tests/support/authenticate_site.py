@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from asgiref.testing import ApplicationCommunicator
 
 from authenticate.service import AuthenticateService
+from authorize.policy.request import access_request
 from authorize.service import AuthorizeService
 from databroker.records import SESSION, Record
 from databroker.replica import Replica
@@ -84,13 +85,22 @@ class Site:
     async def answer(self, method: str, url: str, headers: list[tuple[bytes, bytes]], body: bytes) -> "Response":
         parts = urlsplit(url)
         assert f"{parts.scheme}://{parts.netloc}" in (ORIGIN, "://"), f"not a page of the authenticate host: {url}"
+        request = access_request(
+            method,
+            HOST.encode(),
+            parts.path.encode(),
+            parts.query.encode(),
+            self._authorize.default_ports,
+            source_ip=self.client_address,
+            headers=headers,
+        )
         gate = SimpleNamespace(
             options=self.options,
             broker=self.broker,
             authorize=self._authorize,
             authenticate=self.service,
             request_id="0" * 32,
-            incoming=SimpleNamespace(request_id="0" * 32, told=""),
+            incoming=SimpleNamespace(request_id="0" * 32, told="", request=request),
             client_address=self.client_address,
         )
         scope = {

@@ -26,6 +26,7 @@ BOUNDED_OTHERWISE = {
     "databroker/records.py:_names": FINITE,
     "databroker/store/kvstore.py:_sha1": FINITE,
     "foundation/pages.py:headers": FINITE,
+    "foundation/pages.py:static_path": FINITE,
     "foundation/telemetry/http_calls.py:answered": FINITE,
     "foundation/telemetry/http_calls.py:made": FINITE,
     "foundation/telemetry/logs.py:_second": "two texts of a time",

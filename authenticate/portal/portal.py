@@ -1,0 +1,103 @@
+"""Portal: the applications of who is signed in, sorted as they want to find them, and the markup of each."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from authenticate.portal.applications import Application, application
+from authenticate.portal.choices import choices_of
+from authenticate.portal.icons import DRAWN, Icons
+from authorize.client import Authorizer
+from authorize.openings import SLICE, Opening
+from authorize.policy.request import AccessRequest
+from config.options import Options
+from databroker.client import BrokerClient
+from databroker.records import SessionRecord
+from foundation import pages
+from foundation.values import WatchedFile
+
+T = TypeVar("T")
+
+MOST_RECENT = 6
+LONGEST_SEARCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Applications:
+    """Applications that a person may open now, in order; `favourites` and `recent` are among them."""
+
+    all: tuple[Application, ...]
+    favourites: tuple[Application, ...]
+    recent: tuple[Application, ...]
+
+    def find(self, id: str) -> Application | None:
+        return next((each for each in self.all if each.id == id), None)
+
+
+class Portal:
+    """Portal of one set of Options."""
+
+    def __init__(self, options: Options, broker: BrokerClient):
+        self._url = options.authenticate_service_url
+        self._broker = broker
+        self.icons = Icons(options)
+        # By the id of the route and what differs from person to person.
+        self._applications: dict[tuple[str, bool], Application] = {}
+        self._tiles: dict[tuple[str, bool, bool], Markup] = {}
+
+    async def applications(
+        self, authorize: Authorizer, asker: AccessRequest, cookies: Iterable[bytes], session: SessionRecord
+    ) -> Applications:
+        """Applications of this session's person; BrokerError."""
+        opened = await authorize.openings(asker, cookies)
+        choices = await choices_of(self._broker, session)
+        every = [self._application(each) async for each in _in_slices(opened)]
+        every.sort(key=lambda each: each.order)
+        by_key = {each.key: each for each in every}
+        recent = [by_key[key] for key in choices.opened if key in by_key]
+        starred = frozenset(choices.favourites)
+        return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MOST_RECENT]))
+
+    async def sections(self, shown: Applications, search: str) -> list[tuple[str, list[Markup]]]:
+        """(heading, tiles) of each section, favourites first; with a search, of what fits it."""
+        words = search[:LONGEST_SEARCH].casefold().split()
+        starred = {each.id for each in shown.favourites}
+        sections: dict[str, list[Markup]] = {"Favourites": []} if starred else {}
+        async for each in _in_slices((*shown.favourites, *(each for each in shown.all if each.id not in starred))):
+            if each.fits(words):
+                heading = "Favourites" if each.id in starred else each.category
+                sections.setdefault(heading, []).append(self._tile(each, is_favourite=each.id in starred))
+        return [(heading, tiles) for heading, tiles in sections.items() if tiles]
+
+    def _application(self, opening: Opening) -> Application:
+        place = opening.route.id, opening.needs_step_up
+        if (known := self._applications.get(place)) is None:
+            known = self._applications[place] = application(opening, self._url)
+        return known
+
+    def _tile(self, shown: Application, *, is_favourite: bool) -> Markup:
+        place = shown.id, shown.needs_step_up, is_favourite
+        if (tile := self._tiles.get(place)) is None:
+            icon = shown.icon
+            tile = self._tiles[place] = pages.fragment(
+                "authenticate/tile.html",
+                app=shown,
+                is_favourite=is_favourite,
+                drawn=DRAWN.get(icon, "") if isinstance(icon, str) else "",
+                picture=self.icons.path_of(icon) if isinstance(icon, WatchedFile) else "",
+            )
+        return tile
+
+
+async def _in_slices(items: Iterable[T]) -> AsyncGenerator[T]:
+    """The items, with a turn for everybody else's requests in between."""
+    began = time.monotonic()
+    for item in items:
+        yield item
+        if time.monotonic() - began > SLICE:
+            await asyncio.sleep(0)
+            began = time.monotonic()

@@ -1,0 +1,34 @@
+"""Person of a session, as their own pages and the JSON tell it."""
+
+from typing import Any
+
+from authenticate.service import AuthenticateService
+from databroker.claims import groups_in
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
+from databroker.session_reader import group_of, person_of, user_of
+
+MAX_GROUPS = 200
+# They tie tokens together and tell a person nothing.
+_HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
+
+
+async def described_person(service: AuthenticateService, session: SessionRecord) -> dict[str, Any]:
+    record = await service.broker.get(USER, session.user_id)
+    user = user_of(session, record)
+    return {
+        "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
+        "groups": await _groups(service, session),
+        "session": {"id": session.id, "provider": session.provider, "issued": session.issued, "expires": session.expires},
+        "claims": {name: value for name, value in sorted(session.claims.items()) if name not in _HIDDEN_CLAIMS},
+    }
+
+
+async def _groups(service: AuthenticateService, session: SessionRecord) -> list[dict[str, str]]:
+    person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id))
+    from_directory = person.group_ids if person is not None else ()
+    from_claims = groups_in(session.claims, service.provider_client.provider.groups_claim)
+    groups = []
+    for group_id in list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]:
+        group = group_of(session, await service.broker.get(DIRECTORY_GROUP, group_id)) or DirectoryGroup(group_id)
+        groups.append({"id": group.id, "name": group.name or group.id, "email": group.email})
+    return groups

@@ -1,0 +1,202 @@
+"""Portal of the signed-in person: the applications that they may open, who they are, and the buttons that end the session."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+
+from authenticate.page_context import page_context
+from authenticate.portal import choices
+from authenticate.portal.applications import Application
+from authenticate.portal.icons import PATH as ICONS
+from authenticate.portal.portal import LONGEST_SEARCH, Applications
+from authenticate.service import AuthenticateService
+from authenticate.views import answers
+from authenticate.views.person import described_person
+from config.types.picture import PNG
+from databroker.adminsite.details import claim_text
+from databroker.records import SessionRecord
+from foundation import pages, responses
+from foundation.crypto.csrf_token import FIELD, HEADER
+from foundation.errors import BrokerError
+from foundation.times import time_element
+
+PAGE, CHANGE = "/.gate/", "/.gate/portal"
+SCRIPT, STYLE = "portal.js", "portal.css"
+
+
+@require_safe
+@answers.errors_as_pages
+async def portal(request: HttpRequest) -> HttpResponse:
+    service = page_context(request).authenticate
+    session = await _session(request)
+    if session is None:
+        if answers.wants_json(request):
+            return responses.error_page(request, 401, "You are not signed in.")
+        return responses.redirect(service.sign_in_url_for(PAGE))
+    if answers.wants_json(request):
+        return responses.json_page(await described_person(service, session))
+    shown, search = await _applications(request, session), request.GET.get("q", "")[:LONGEST_SEARCH]
+    headers = answers.cookie_headers(request)
+    token, cookie = service.csrf.token_for(headers, service.clock(), bound_to=session.id)
+    person = await described_person(service, session)
+    response = responses.page(
+        "authenticate/portal.html",
+        form_targets="",
+        shows_times=True,
+        files=portal_files(service),
+        style=pages.static_path(STYLE),
+        script=pages.static_path(SCRIPT),
+        sections=await service.portal.sections(shown, search),
+        recent=() if search else shown.recent,
+        count=len(shown.all),
+        search=search,
+        person=person,
+        claims=_rows(person["claims"]),
+        csrf=token,
+        time=time_element,
+        administers=await _administers(request, headers),
+    )
+    return responses.with_cookies(response, [cookie] if cookie else [])
+
+
+@require_safe
+@answers.errors_as_pages
+async def portal_json(request: HttpRequest) -> HttpResponse:
+    """The applications for programs that show them elsewhere, in the order of the page."""
+    session = await _session(request)
+    if session is None:
+        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+    shown = await _applications(request, session)
+    favourites = {each.id for each in shown.favourites}
+    return responses.json_page(
+        {
+            "applications": [{**_described(each), "favourite": each.id in favourites} for each in shown.all],
+            "recent": [each.key for each in shown.recent],
+        }
+    )
+
+
+# Django's token guards the admin; this form has ours, bound to the session.
+@csrf_exempt
+@answers.errors_as_pages
+async def change_portal(request: HttpRequest) -> HttpResponse:
+    """Make an application a favourite or none any more, or note that it was opened.  One that is not listed is none to anybody."""
+    service = page_context(request).authenticate
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    session = await _session(request)
+    if session is None:
+        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
+    if not service.csrf.check(token, answers.cookie_headers(request), service.clock(), bound_to=session.id):
+        reason = "This page is too old, or was not one of ours; nothing was changed."
+        return responses.error_page(request, 400, reason, links=(("Back", PAGE),))
+    wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")
+    found = (await _applications(request, session)).find(wanted)
+    if found is None:
+        reason = "There is no such application for you, or not any more; nothing was changed."
+        return responses.error_page(request, 404, reason, links=(("Back", PAGE),))
+    edit = choices.toggled if "favourite" in request.POST else choices.opened
+    await choices.change(service.broker, session, edit(found.key), service.clock())
+    if "favourite" not in request.POST:
+        return responses.finished(HttpResponse(status=204))
+    response = responses.redirect(f"{PAGE}#a-{found.id}")
+    response.status_code = 303
+    return response
+
+
+@require_safe
+@answers.errors_as_pages
+async def why(request: HttpRequest) -> HttpResponse:
+    """Why somebody can't see what they look for.  Only what is listed for them is looked at: of all else it says the same, there or not."""
+    service = page_context(request).authenticate
+    session = await _session(request)
+    if session is None:
+        return responses.redirect(service.sign_in_url_for(PAGE))
+    wanted = " ".join(request.GET.get("address", "")[:LONGEST_SEARCH].split())
+    person = (await described_person(service, session))["user"]
+    return responses.page(
+        "authenticate/why.html",
+        files=portal_files(service),
+        style=pages.static_path(STYLE),
+        shows_times=True,
+        wanted=wanted,
+        found=_looked_up(await _applications(request, session), wanted),
+        person=person["email"] or person["name"] or person["id"],
+        now=time_element(service.clock(), "long"),
+    )
+
+
+@require_safe
+async def icon(request: HttpRequest, name: str) -> HttpResponse:
+    found = page_context(request).authenticate.portal.icons.find(name)
+    if found is None:
+        return responses.error_page(request, 404, "There is no such page.")
+    response = HttpResponse(found.content, content_type=found.media_type)
+    response.headers["Cache-Control"] = "private, max-age=604800, immutable"
+    # Opened as a page of its own, a picture is nothing but one.
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
+    response.headers["Content-Disposition"] = f'inline; filename="icon.{"png" if found.media_type == PNG else "svg"}"'
+    return responses.finished(response)
+
+
+def portal_files(service: AuthenticateService) -> pages.PageFiles:
+    origin = service.origin
+    return pages.PageFiles(
+        script=f"{origin}{pages.STATIC_PATH}{SCRIPT}",
+        style=f"{origin}{pages.STATIC_PATH}{STYLE}",
+        icons=f"{origin}{ICONS}",
+        target=f"{origin}{CHANGE}",
+    )
+
+
+async def _session(request: HttpRequest) -> SessionRecord | None:
+    service = page_context(request).authenticate
+    return await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
+
+
+async def _applications(request: HttpRequest, session: SessionRecord) -> Applications:
+    gate = page_context(request)
+    return await gate.authenticate.portal.applications(gate.authorize, gate.incoming.request, answers.cookie_headers(request), session)
+
+
+def _described(shown: Application) -> dict[str, Any]:
+    return {
+        "title": shown.title,
+        "description": shown.description,
+        "category": shown.category,
+        "url": shown.url or shown.key,
+        "tunnel": shown.command,
+        "step_up": shown.needs_step_up,
+        "some_pages": shown.is_partial,
+    }
+
+
+def _looked_up(shown: Applications, wanted: str) -> list[Application]:
+    """Listed applications that were meant by an address, or by words."""
+    try:
+        host = urlsplit(wanted if "://" in wanted else f"https://{wanted}").hostname
+    except ValueError:
+        host = None
+    at_host = [each for each in shown.all if wanted and host and urlsplit(each.key).hostname == host]
+    words = wanted.casefold().split()
+    return at_host or [each for each in shown.all if words and each.fits(words)][:10]
+
+
+async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
+    """Whether to show the link to the admin, which asks for itself."""
+    gate = page_context(request)
+    if not (gate.options.admin_allowed_users or gate.options.admin_allowed_groups):
+        return False
+    try:
+        identity = await gate.authorize.identify(headers, gate.authenticate.host_port)
+    except BrokerError:
+        return False
+    return identity is not None and gate.authorize.may_administer(identity)
+
+
+def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name, claim_text(name, value)) for name, value in claims.items()]

@@ -1,0 +1,69 @@
+"""Portal keys of a route: under which name, with which picture, and whether people find its application on their start page."""
+
+from typing import Annotated, Any
+
+from pydantic import ValidationInfo
+
+from config.types import picture
+from config.types.fields import text, watched_file
+from config.types.reader import SettingReader
+from foundation.plain_text import is_plain
+from foundation.values import WatchedFile
+
+SHOW, HIDE = "show", "hide"
+CHOICES = (SHOW, HIDE)
+LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_CATEGORY = 60, 200, 40
+# Drawn in authenticate/portal/icons.py.
+ICONS = (
+    "book",
+    "calendar",
+    "chart",
+    "chat",
+    "cloud",
+    "code",
+    "database",
+    "files",
+    "globe",
+    "home",
+    "mail",
+    "money",
+    "people",
+    "server",
+    "settings",
+    "shield",
+    "terminal",
+    "ticket",
+)
+
+
+def line(longest: int) -> SettingReader:
+    """Reader of one line of text for people."""
+
+    def read(value: Any) -> str:
+        written = text(value).strip()
+        if len(written) > longest:
+            raise ValueError(f"must be at most {longest} characters long")
+        if not is_plain(written):
+            raise ValueError("must not hold characters that can't be seen, or change the direction of text")
+        return written
+
+    return SettingReader("string", read, {"type": "string", "pattern": r"\S"})
+
+
+def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
+    if isinstance(value, WatchedFile):
+        return value
+    written = text(value)
+    if written in ICONS:
+        return written
+    if not written.lower().endswith((".png", ".svg")):
+        raise ValueError(f"must be the path of a .png or .svg file, or one of {', '.join(ICONS)}")
+    file = watched_file(written, info)
+    picture.media_type(file.content)
+    return file
+
+
+Title = Annotated[str, line(LONGEST_TITLE)]
+Description = Annotated[str, line(LONGEST_DESCRIPTION)]
+Category = Annotated[str, line(LONGEST_CATEGORY)]
+Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]

@@ -1,0 +1,91 @@
+"""Picture that pages show: a small PNG, or an SVG of shapes alone.  What could run, load or refer to anything is refused."""
+
+import re
+import struct
+import xml.parsers.expat
+from typing import NoReturn
+
+PNG, SVG = "image/png", "image/svg+xml"
+LARGEST = 64 * 1024  # bytes
+WIDEST = 1024  # pixels
+DEEPEST = 32
+
+_PNG_BEGINS = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+_NAMESPACE = "http://www.w3.org/2000/svg"
+# Without `use`: a few of them that name each other draw a billion shapes.
+_SHAPES = re.compile(
+    "svg|g|defs|title|desc|path|rect|circle|ellipse|line|polyline|polygon|linearGradient|radialGradient|stop|clipPath|mask"
+)
+_ATTRIBUTES = re.compile(
+    "id|class|viewBox|version|preserveAspectRatio|width|height|x|y|x1|y1|x2|y2|cx|cy|r|rx|ry|fx|fy|d|points|transform|offset"
+    "|gradientUnits|gradientTransform|spreadMethod|clipPathUnits|maskUnits|maskContentUnits|pathLength|role|href"
+    "|fill|fill-opacity|fill-rule|stroke|stroke-(?:width|linecap|linejoin|miterlimit|dasharray|dashoffset|opacity)|opacity|color"
+    "|stop-color|stop-opacity|clip-path|clip-rule|mask|paint-order|shape-rendering|vector-effect|style"
+)
+# Only what is in the picture itself may be referred to.
+_LOCAL = re.compile(r"#[A-Za-z_][\w.-]*")
+_URL = re.compile(r"url\(\s*(['\"]?)#[A-Za-z_][\w.-]*\1\s*\)")
+
+
+def media_type(content: bytes) -> str:
+    """PNG or SVG; ValueError for anything else, for one that is too large, and for an SVG that is more than shapes."""
+    if len(content) > LARGEST:
+        raise ValueError(f"must not be larger than {LARGEST // 1024} KiB")
+    if content.startswith(_PNG_BEGINS):
+        _check_png(content)
+        return PNG
+    _SvgCheck().check(content)
+    return SVG
+
+
+def _check_png(content: bytes) -> None:
+    if len(content) < 33:
+        raise ValueError("is not a whole PNG")
+    width, height = struct.unpack(">II", content[16:24])
+    if not (0 < width <= WIDEST and 0 < height <= WIDEST):
+        raise ValueError(f"must be at most {WIDEST} pixels wide and high")
+
+
+class _SvgCheck:
+    def __init__(self) -> None:
+        self._depth = 0
+        self._parser = xml.parsers.expat.ParserCreate(namespace_separator=" ")
+        self._parser.StartElementHandler = self._begin
+        self._parser.EndElementHandler = self._end
+        self._parser.StartDoctypeDeclHandler = self._refuse_doctype
+        self._parser.ProcessingInstructionHandler = self._refuse_instruction
+
+    def check(self, content: bytes) -> None:
+        try:
+            self._parser.Parse(content, True)
+        except xml.parsers.expat.ExpatError as error:
+            raise ValueError(f"is neither a PNG nor a whole SVG: {error}") from None
+
+    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+        namespace, _, element = name.rpartition(" ")
+        if namespace != _NAMESPACE or not _SHAPES.fullmatch(element) or (self._depth == 0) is not (element == "svg"):
+            raise ValueError(f"holds <{element[:40]}>: an SVG of shapes alone is needed, saved as plain SVG")
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise ValueError("is nested too deeply")
+        for attribute, value in attributes.items():
+            _check_attribute(attribute.replace("http://www.w3.org/1999/xlink ", ""), value)
+
+    def _end(self, name: str) -> None:
+        self._depth -= 1
+
+    def _refuse_doctype(self, *said: object) -> NoReturn:
+        raise ValueError("holds a document type, which may define anything: take it out")
+
+    def _refuse_instruction(self, *said: object) -> NoReturn:
+        raise ValueError("holds a processing instruction, which may load anything: take it out")
+
+
+def _check_attribute(name: str, value: str) -> None:
+    if not _ATTRIBUTES.fullmatch(name) and name != "http://www.w3.org/XML/1998/namespace space":
+        raise ValueError(f"holds the attribute {name.rpartition(' ')[2][:40]}: an SVG of shapes alone is needed, saved as plain SVG")
+    if name == "href" and not _LOCAL.fullmatch(value):
+        raise ValueError("refers to something outside of itself")
+    rest = _URL.sub("", value)
+    if name != "href" and ("url" in rest.lower() or "\\" in rest or "@" in rest or "/*" in rest):
+        raise ValueError("refers to something outside of itself")

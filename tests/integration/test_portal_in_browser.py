@@ -1,0 +1,173 @@
+"""The portal as people use it: on a phone and on a desk, in light and in dark, by keyboard alone, and without JavaScript."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from examples.demo.people import Person
+from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.support.browser import Browser, headless_browser
+from tests.support.children import wait_until
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+LONG = "A name of sixty characters, as somebody will surely give it"
+WIDTHS, SCHEMES = (390, 768, 1440), ("light", "dark")
+GROUPS = tuple(f"a-group-with-a-rather-long-name-number-{number:03}" for number in range(199))
+DORA = Person("dora", "Dora with a name of sixty characters, as somebody has it ...", (*GROUPS, "\u202eevil</i>"), "Operations")
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
+APPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("wiki.localhost", {"title": "Team wiki", "description": "Minutes, plans and how-tos", "icon": "book", "category": "Engineering"}),
+    ("grafana.localhost", {"icon": "chart", "category": "Engineering", "description": "How everything is doing"}),
+    ("ci.localhost", {"title": "<b>CI</b> & builds", "category": "Engineering", "policy": {"allow": {"or": [{"http_method": "GET"}]}}}),
+    ("long.localhost", {"title": LONG, "description": f"{LONG}. {LONG}. {LONG}", "category": "W" * 40, "icon": "logo.svg"}),
+    ("pay.localhost", {"title": "Payroll", "icon": "money", "acr_values": ["urn:example:mfa"]}),
+    ("team-chat.localhost", {"icon": "chat"}),
+    ("closed.localhost", {"title": "Closed", "allowed_users": ["nobody@example.com"]}),
+    ("hidden.localhost", {"title": "Hidden", "portal": "hide"}),
+)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[DevelopmentProvider]:
+    with DevelopmentProvider([DORA]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    directory = tmp_path_factory.mktemp("gate")
+    (directory / "logo.svg").write_bytes(SVG)
+    builder = GateBuilder(provider.url).setting(groups_claim="groups")
+    for host, keys in APPS:
+        access = {} if {"allowed_users", "policy"} & keys.keys() else {"allow_any_authenticated_user": True}
+        builder.route(host, to=upstream.url, **access, **keys)
+    builder.policy.append(
+        {"from": "tcp+https://wiki.localhost:5432", "to": "tcp://127.0.0.1:9", "title": "Database", "icon": "database"}
+        | {"allow_any_authenticated_user": True}
+    )
+    with builder.start(directory) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
+        running.open(page(gate))
+        running.wait_for_url(provider.url)
+        running.click('button[value="dora"]')
+        running.wait_for_url(page(gate))
+        yield running
+
+
+def page(gate: RunningGate, path: str = "/.gate/") -> str:
+    return gate.url(gate.builder.authenticate_host, path)
+
+
+def shown(browser: Browser) -> list[str]:
+    """Titles of the applications that are to be seen."""
+    return [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, ".apps li:not([hidden]) b") if each.is_displayed()]
+
+
+def look(browser: Browser, width: int, scheme: str) -> None:
+    media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def errors(browser: Browser) -> list[str]:
+    """What the browser complained of since it was asked last: a broken policy of the page among it."""
+    return [entry["message"] for entry in browser.driver.get_log("browser") if "favicon" not in entry["message"]]
+
+
+@pytest.mark.parametrize("path", ["/.gate/", "/.gate/?q=wiki", "/.gate/why?address=nowhere.localhost", "/.gate/why?address=wiki"])
+def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, path: str) -> None:
+    browser.open(page(gate, path))
+    browser.driver.execute_script(AXE.read_text())
+    found = []
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            look(browser, width, scheme)
+            browser.picture(f"portal-{''.join(filter(str.isalnum, path))}-{width}-{scheme}")
+            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
+            found += [f"{width} {scheme}: {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
+            overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
+            if overflow > 0:
+                found.append(f"{width} {scheme}: {overflow} pixels too wide")
+    assert not found, "\n".join(found)
+    assert errors(browser) == []
+
+
+def test_what_one_may_open_is_listed_and_nothing_else(browser: Browser, gate: RunningGate) -> None:
+    look(browser, 1440, "light")
+    browser.open(page(gate))
+    titles = ["<b>CI</b> & builds", "Grafana", "Team wiki", LONG, "Database", "Payroll", "Team chat"]
+    assert shown(browser) == titles
+    assert "Closed" not in browser.driver.page_source
+    assert "hidden.localhost" not in browser.driver.page_source
+    assert "stronger sign-in" in browser.text
+    assert "some pages" in browser.text
+    assert f"gate tunnel wiki.localhost:5432 --listen 127.0.0.1:5432 --url https://wiki.localhost:{gate.port}" in browser.text
+    assert browser.driver.execute_script("return document.querySelector('.apps img').naturalWidth") > 0
+
+
+def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate) -> None:
+    browser.open(page(gate))
+    keys = browser.find("body")
+    keys.send_keys("/")
+    active = browser.driver.switch_to.active_element
+    assert active.get_attribute("id") == "q"
+    active.send_keys("WÍKI team")
+    assert shown(browser) == ["Team wiki"]
+    assert browser.find("#found").text == "1 application fits."
+    active.send_keys(Keys.ESCAPE)
+    assert len(shown(browser)) == 7
+    active.send_keys(Keys.ARROW_DOWN)
+    first = browser.driver.switch_to.active_element
+    assert "CI" in first.text
+    first.send_keys(Keys.ARROW_RIGHT)
+    assert "Grafana" in browser.driver.switch_to.active_element.text
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_UP)
+    search = browser.driver.switch_to.active_element
+    search.send_keys("team wiki")
+    search.send_keys(Keys.ENTER)
+    browser.wait_for_url(gate.url("wiki.localhost"))
+    wait_until(lambda: "Team wiki" in recently_used(browser, gate), "the note of what was opened", 10)
+
+
+def recently_used(browser: Browser, gate: RunningGate) -> str:
+    browser.open(page(gate))
+    return " ".join(each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, ".recent"))
+
+
+def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> None:
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(page(gate))
+        search = browser.find("#q")
+        search.send_keys("graf")
+        search.send_keys(Keys.ENTER)
+        browser.wait_for_url(page(gate, "/.gate/?q=graf"))
+        assert shown(browser) == ["Grafana"]
+        browser.click(".star")
+        browser.wait_for_url(page(gate, "/.gate/#a-"))
+        assert browser.find(".category h2").text == "Favourites"
+        assert shown(browser)[0] == "Grafana"
+        browser.picture("portal-favourite")
+        browser.click(".star")
+        wait_until(lambda: "Favourites" not in browser.text, "no favourite any more", 10)
+        address = browser.find("#address")
+        address.send_keys("closed.localhost")
+        address.send_keys(Keys.ENTER)
+        browser.wait_for_url(page(gate, "/.gate/why?address=closed.localhost"))
+        assert "It is not among your applications" in browser.text
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

@@ -1,0 +1,47 @@
+"""Defences of the portal: what is listed, for whom, and what its buttons may change."""
+
+from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, replaced, skips
+
+openings = door("authorize.openings", "unit/authorize/test_openings.py")
+openings.without("who is refused is shown nothing", "_opening", never("decision.outcome not in (Outcome.ALLOWED, Outcome.STEP_UP)"))
+openings.without("an answer of another route is none", "_opening", never("decision.route is not route"))
+openings.without("a hidden route is shown to nobody", "StartPages.__init__", always("route.route.is_in_portal"))
+openings.without("what a page sent is no header of an application", "carried_everywhere", always("header[0] not in _OF_ONE_REQUEST"))
+openings.without("no start page is guessed for many hosts", "start_path", never("'*' in route.route.from_.host"))
+openings.without("a stronger sign-in is told of", "_opening", replaced("decision.outcome is Outcome.STEP_UP", "False"))
+openings.without("who asks from elsewhere is asked from there", "StartPage.request", replaced("asker.source_ip", "''"))
+
+service = door("authorize.service", "unit/authorize/test_openings.py")
+service.without(
+    "what is refused whoever asks is refused",
+    "AuthorizeService.openings",
+    never("before is not None and before.outcome is not Outcome.SIGN_IN"),
+)
+
+remote = door("authorize.rpc.client", "contract/test_authorizers.py")
+remote.without("what is not open is not listed", "RemoteAuthorizer.openings", always("id in open_now or id in after_step_up"))
+
+picture = door("config.types.picture", "unit/config/types/test_picture.py")
+picture.without("an SVG is of shapes", "_SvgCheck._begin", never("not _SHAPES.fullmatch(element)"))
+picture.without("an SVG is of no other language", "_SvgCheck._begin", never("namespace != _NAMESPACE"))
+picture.without("an SVG has attributes of shapes", "_check_attribute", never("not _ATTRIBUTES.fullmatch(name)"))
+picture.without("an SVG refers to itself", "_check_attribute", never("not _LOCAL.fullmatch(value)"))
+picture.without("an SVG loads nothing", "_check_attribute", never("'url' in rest.lower()"))
+picture.without("an SVG hides no reference", "_check_attribute", never(r"'\\' in rest"))
+picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype"))
+picture.without(
+    "an SVG has no instructions", "_SvgCheck.__init__", skips("self._parser.ProcessingInstructionHandler = self._refuse_instruction")
+)
+picture.without("a picture is small", "media_type", never("len(content) > LARGEST"))
+
+choices = door("authenticate.portal.choices", "unit/authenticate/portal/test_choices.py")
+choices.without("choices are of one issuer's person", "_of", always("found.issuer == session.vouched_by"))
+choices.without("choices are bounded", "toggled", replaced("(*choices.favourites, key)[-MOST_FAVOURITES:]", "(*choices.favourites, key)"))
+
+views = door("authenticate.views.portal", "unit/authenticate/views/test_portal.py")
+views.without("the page asked", "change_portal", never("not service.csrf.check(...)"))
+views.without("who asks for the list is signed in", "portal_json", never("session is None"))
+views.without("of what is not listed nothing is said", "_looked_up", always("each.fits(words)"))
+
+DOORS = (openings, service, remote, picture, choices, views)

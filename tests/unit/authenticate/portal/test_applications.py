@@ -1,0 +1,68 @@
+"""Applications: their names, addresses and commands, out of what the route says or out of its host."""
+
+from typing import Any
+
+import pytest
+
+from authenticate.portal.applications import Application, application
+from authorize.openings import Opening
+from config.routes.route import Route
+from foundation.values import Url
+from tests.unit.authorize.builders import table
+
+AUTHENTICATE = Url("https", "auth.example.com")
+
+
+def of(host: str = "team-wiki.example.com", at: Url = AUTHENTICATE, *, needs_step_up: bool = False, **keys: Any) -> Application:
+    route = Route.model_validate({"from": f"https://{host}", "to": "http://up", "allow_any_authenticated_user": True, **keys})
+    return application(Opening(table(route).routes()[0], needs_step_up), at)
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "title"),
+    [
+        ("team-wiki.example.com", {}, "Team wiki"),
+        ("www.example.com", {}, "Example"),
+        ("team-chat.example.com:8443", {}, "Team chat"),
+        ("wiki.example.com", {"prefix": "/admin/"}, "Wiki /admin/"),
+        ("wiki.example.com", {"title": "Our wiki", "prefix": "/admin/"}, "Our wiki"),
+        ("192.0.2.7", {}, "192.0.2.7"),
+        ("xn--bcher-kva.example", {}, "xn--bcher-kva.example"),
+        ("wiki", {}, "Wiki"),
+    ],
+)
+def test_what_has_no_title_is_called_after_its_host(host: str, keys: dict[str, Any], title: str) -> None:
+    assert of(host, **keys).title == title
+
+
+def test_the_address_is_the_one_that_the_route_names() -> None:
+    found = of("wiki.example.com:8443", prefix="/a b/")
+    assert (found.url, found.key, found.address) == ("https://wiki.example.com:8443/a%20b/",) * 2 + ("wiki.example.com:8443/a%20b/",)
+    assert of("wiki.example.com").address == "wiki.example.com"
+    assert (found.needs_step_up, of(needs_step_up=True).needs_step_up) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("port", "at", "command"),
+    [
+        (5432, AUTHENTICATE, "gate tunnel db.example.com:5432 --listen 127.0.0.1:5432"),
+        (22, AUTHENTICATE, "gate tunnel db.example.com:22"),
+        (22, Url("https", "auth.example.com", 8443), "gate tunnel db.example.com:22 --url https://db.example.com:8443"),
+    ],
+)
+def test_a_tunnel_has_a_command_and_no_address_for_browsers(port: int, at: Url, command: str) -> None:
+    keys = {"from": f"tcp+https://db.example.com:{port}", "to": "tcp://127.0.0.1:9", "allow_any_authenticated_user": True}
+    found = application(Opening(table(Route.model_validate(keys)).routes()[0]), at)
+    assert (found.url, found.command, found.title) == ("", command, f"Db {port}")
+
+
+def test_categories_come_in_order_and_what_has_none_last() -> None:
+    shown = [of(title="b"), of(title="A"), of(title="z", category="Tools"), of(title="y", category="engineering")]
+    assert [each.title for each in sorted(shown, key=lambda each: each.order)] == ["y", "z", "A", "b"]
+
+
+def test_a_search_looks_at_all_that_is_said() -> None:
+    shown = of(title="Wiki", description="Minutes and plans", category="Engineering")
+    assert shown.fits(["wiki", "plans", "engine"])
+    assert shown.fits([])
+    assert not shown.fits(["wiki", "money"])

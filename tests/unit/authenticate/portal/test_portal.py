@@ -1,0 +1,81 @@
+"""Portal: sections and their order, for a list that one person may open."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.portal import choices
+from authenticate.portal.portal import MOST_RECENT, Portal
+from authorize.client import Authorizer
+from authorize.openings import Opening
+from authorize.policy.request import AccessRequest
+from databroker.client import LocalBroker
+from databroker.records import SessionRecord
+from databroker.store.memory import MemoryStore
+from tests.support.options import make_options
+from tests.unit.authorize.builders import make_route, request, table
+
+SESSION = SessionRecord("s", "oidc/1", "1", "oidc", 0.0, 9e9, issuer="https://idp.example")
+
+
+class Opened:
+    """An authorizer that opens all of its routes."""
+
+    def __init__(self, **titles: str):
+        self.routes = [
+            make_route(f"{host}.example.com", title=title.partition("|")[2] or title, category=title.rpartition("|")[0] or None)
+            for host, title in titles.items()
+        ]
+
+    async def openings(self, request: AccessRequest, cookie_headers: Any) -> tuple[Opening, ...]:
+        return tuple(map(Opening, table(*self.routes).routes()))
+
+
+@pytest.fixture
+def broker() -> LocalBroker:
+    return LocalBroker(MemoryStore(lambda: 0.0))
+
+
+def headings(sections: list[tuple[str, list[Any]]]) -> list[tuple[str, int]]:
+    return [(heading, len(tiles)) for heading, tiles in sections]
+
+
+async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: LocalBroker) -> None:
+    portal = Portal(make_options(tmp_path), broker)
+    authorize: Authorizer = Opened(a="Tools|Zebra", b="Wiki", c="Tools|Ant", d="Bank")  # type: ignore[assignment]
+    await choices.change(broker, SESSION, choices.toggled("https://b.example.com/"), 0.0)
+    await choices.change(broker, SESSION, choices.toggled("https://gone.example.com/"), 0.0)
+    shown = await portal.applications(authorize, request(), [], SESSION)
+    assert [each.title for each in shown.all] == ["Ant", "Zebra", "Bank", "Wiki"]
+    sections = await portal.sections(shown, "")
+    assert headings(sections) == [("Favourites", 1), ("Tools", 2), ("", 1)]
+    assert "Wiki" in sections[0][1][0]
+    assert 'aria-pressed="true"' in sections[0][1][0]
+    assert 'aria-pressed="false"' in sections[1][1][0]
+    assert headings(await portal.sections(shown, "WIKI")) == [("Favourites", 1)]
+    assert headings(await portal.sections(shown, "tools ant")) == [("Tools", 1)]
+    assert await portal.sections(shown, "nothing of the kind") == []
+
+
+async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: LocalBroker) -> None:
+    portal = Portal(make_options(tmp_path), broker)
+    authorize: Authorizer = Opened(**{f"a{number}": f"A{number}" for number in range(9)})  # type: ignore[assignment]
+    for number in (1, 2, 3, 4, 5, 6, 7):
+        await choices.change(broker, SESSION, choices.opened(f"https://a{number}.example.com/"), 0.0)
+    await choices.change(broker, SESSION, choices.opened("https://gone.example.com/"), 0.0)
+    shown = await portal.applications(authorize, request(), [], SESSION)
+    assert [each.title for each in shown.recent] == ["A7", "A6", "A5", "A4", "A3", "A2"]
+    assert len(shown.recent) == MOST_RECENT
+    assert shown.find(shown.all[0].id) is shown.all[0]
+    assert shown.find("0" * 16) is None
+
+
+async def test_a_tile_is_lean_and_says_what_there_is(tmp_path: Path, broker: LocalBroker) -> None:
+    portal = Portal(make_options(tmp_path), broker)
+    authorize: Authorizer = Opened(a="<b>Wiki</b> & more")  # type: ignore[assignment]
+    shown = await portal.applications(authorize, request(), [], SESSION)
+    ((_, (tile,)),) = await portal.sections(shown, "")
+    assert "&lt;b&gt;Wiki&lt;/b&gt; &amp; more" in tile
+    assert '<a href="https://a.example.com/">' in tile
+    assert len(tile) < 500

@@ -1,0 +1,32 @@
+"""Person of a session, as their own pages tell it."""
+
+import json
+
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from tests.support.authenticate_site import Site
+
+
+async def test_the_json_tells_identity_groups_session_and_claims(site: Site) -> None:
+    await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1", "g2")).to_data())
+    await site.broker.put(DIRECTORY_GROUP, "g1", DirectoryGroup("g1", "Admins", "admins@corp.example").to_data())
+    browser = site.browser()
+    await browser.sign_in()
+    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert person["user"] == {"id": "oidc/alice", "name": "Alice Adams", "email": "alice@corp.example", "email_verified": True}
+    assert person["groups"] == [
+        {"id": "g1", "name": "Admins", "email": "admins@corp.example"},
+        {"id": "g2", "name": "g2", "email": ""},
+        {"id": "engineering", "name": "engineering", "email": ""},
+    ]
+    assert person["session"]["provider"] == "oidc"
+    assert person["claims"]["sub"] == "alice"
+
+
+async def test_what_the_directory_says_of_another_issuer_s_people_is_not_shown(site: Site) -> None:
+    other = "https://other.example"
+    await site.broker.put(DIRECTORY_USER, "oidc/alice", DirectoryUser("oidc/alice", group_ids=("g1",), issuer=other).to_data())
+    await site.broker.put(DIRECTORY_GROUP, "engineering", DirectoryGroup("engineering", "Theirs", issuer=other).to_data())
+    browser = site.browser()
+    await browser.sign_in()
+    person = json.loads((await browser.get("/.gate/", accept="application/json")).text)
+    assert person["groups"] == [{"id": "engineering", "name": "engineering", "email": ""}]

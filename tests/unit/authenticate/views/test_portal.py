@@ -1,0 +1,273 @@
+"""Portal: which applications it lists, who one is, and what its buttons do."""
+
+import html
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from foundation.pages import STATIC, TIMES_SCRIPT
+from tests.support.authenticate_site import ORIGIN, Browser, Site
+from tests.support.fake_idp import PEOPLE, FakeIdP
+
+
+async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) -> None:
+    browser = site.browser()
+    location = (await browser.get("/.gate/")).location
+    assert location.startswith(f"{ORIGIN}/.gate/sign_in?")
+    provider = (await browser.get(location)).location
+    assert (await browser.get(site.idp.pick(provider, "alice"))).location == f"{ORIGIN}/.gate/"
+    page = await browser.get("/.gate/")
+    assert page.status == 200
+    for text in ("Alice Adams", "alice@corp.example", "oidc/alice", "engineering", "Sign out"):
+        assert text in page.text
+
+
+async def test_programs_without_a_session_get_401_as_json(site: Site) -> None:
+    response = await site.browser().get("/.gate/", accept="application/json")
+    assert response.status == 401
+    assert json.loads(response.text)["reason"] == "You are not signed in."
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json"])
+async def test_no_token_of_the_provider_is_on_the_page(site: Site, accept: str) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    (record,) = await site.sessions()
+    page = (await browser.get("/.gate/", accept=accept)).text
+    for name in ("id_token", "access_token", "refresh_token"):
+        assert record.data[name]
+        assert record.data[name] not in page
+    assert record.data["claims"]["nonce"] not in page
+
+
+async def test_claims_are_text_and_never_markup(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = {
+        "name": "<img src=x onerror=alert(1)>",
+        "email": '"><script>alert(1)</script>',
+        "groups": ["</td><script>"],
+        "x'\"<b>": {"<i>": "<u>"},
+    }
+    monkeypatch.setitem(PEOPLE, "mallory", evil)
+    browser = site.browser()
+    await browser.sign_in("mallory")
+    page = (await browser.get("/.gate/")).text
+    for markup in ("<img src=x", "<script>alert", "</td><script>", "'\"<b>", "<i>", "<u>"):
+        assert markup not in page.replace(TIMES_SCRIPT, "")
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+async def test_the_page_is_private_and_cannot_be_framed(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    headers = (await browser.get("/.gate/")).headers
+    assert headers["cache-control"] == "no-store"
+    assert "'self'" not in headers["content-security-policy"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_session_ends_with_its_record_and_with_its_time(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    site.clock.ahead = 14 * 3600 + 1
+    assert (await browser.get("/.gate/")).status == 302
+    site.clock.ahead = 0
+    assert (await browser.get("/.gate/")).status == 200
+    (record,) = await site.sessions()
+    await site.broker.delete("session", record.id)
+    assert (await browser.get("/.gate/")).status == 302
+
+
+ALICE = {"admin_allowed_users": ["alice@corp.example"]}
+
+
+@pytest.mark.parametrize(("admins", "person", "leads"), [(ALICE, "alice", True), (ALICE, "bob", False), ({}, "alice", False)])
+async def test_administrators_are_led_to_the_admin_and_nobody_else(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, admins: dict[str, object], person: str, leads: bool
+) -> None:
+    site = Site(tmp_path, idp, django_pages, **admins)
+    browser = site.browser()
+    await browser.sign_in(person)
+    assert ('href="/.gate/admin/"' in (await browser.get("/.gate/")).text) is leads
+    await site.service.stop()
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("UTC", "UTC"), ("Europe/Berlin", "CE"), ("Asia/Kolkata", "IST")])
+async def test_times_are_told_with_the_zone_that_the_operator_chose(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, zone: str, shown: str
+) -> None:
+    site = Site(tmp_path, idp, django_pages, time_zone=zone)
+    browser = site.browser()
+    await browser.sign_in()
+    since = datetime.fromtimestamp((await site.sessions())[0].data["issued"], ZoneInfo(zone))
+    text = (await browser.get("/.gate/")).text
+    assert since.strftime("%-d %b %Y, %H:%M ") + shown in text
+    await site.service.stop()
+
+
+async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
+    browser = site.browser()
+    await browser.sign_in()
+    text = (await browser.get("/.gate/")).text
+    buttons = re.findall("<button[^>]*>([^<]*)</button>", text)
+    assert [each for each in buttons if each.startswith("Sign out")] == ["Sign out", "Sign out on all devices"]
+    assert "in this browser, for every application" in text
+    assert "in every other browser, too, and for the programs" in text
+
+
+ROUTES: list[dict[str, Any]] = [
+    {"from": "https://wiki.example.com", "title": "Team wiki", "category": "Docs", "allow_any_authenticated_user": True},
+    {"from": "https://pay.example.com", "title": "Payroll", "allowed_groups": ["finance"]},
+    {"from": "https://hidden.example.com", "title": "Hidden one", "allow_any_authenticated_user": True, "portal": "hide"},
+    {"from": "https://lab.example.com", "title": "Lab", "allowed_groups": ["engineering"]},
+    {"from": "https://office.example.com", "title": "Office", "policy": {"allow": {"source_ip": "192.0.2.0/24"}}},
+]
+
+
+@pytest.fixture
+async def portal(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> AsyncIterator[Site]:
+    site = Site(tmp_path, idp, django_pages, policy=[{"to": "http://127.0.0.1:1", **route} for route in ROUTES])
+    yield site
+    await site.service.stop()
+
+
+async def signed_in(site: Site, person: str = "alice") -> Browser:
+    browser = site.browser()
+    await browser.get(site.idp.pick((await browser.get((await browser.get("/.gate/")).location)).location, person))
+    return browser
+
+
+async def titles(browser: Browser) -> list[str]:
+    document = json.loads((await browser.get("/.gate/api/portal.json")).text)
+    return [each["title"] for each in document["applications"]]
+
+
+def form_of(page: str, **fields: str) -> dict[str, str]:
+    return {"_gate_csrf": re.findall(r'name="_gate_csrf" value="([^"]+)"', page)[0], **fields}
+
+
+def id_of(page: str, title: str) -> str:
+    return re.findall(rf'value="([0-9a-f]{{16}})" aria-pressed="[a-z]*" aria-label="Favourite: {title}"', page)[0]
+
+
+async def test_it_lists_what_this_person_may_open_from_here_and_nothing_else(portal: Site) -> None:
+    alice, bob = await signed_in(portal), await signed_in(portal, "bob")
+    assert await titles(alice) == ["Team wiki", "Lab", "Office"]
+    assert await titles(bob) == ["Team wiki", "Office"]
+    page = (await bob.get("/.gate/")).text
+    assert "Team wiki" in page
+    for secret in ("Payroll", "pay.example.com", "Hidden", "hidden.example.com", "Lab", "lab.example.com"):
+        assert secret not in page
+    portal.client_address = "203.0.113.1"
+    assert await titles(bob) == ["Team wiki"]
+
+
+async def test_the_json_says_where_to_and_what_to_expect(portal: Site) -> None:
+    document = json.loads((await (await signed_in(portal)).get("/.gate/api/portal.json")).text)
+    wiki = {"title": "Team wiki", "description": "", "category": "Docs", "url": "https://wiki.example.com/", "tunnel": ""}
+    assert document["applications"][0] == {**wiki, "step_up": False, "some_pages": False, "favourite": False}
+    assert (await portal.browser().get("/.gate/api/portal.json")).status == 401
+
+
+async def test_of_what_is_not_listed_the_answer_says_the_same_whether_it_exists(portal: Site) -> None:
+    bob, answers = await signed_in(portal, "bob"), set[str]()
+    for host in ("pay.example.com", "nope.example.com", "hidden.example.com", "https://lab.example.com/x?y#z", "[::x", "Payroll"):
+        page = await bob.get("/.gate/why?" + urlencode({"address": host}))
+        assert page.status == 200
+        answers.add(re.sub("<time.*?</time>", "", page.text.replace(html.escape(host), "")))
+    assert len(answers) == 1
+    assert "It is not among your applications" in answers.pop()
+    for known in ("wiki.example.com", "HTTPS://wiki.example.com/page", "team wiki"):
+        page = await bob.get("/.gate/why?" + urlencode({"address": known}))
+        assert 'href="https://wiki.example.com/"' in page.text
+
+
+async def test_a_favourite_outlives_the_session(portal: Site) -> None:
+    alice = await signed_in(portal)
+    page = (await alice.get("/.gate/")).text
+    answer = await alice.post("/.gate/portal", form_of(page, favourite=id_of(page, "Lab")))
+    assert (answer.status, answer.headers["location"]) == (303, f"/.gate/#a-{id_of(page, 'Lab')}")
+    await alice.post("/.gate/signout/", form_of((await alice.get("/.gate/")).text))
+    again = await signed_in(portal)
+    assert "<h2>Favourites</h2>" in (await again.get("/.gate/")).text
+    document = json.loads((await again.get("/.gate/api/portal.json")).text)
+    assert [each["favourite"] for each in document["applications"]] == [False, True, False]
+    assert "<h2>Favourites</h2>" not in (await (await signed_in(portal, "bob")).get("/.gate/")).text
+
+
+async def test_what_was_opened_is_noted(portal: Site) -> None:
+    alice = await signed_in(portal)
+    page = (await alice.get("/.gate/")).text
+    assert (await alice.post("/.gate/portal", form_of(page, opened=id_of(page, "Lab")))).status == 204
+    assert json.loads((await alice.get("/.gate/api/portal.json")).text)["recent"] == ["https://lab.example.com/"]
+    assert "<h2>Recently used</h2>" in (await alice.get("/.gate/")).text
+
+
+@pytest.mark.parametrize("field", ["favourite", "opened"])
+async def test_what_is_not_listed_can_t_be_chosen_whether_it_exists(portal: Site, field: str) -> None:
+    alice, bob = await signed_in(portal), await signed_in(portal, "bob")
+    lab, page = id_of((await alice.get("/.gate/")).text, "Lab"), (await bob.get("/.gate/")).text
+    there, nowhere = [await bob.post("/.gate/portal", form_of(page, **{field: id})) for id in (lab, "0" * 16)]
+    assert (there.status, there.text) == (nowhere.status, nowhere.text) == (404, there.text)
+    assert await portal.broker.page("portal", "", 10) == []
+
+
+async def test_nothing_changes_without_proof_that_the_page_asked(portal: Site) -> None:
+    alice, bob = await signed_in(portal), await signed_in(portal, "bob")
+    page = (await alice.get("/.gate/")).text
+    for token in ("", "x", form_of((await bob.get("/.gate/")).text)["_gate_csrf"]):
+        assert (await alice.post("/.gate/portal", {"_gate_csrf": token, "favourite": id_of(page, "Lab")})).status == 400
+    assert (await portal.browser().post("/.gate/portal", form_of(page, favourite=id_of(page, "Lab")))).status == 401
+    assert (await alice.get("/.gate/portal")).status == 405
+    assert await portal.broker.page("portal", "", 10) == []
+
+
+async def test_the_page_loads_its_own_files_and_no_others(portal: Site) -> None:
+    answer = await (await signed_in(portal)).get("/.gate/")
+    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    assert "unsafe" not in str(policy)
+    assert policy["frame-ancestors"] == "'none'"
+    assert policy["script-src"].split()[1:] == [f"{ORIGIN}/.gate/static/foundation/portal.js"]
+    assert policy["connect-src"] == f"{ORIGIN}/.gate/portal"
+    files = re.findall(r'(?:src|href)="/.gate/static/foundation/([^"?]+)\?v=[0-9a-f]{16}"', answer.text)
+    assert sorted(files) == ["portal.css", "portal.js"]
+    assert all((STATIC / name).is_file() for name in files)
+
+
+async def test_an_icon_is_a_picture_and_nothing_else(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+    (tmp_path / "logo.svg").write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"/>')
+    site = Site(tmp_path, idp, django_pages, policy=[{"to": "http://127.0.0.1:1", **ROUTES[0], "icon": "logo.svg"}])
+    browser = await signed_in(site)
+    (path,) = re.findall('<img src="([^"]+)"', (await browser.get("/.gate/")).text)
+    picture = await browser.get(path)
+    assert (picture.status, picture.headers["content-type"]) == (200, "image/svg+xml")
+    assert picture.headers["content-security-policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
+    assert picture.headers["x-content-type-options"] == "nosniff"
+    assert (await browser.get("/.gate/icons/other.svg")).status == 404
+    await site.service.stop()
+
+
+async def test_many_applications_are_a_small_page(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+    keys = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+    site = Site(tmp_path, idp, django_pages, policy=[{"from": f"https://app-{number}.example.com", **keys} for number in range(150)])
+    page = (await (await signed_in(site)).get("/.gate/")).text
+    assert page.count('class="star"') == 150
+    assert len(page) < 60_000
+    await site.service.stop()
+
+
+async def test_without_the_broker_nobody_is_shown_half_a_page(portal: Site) -> None:
+    alice = await signed_in(portal)
+    page = (await alice.get("/.gate/")).text
+    portal.broker.cut()
+    for answer in (await alice.get("/.gate/"), await alice.post("/.gate/portal", form_of(page, favourite=id_of(page, "Lab")))):
+        assert answer.status == 503
+        assert "Team wiki" not in answer.text

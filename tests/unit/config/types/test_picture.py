@@ -1,0 +1,78 @@
+"""Picture: a small PNG or an SVG of shapes, and nothing that could run, load or grow."""
+
+import struct
+import zlib
+
+import pytest
+
+from config.types.picture import LARGEST, PNG, SVG, media_type
+
+HEAD = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 24 24">'
+
+
+def png(width: int = 1, height: int = 1) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\x00\x00")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "",
+        '<path d="M0 0h24" fill="#c33" stroke-width="2"/>',
+        '<defs><linearGradient id="g"><stop offset="0" stop-color="red"/></linearGradient></defs><rect fill="url(#g)" style="opacity:.5"/>',
+        '<g transform="rotate(4)"><title>Wiki</title><circle r="2"/></g>',
+        '<linearGradient id="h" xlink:href="#g"/>',
+    ],
+)
+def test_shapes_are_taken(inside: str) -> None:
+    assert media_type(f'<?xml version="1.0"?>{HEAD}{inside}</svg>'.encode()) == SVG
+
+
+def test_a_png_is_taken() -> None:
+    assert media_type(png()) == PNG
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{HEAD}<script>alert(1)</script></svg>",
+        f'{HEAD}<script xmlns="http://www.w3.org/1999/xhtml">alert(1)</script></svg>',
+        f'{HEAD}<x:script xmlns:x="http://www.w3.org/2000/svg"/></svg>',
+        f'{HEAD}<rect onclick="alert(1)"/></svg>',
+        f"{HEAD}<foreignObject/></svg>",
+        f"{HEAD}<style>*{{background:url(http://x)}}</style></svg>",
+        f'{HEAD}<image href="http://x"/></svg>',
+        f'{HEAD}<a href="#x"/></svg>',
+        f'{HEAD}<use href="#x"/></svg>',
+        f'{HEAD}<animate attributeName="href"/></svg>',
+        f'{HEAD}<linearGradient xlink:href="http://x"/></svg>',
+        f'{HEAD}<linearGradient href="javascript:alert(1)"/></svg>',
+        f'{HEAD}<rect fill="url(http://x)"/></svg>',
+        f'{HEAD}<rect style="fill:\\75rl(http://x)"/></svg>',
+        f'{HEAD}<rect style="fill:u/**/rl(x)"/></svg>',
+        f'{HEAD}<rect style="@import x"/></svg>',
+        f'<?xml-stylesheet href="http://x"?>{HEAD}</svg>',
+        '<!DOCTYPE svg [<!ENTITY a "b">]><svg xmlns="http://www.w3.org/2000/svg"/>',
+        '<html xmlns="http://www.w3.org/1999/xhtml"/>',
+        '<g xmlns="http://www.w3.org/2000/svg"/>',
+        "<svg/>",
+        f"{HEAD}{'<g>' * 40}{'</g>' * 40}</svg>",
+        f"{HEAD}<g></svg>",
+        f"{HEAD}{' ' * LARGEST}</svg>",
+        "GIF89a",
+        "",
+    ],
+)
+def test_everything_else_is_refused(content: str) -> None:
+    with pytest.raises(ValueError, match=r"must|holds|refers|is n"):
+        media_type(content.encode())
+
+
+@pytest.mark.parametrize("content", [png(0), png(5000), png()[:20], png()[:30]])
+def test_a_png_of_another_size_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"pixels|whole|neither"):
+        media_type(content)
