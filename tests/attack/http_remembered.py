@@ -1,0 +1,209 @@
+"""B35: may somebody go on whose session has ended, because an Envoy of gate's remembers what was judged before?"""
+
+import asyncio
+import atexit
+import random
+import ssl
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import httpx
+
+from config.load import load_options
+from config.options import Options
+from databroker.client import LocalBroker
+from databroker.records import SESSION
+from databroker.store.open import open_store
+from tests.attack.run import REFUSED, Case, Outcome, attack, expect
+from tests.attack.target import Target
+from tests.support.children import free_port
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.signed_in import SignedIn, sign_in
+
+HOST = "app.localhost"
+ROOM = 12_000
+MANY = 10_000
+OVERTAKEN = 1_000
+AT_ONCE = 32  # connections
+# gate promises a second; a busy machine is slow.
+ENDS_WITHIN = 20.0  # seconds
+LATER = 20  # requests after the first refusal
+
+_to_the_end = ExitStack()
+atexit.register(_to_the_end.close)
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """A gate whose Envoy remembers, and the port of its metrics."""
+
+    gate: RunningGate
+    options: Options
+    metrics_port: int
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        return self.gate.certificates.client_context()
+
+    def cookie(self, person: SignedIn) -> str:
+        return person.cookie(f"{HOST}:{self.gate.port}")
+
+    async def carried_alone(self) -> float:
+        """How many requests Envoy has carried without asking."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            text = (await client.get(f"http://127.0.0.1:{self.metrics_port}/metrics")).text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("gate_envoy_carried_by_grants_total"))
+
+
+class Connection:
+    """One connection to the Envoy."""
+
+    def __init__(self, home: Remembering):
+        self._home = home
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def status(self, cookie: str) -> int:
+        """Status of the answer to a plain request; 0 where the connection was reset."""
+        try:
+            if self._streams is None:
+                port = self._home.gate.port
+                self._streams = await asyncio.open_connection("127.0.0.1", port, ssl=self._home.tls, server_hostname=HOST)
+            reader, writer = self._streams
+            lines = (f"Host: {HOST}:{self._home.gate.port}", f"Cookie: {cookie}", "Sec-Fetch-Mode: cors")
+            writer.write("\r\n".join(["GET /x HTTP/1.1", *lines, "", ""]).encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(length))
+            return int(head[9:12])
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            return 0
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+@attack("B35", "sessions that end while Envoy remembers them", together=16, sample=16, minutes=3)
+def overtaken(target: Target) -> Iterator[Case]:
+    """The end comes at any moment of a question, an answer, or a request that nobody asks about."""
+    for number in range(OVERTAKEN):
+        yield Case(f"session {number}", partial(_ended_meanwhile, number))
+
+
+@attack("B35", "thousands of remembered sessions that end at once", together=1, sample=0, minutes=2)
+def thousands(target: Target) -> Iterator[Case]:
+    yield Case(f"{MANY} sessions", _all_end)
+
+
+async def _ended_meanwhile(number: int, target: Target) -> Outcome:
+    home, moment = await _home(target), random.Random(number)
+    async with _broker(home) as broker:
+        person = await sign_in(broker, home.options, f"overtaken{number}")
+        cookie = home.cookie(person)
+        passed: list[float] = []
+        visitors = [asyncio.ensure_future(_until_refused(home, cookie, passed)) for _ in range(3)]
+        while number % 2 and not passed:  # half of them end when there is a grant already
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(moment.random() * (0.5 if number % 2 else 0.02))
+        await broker.delete(SESSION, person.session.id)
+        ended = time.monotonic()
+        await asyncio.gather(*visitors)
+    late = max(passed, default=ended) - ended
+    expect(late < ENDS_WITHIN, f"it passed {late:.1f} s after its end")
+    return REFUSED
+
+
+async def _until_refused(home: Remembering, cookie: str, passed: list[float]) -> None:
+    """Ask until it is refused, after which nothing passes any more on this connection; `passed` gets the moments at which it did."""
+    connection, began = Connection(home), time.monotonic()
+    while (status := await connection.status(cookie)) in (0, 200):
+        passed += [time.monotonic()] if status else []
+        expect(time.monotonic() - began < 2 * ENDS_WITHIN, "nobody refused it")
+    expect(status == 401, f"an ended session was answered {status}")
+    for _ in range(LATER):
+        status = await connection.status(cookie)
+        expect(status in (0, 401), f"after it was refused it was answered {status}")
+        await asyncio.sleep(0.02)
+    connection.close()
+
+
+async def _all_end(target: Target) -> Outcome:
+    home = await _home(target)
+    async with _broker(home) as broker:
+        people = [await sign_in(broker, home.options, f"many{number}") for number in range(MANY + AT_ONCE)]
+        cookies = [home.cookie(person) for person in people]
+        before = await home.carried_alone()
+        for _ in range(3):
+            expect(set(await _asked(home, cookies)) == {200}, "somebody who is signed in was refused")
+        alone = await home.carried_alone() - before
+        expect(alone > MANY, f"Envoy carried only {alone:.0f} requests without asking, so this tries nothing")
+        await asyncio.gather(*(broker.delete(SESSION, person.session.id) for person in people[:MANY]))
+        ended = time.monotonic()
+        while set(statuses := await _asked(home, random.sample(cookies[:MANY], 500))) != {401}:
+            expect(time.monotonic() - ended < ENDS_WITHIN, f"{statuses.count(200)} of 500 sessions passed after their end")
+        expect(set(await _asked(home, cookies[:MANY])) == {401}, "a session passed after its end")
+        expect(set(await _asked(home, cookies[MANY:])) == {200}, "a session ended with those of others")
+    return REFUSED
+
+
+async def _asked(home: Remembering, cookies: Sequence[str]) -> list[int]:
+    """Statuses of one request with each cookie, over a few connections; where one was reset, of the next."""
+    found: list[int] = []
+    waiting = iter(cookies)
+
+    async def work() -> None:
+        connection = Connection(home)
+        for cookie in waiting:
+            found.append(await connection.status(cookie) or await connection.status(cookie))
+        connection.close()
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return found
+
+
+@asynccontextmanager
+async def _broker(home: Remembering) -> AsyncIterator[LocalBroker]:
+    store = open_store(home.options)
+    try:
+        yield LocalBroker(store)
+    finally:
+        await store.close()
+
+
+async def _home(target: Target) -> Remembering:
+    """It has an event loop of its own while it starts, so it does that beside ours."""
+    async with _starting():
+        return await asyncio.to_thread(_started, target.gate.builder.settings["idp_provider_url"])
+
+
+_locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+
+def _starting() -> asyncio.Lock:
+    """Cases run together, and the gate is started once."""
+    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+@cache
+def _started(provider_url: str) -> Remembering:
+    directory = Path(_to_the_end.enter_context(tempfile.TemporaryDirectory(prefix="gate-attack-")))
+    upstream, metrics_port = _to_the_end.enter_context(SampleUpstream()), free_port()
+    redis = RedisServer(directory / "redis")
+    _to_the_end.callback(redis.kill)
+    builder = (
+        GateBuilder(provider_url)
+        .route(HOST, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
+        .setting(data_plane="envoy", envoy_remembers=ROOM, metrics_address=f"127.0.0.1:{metrics_port}")
+        .setting(databroker_storage_type="kvstore", databroker_storage_connection_string=redis.url)
+    )
+    gate = _to_the_end.enter_context(builder.start(directory))
+    return Remembering(gate, load_options(gate.config_file, {}), metrics_port)
