@@ -41,29 +41,36 @@ GOAL_SECONDS, GOAL_WAIT = 1.5, 0.1
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reloads", type=int, default=100)
+    parser.add_argument("--data-plane", choices=("embedded", "envoy"), default="embedded")
     arguments = parser.parse_args()
+    data_plane = arguments.data_plane
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream, port = free_port(), free_port()
         config = directory / "config.yaml"
-        settings = {**gate_settings(directory, port, "http://127.0.0.1:9", ""), "log_level": "info", "proxy_log_level": "error"}
+        settings = settings_of(directory, port, data_plane)
         write(config, settings, upstream, 0)
         command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
         process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
         wait_for(port)
         count = asyncio.run(Run(process, config, settings, upstream, port).measure(arguments.reloads))
     is_good = report(arguments.reloads, count)
-    is_good &= large(ROUTES // 10, LARGE_RELOADS)
-    is_good &= large(ROUTES, LARGE_RELOADS)
+    is_good &= large(ROUTES // 10, LARGE_RELOADS, data_plane)
+    is_good &= large(ROUTES, LARGE_RELOADS, data_plane)
     sys.exit(not is_good)
 
 
-def large(routes: int, reloads: int) -> bool:
+def settings_of(directory: Path, port: int, data_plane: str) -> dict[str, object]:
+    settings = gate_settings(directory, port, "http://127.0.0.1:9", "")
+    return {**settings, "log_level": "info", "proxy_log_level": "error", "data_plane": data_plane}
+
+
+def large(routes: int, reloads: int, data_plane: str) -> bool:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream, port = free_port(), free_port()
         config = directory / "config.yaml"
-        settings = {**gate_settings(directory, port, "http://127.0.0.1:9", ""), "log_level": "info", "proxy_log_level": "error"}
+        settings = settings_of(directory, port, data_plane)
         run = LargeRun(config, settings, upstream, port, routes)
         run.write(0)
         command = [sys.executable, "manage.py", "rungate", "-config", str(config)]

@@ -91,12 +91,11 @@ class ConvertedPart:
 
 @dataclass(slots=True)
 class Converted:
-    """Conversion as a whole.  `product` is what the file was written for; `tests` are policy tests of what it allowed."""
+    """Conversion as a whole.  `product` is what the file was written for."""
 
     product: str
     top: ConvertedPart = field(default_factory=ConvertedPart)
     routes: list[ConvertedPart] = field(default_factory=list)
-    tests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def written_routes(self) -> list[ConvertedPart]:

@@ -5,7 +5,7 @@ import json
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.routes.route import Route
 from foundation.values import ip_of
@@ -30,35 +30,49 @@ _HTTP2 = {
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
 
 
+class ClusterKey(NamedTuple):
+    """All of a route that its upstream's cluster follows from; `statistics` is its name in them."""
+
+    origin: str
+    tls: tuple[object, ...]
+    upstream_http2: bool
+    statistics: str
+
+
 class EnvoyClusters:
     """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload.
 
     With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
+    `resources` are JSON, by name; what `previous` has is not written anew, because of ten thousand routes mostly one changes.
     """
 
-    def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False):
-        self.resources: dict[str, Json] = {}
-        self._by_route = by_route
-        self._names: dict[tuple[object, bool, str], str] = {}
-        bundle = system_bundle()
+    def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False, previous: "EnvoyClusters | None" = None):
+        self.resources: dict[str, str] = {}
+        self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
+        self._names: dict[ClusterKey, str] = {}
+        is_alike = previous is not None and (previous._family, previous._bundle) == (self._family, self._bundle)
+        known, written = (previous._names, previous.resources) if previous is not None and is_alike else ({}, {})
         for route in routes:
             for position in range(len(route.to)):
-                upstream = Upstream.build(route, position)
-                key = self._key(upstream, route)
-                if key not in self._names and _can_verify(route, upstream, bundle):
-                    cluster = _cluster(route, upstream, _FAMILIES[dns_lookup_family], bundle, key[2])
-                    self.resources[cluster["name"]] = cluster
-                    self._names[key] = cluster["name"]
+                key = self._key(route.to[position].url.origin, route)
+                if key in self._names:
+                    continue
+                if (name := known.get(key)) is not None:
+                    self._names[key], self.resources[name] = name, written[name]
+                elif _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
+                    cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
+                    self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
 
     def __repr__(self) -> str:
         return f"<EnvoyClusters of {len(self._names)} upstreams>"
 
     def name(self, upstream: Upstream, route: Route) -> str | None:
         """Name of the cluster of a route's upstream; None where Envoy can't reach it as gate would."""
-        return self._names.get(self._key(upstream, route))
+        return self._names.get(self._key(upstream.origin, route))
 
-    def _key(self, upstream: Upstream, route: Route) -> tuple[object, bool, str]:
-        return upstream.connection_key, route.upstream_http2, stat_name(route_label(route)) if self._by_route else ""
+    def _key(self, origin: str, route: Route) -> ClusterKey:
+        tls = (route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, route.tls_server_name)
+        return ClusterKey(origin, tls, route.upstream_http2, stat_name(route_label(route)) if self._by_route else "")
 
 
 def system_bundle() -> str | None:

@@ -5,8 +5,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -15,6 +15,7 @@ from proxy.envoy.certificates import StapledCertificate
 
 LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
+MOST_NAMED = 100  # clusters that are asked for by their names
 
 
 class ConfigurationRejected(Exception):
@@ -25,12 +26,12 @@ class DiscoveryTimeout(ConfigurationRejected):
     """Timeout of Envoy: it has said neither yes nor no for as long as it may take."""
 
 
-def write(path: Path, content: Json) -> None:
+def write(path: Path, text: str) -> None:
     """Write a file as one step, readable by us alone: it holds keys."""
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
+        file.write(text)
     new.replace(path)
 
 
@@ -52,21 +53,21 @@ class Discovery:
         self.known: frozenset[str] = frozenset()
         self._shown: dict[str, StapledCertificate] = {}
 
-    def publish(self, listener: Json, clusters: Mapping[str, Json], certificates: Mapping[str, StapledCertificate]) -> None:
-        """Publish resources.  Certificates and clusters come first: Envoy waits for what a listener names, but not for ever."""
-        if not self._versions:
-            self.known = frozenset(clusters)
+    def publish(self, listener: Json, clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]) -> None:
+        """Publish resources; `clusters` are JSON.  Certificates and clusters come first: Envoy waits for what a listener names, but not
+        for ever."""
+        self.known = self.known & clusters.keys() if self._versions else frozenset(clusters)
         self._remove_certificates({*self._shown, *certificates})  # those of before are still shown for a moment
         self.show(certificates)
         self._write(CLUSTERS, clusters.values())
-        self._write(LISTENERS, [listener])
+        self._write(LISTENERS, [json.dumps(listener, sort_keys=True)])
         self._shown = dict(certificates)
 
     def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
         """Show these from now on, under the names of the last listener; connections that are open keep what they have."""
         for name, certificate in certificates.items():
             if self._shown.get(name) != certificate:
-                self._write(certificate_file(name), [certificate.secret(name)])
+                self._write(certificate_file(name), [json.dumps(certificate.secret(name), sort_keys=True)])
                 self._shown[name] = certificate
 
     def _remove_certificates(self, kept: Iterable[str]) -> None:
@@ -85,14 +86,14 @@ class Discovery:
         try:
             async with asyncio.timeout(PATIENCE), self._client() as client:
                 while True:
-                    state = await _state(client)
+                    state = await _state(client, wanted - self.known)
                     if state is not None:
-                        reasons = _refusals(state)
-                        if _listens(state):
-                            self.known = _clusters(state)
-                        if wanted <= self.known and _has_listener(state, self._versions[LISTENERS]) and not reasons:
+                        reasons = state.reasons
+                        if state.listens:
+                            self.known |= state.clusters
+                        if wanted <= self.known and state.has_listener(self._versions[LISTENERS]) and not reasons:
                             return
-                        if reasons and _refused_versions(state) & set(self._versions.values()):
+                        if reasons and state.refused_versions & set(self._versions.values()):
                             break
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:
@@ -104,57 +105,67 @@ class Discovery:
         async with self._client() as client:
             await client.post("http://envoy/drain_listeners")
 
-    def _write(self, name: str, resources: Iterable[Json]) -> None:
+    def _write(self, name: str, resources: Iterable[str]) -> None:
         """A version follows from the content: Envoy takes no note of the same under another name."""
-        content = list(resources)
-        version = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        content = ",".join(resources)
+        version = hashlib.sha256(content.encode()).hexdigest()[:16]
         if self._versions.get(name) != version:
             self._versions[name] = version
-            write(self._files / name, {"version_info": version, "resources": content})
+            write(self._files / name, f'{{"version_info": "{version}", "resources": [{content}]}}')
 
     def _client(self) -> httpx.AsyncClient:
         # There is no TLS on a Unix socket, and to load the authorities for it takes 30 ms of the event loop.
         return httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(self._admin), verify=False), timeout=5)
 
 
-async def _state(client: httpx.AsyncClient) -> list[dict[str, Any]] | None:
-    """None while Envoy does not answer yet."""
+@dataclass(frozen=True, slots=True)
+class EnvoyState:
+    """State of an Envoy, as far as it is asked for: its `listeners` and the version of all they hold, the names of `clusters` it uses, and
+    its `failures`."""
+
+    version: str
+    listeners: tuple[Json, ...]
+    clusters: frozenset[str]
+    failures: tuple[Json, ...]
+
+    @property
+    def listens(self) -> bool:
+        return any("active_state" in each for each in self.listeners)
+
+    def has_listener(self, version: str) -> bool:
+        # Of a listener that changed in place, the version of its own stays as it was.
+        return self.version == version and all("active_state" in each for each in self.listeners)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [failure.get("details", "no reason given") for failure in self.failures]
+
+    @property
+    def refused_versions(self) -> set[str]:
+        return {failure.get("version_info", "") for failure in self.failures}
+
+
+async def _state(client: httpx.AsyncClient, missing: frozenset[str]) -> EnvoyState | None:
+    """State with the `missing` ones of its clusters; None while Envoy does not answer yet.
+
+    Piece by piece: all that it has, of ten thousand routes, are 14 MB, which take Envoy and us seconds.
+    """
     try:
-        answer = await client.get("http://envoy/config_dump")
+        (dump,) = await _dumped(client, mask="version_info,dynamic_listeners") or ({},)
+        listeners = dump.get("dynamic_listeners", [])
+        warming = await _dumped(client, resource="dynamic_warming_clusters", mask="error_state")
+        secrets = await _dumped(client, resource="dynamic_warming_secrets", mask="error_state")
+        active: list[Json] = []
+        if missing:
+            named = {"name_regex": "|".join(missing)} if len(missing) <= MOST_NAMED else {}
+            active = await _dumped(client, resource="dynamic_active_clusters", mask="cluster.name,error_state", **named)
     except httpx.TransportError:
         return None
-    configs: list[dict[str, Any]] = answer.json().get("configs", [])
-    return configs
+    failures = tuple(each["error_state"] for each in (*listeners, *active, *warming, *secrets) if "error_state" in each)
+    return EnvoyState(dump.get("version_info", ""), tuple(listeners), frozenset(each["cluster"]["name"] for each in active), failures)
 
 
-def _of_type(state: list[dict[str, Any]], kind: str) -> Json:
-    return next((config for config in state if config.get("@type", "").endswith(f".{kind}")), {})
-
-
-def _clusters(state: list[dict[str, Any]]) -> frozenset[str]:
-    return frozenset(each["cluster"]["name"] for each in _of_type(state, "ClustersConfigDump").get("dynamic_active_clusters", ()))
-
-
-def _listens(state: list[dict[str, Any]]) -> bool:
-    return any("active_state" in each for each in _of_type(state, "ListenersConfigDump").get("dynamic_listeners", ()))
-
-
-def _has_listener(state: list[dict[str, Any]], version: str) -> bool:
-    dump = _of_type(state, "ListenersConfigDump")
-    return dump.get("version_info") == version and all("active_state" in each for each in dump.get("dynamic_listeners", ()))
-
-
-def _failures(state: list[dict[str, Any]]) -> list[Json]:
-    listeners = _of_type(state, "ListenersConfigDump").get("dynamic_listeners", ())
-    dump = _of_type(state, "ClustersConfigDump")
-    clusters = [*dump.get("dynamic_active_clusters", ()), *dump.get("dynamic_warming_clusters", ())]
-    secrets = _of_type(state, "SecretsConfigDump").get("dynamic_warming_secrets", ())
-    return [each["error_state"] for each in (*listeners, *clusters, *secrets) if "error_state" in each]
-
-
-def _refusals(state: list[dict[str, Any]]) -> list[str]:
-    return [failure.get("details", "no reason given") for failure in _failures(state)]
-
-
-def _refused_versions(state: list[dict[str, Any]]) -> set[str]:
-    return {failure.get("version_info", "") for failure in _failures(state)}
+async def _dumped(client: httpx.AsyncClient, **asked: str) -> list[Json]:
+    answer = await client.get("http://envoy/config_dump", params=asked)
+    found: list[Json] = answer.json().get("configs", [])
+    return found

@@ -1,6 +1,7 @@
 """Envoy data plane: a child process that carries, the judge that it asks, the internal listener for what it doesn't carry."""
 
 import asyncio
+import json
 import os
 import secrets
 import shutil
@@ -107,7 +108,7 @@ class EnvoyPlane:
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            bootstrap(self._files, judge, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)]),
+            json.dumps(bootstrap(self._files, judge, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)])),
         )
         self._process = self._child(program)
 
@@ -237,7 +238,8 @@ class EnvoyPlane:
 
     def _publish(self, options: Options) -> None:
         # A request that was judged just now may still name a cluster of before.
-        before, self._clusters = self._clusters, EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes)
+        before = self._clusters
+        self._clusters = EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes, previous=before)
         hosts = sorted(
             {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
         )

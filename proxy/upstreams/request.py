@@ -18,8 +18,9 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Upstream:
-    """Upstream: one `to` of a route.  It has the attributes of aiohttp's ClientRequest that its connector reads, and no others."""
+    """Upstream: one `to` of a route, at this `origin`.  It has the attributes of aiohttp's ClientRequest that its connector reads, too."""
 
+    origin: str
     url: URL
     ssl: ssl.SSLContext | bool
     server_hostname: str | None
@@ -28,11 +29,12 @@ class Upstream:
 
     @classmethod
     def build(cls, route: Route, position: int = 0) -> "Upstream":
-        url = URL(route.to[position].url.origin, encoded=True)
+        origin = route.to[position].url.origin
+        url = URL(origin, encoded=True)
         context = tls.client_context(route) if url.scheme == "https" else False
         name = route.tls_server_name
         key = ConnectionKey(url.raw_host or "", url.port, url.scheme == "https", context, None, None, None, name)
-        return cls(url, context, name, key)
+        return cls(origin, url, context, name, key)
 
     @property
     def host(self) -> str:

@@ -119,7 +119,7 @@ clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_al
 
 known = door("proxy.envoy.discovery", "unit/proxy/envoy/test_discovery.py")
 known.without("who comes first finds every upstream", "Discovery.publish", skips("self.known = ..."))
-known.without("an Envoy that begins knows what it will have", "Discovery.taken", always("_listens(state)"))
+known.without("an Envoy that begins knows what it will have", "Discovery.taken", always("state.listens"))
 
 silent = "integration/test_silent_readers.py::"
 routes = door("proxy.envoy.judge_filter", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_judge_filter.py")

@@ -1,6 +1,7 @@
 """An upstream is reached by Envoy as gate itself would reach it: same address, same authorities, same name in its certificate."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def named(made: EnvoyClusters, chosen: Options, number: int = 0, *, position: in
     route = chosen.policy[number]
     name = made.name(Upstream.build(route, position), route)
     assert name is not None
-    return made.resources[name]
+    cluster: dict[str, Any] = json.loads(made.resources[name])
+    return cluster
 
 
 def test_routes_that_are_measured_share_no_cluster_and_those_of_one_name_do(tmp_path: Path) -> None:
@@ -56,6 +58,19 @@ def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     spoken = [each["explicit_http_config"] for made in (first, third) for each in made["typed_extension_protocol_options"].values()]
     assert [list(each) for each in spoken] == [["http_protocol_options"], ["http2_protocol_options"]]
     assert "transport_socket" not in first
+
+
+def test_what_was_there_is_taken_over_and_what_is_another_is_not(tmp_path: Path) -> None:
+    one, other, rules = {"to": "https://10.0.0.1"}, {"to": "https://10.0.0.2"}, {"to": "https://10.0.0.1", "tls_skip_verify": True}
+    first = EnvoyClusters(options(tmp_path, one, other).policy, "AUTO")
+    changed = options(tmp_path, one, rules)
+    second, anew = EnvoyClusters(changed.policy, "AUTO", previous=first), EnvoyClusters(changed.policy, "AUTO")
+    assert second.resources == anew.resources
+    assert len(first.resources.keys() & second.resources.keys()) == 1
+    assert named(second, changed, 1)["transport_socket"] != named(second, changed)["transport_socket"]
+    of_another_family = EnvoyClusters(options(tmp_path, {"to": "https://a.internal"}).policy, "V6_ONLY")
+    again = options(tmp_path, {"to": "https://a.internal"})
+    assert named(EnvoyClusters(again.policy, "AUTO", previous=of_another_family), again)["dns_lookup_family"] == "ALL"
 
 
 def test_streams_of_who_does_not_read_hold_up_nobody_elses(tmp_path: Path) -> None:
