@@ -80,9 +80,6 @@ def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
         return
     if settings.services not in ("all", "proxy"):
         yield ("data_plane",), "envoy is for services that carry traffic: all or proxy"
-    for index, route in enumerate(settings.policy):
-        if route.is_tcp:
-            yield ("policy", index, "from"), "needs data_plane: embedded, because Envoy opens no tunnels for gate"
 
 
 def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:

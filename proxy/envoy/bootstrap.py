@@ -3,19 +3,33 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
-# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, and who answers an authority.
-JUDGE, GATE, ACME = "gate-judge", "gate", "gate-acme"
+# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, who answers an authority, and who takes
+# connections that Envoy does not read.
+JUDGE, GATE, ACME, UNREAD = "gate-judge", "gate", "gate-acme", "gate-unread"
 LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
 # Of streams and connections to gate itself; what bounds them is how many clients there are.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
+_TRANSPORTS = f"{TYPE}extensions.transport_sockets"
+# Each connection begins with the address of its client (PROXY protocol, version 2).
+_ANNOUNCED: Json = {
+    "name": "envoy.transport_sockets.upstream_proxy_protocol",
+    "typed_config": {
+        "@type": f"{_TRANSPORTS}.proxy_protocol.v3.ProxyProtocolUpstreamTransport",
+        "config": {"version": "V2"},
+        "transport_socket": {
+            "name": "envoy.transport_sockets.raw_buffer",
+            "typed_config": {"@type": f"{_TRANSPORTS}.raw_buffer.v3.RawBuffer"},
+        },
+    },
+}
 _MIB = 1024 * 1024
 # Parts of the heap that it may have, in the order in which Envoy helps itself.
 _SHRINK, _NO_KEEP_ALIVE, _NO_REQUESTS, _NO_CONNECTIONS = 0.90, 0.92, 0.95, 0.98
@@ -32,8 +46,26 @@ class EnvoyLimits:
     connections: int
 
 
-def bootstrap(files: Path, judge: Path, gate: Path, acme: Path, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
-    """Bootstrap configuration.  `files` is the directory of the other resources; the rest are Unix sockets, `listeners` too."""
+@dataclass(frozen=True, slots=True)
+class GateSockets:
+    """Unix sockets of gate's own, by the clusters that lead there."""
+
+    judge: Path
+    gate: Path
+    acme: Path
+    unread: Path
+
+    @classmethod
+    def below(cls, directory: Path) -> Self:
+        return cls(*(directory / name for name in ("judge", "gate", "acme", "unread")))
+
+    def clusters(self) -> list[Json]:
+        unread = {**own_cluster(UNREAD, self.unread), "transport_socket": _ANNOUNCED}
+        return [own_cluster(JUDGE, self.judge), own_cluster(GATE, self.gate), own_cluster(ACME, self.acme), unread]
+
+
+def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
+    """Bootstrap configuration.  `files` is the directory of the other resources; `admin` and `listeners` are Unix sockets."""
     return {
         "node": {"id": "gate", "cluster": "gate"},
         # 0o600: who may connect may also stop Envoy.
@@ -42,7 +74,7 @@ def bootstrap(files: Path, judge: Path, gate: Path, acme: Path, admin: Path, mos
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {
             "listeners": list(listeners),
-            "clusters": [own_cluster(JUDGE, judge), own_cluster(GATE, gate), own_cluster(ACME, acme)],
+            "clusters": sockets.clusters(),
         },
     }
 

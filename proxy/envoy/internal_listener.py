@@ -3,11 +3,13 @@
 import hmac
 from typing import Any
 
+from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
 from proxy.envoy.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.head import extensions, is_of_envoy
 from proxy.incoming import Receive, Send
 from proxy.listener.context import Application
+from proxy.listener.http1.request import TUNNEL
 from proxy.rewriting.header_names import Headers
 
 _JUDGED = JUDGED.encode()
@@ -18,7 +20,10 @@ class NoMark(BadRequest):
 
 
 class InternalListener:
-    """ASGI middleware of the internal listener, which reads what Envoy says of the client that it has seen."""
+    """ASGI middleware of the internal listener, which reads what Envoy says of the client that it has seen.
+
+    Connections that Envoy has handed on unread are TLS; nobody says anything of them but their client.
+    """
 
     def __init__(self, application: Application, mark: str, scheme: str):
         self._application = application
@@ -26,7 +31,7 @@ class InternalListener:
         self._scheme = scheme
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope["scheme"] == "http":
             scope = self._as_client_sent(scope)
         await self._application(scope, receive, send)
 
@@ -40,10 +45,19 @@ class InternalListener:
         kept = [pair for pair in headers if not (is_between_us(pair[0]) or is_of_envoy(pair[0]))]
         if facts.proto:
             kept.append((b"x-forwarded-proto", facts.proto))
+        seen = {**scope["extensions"], **extensions(self._scheme, facts, headers)}
+        if scope["method"] == CONNECT and TUNNEL in seen:
+            seen |= self._tunnel(seen.pop(TUNNEL), facts)
         return {
             **scope,
             "scheme": self._scheme,
             "client": list(facts.client) if facts.client else None,
             "headers": kept,
-            "extensions": {**scope["extensions"], **extensions(self._scheme, facts, headers)},
+            "extensions": seen,
         }
+
+    def _tunnel(self, offered: dict[str, Any], facts: EdgeFacts) -> dict[str, Any]:
+        """Tunnel that Envoy (1.40) can carry: neither end may end before the other.  None over HTTP/2, where it drops what the client has
+        not taken yet when the upstream ends.
+        """
+        return {} if facts.is_http2 else {TUNNEL: {**offered, "half_closes": False}}

@@ -84,22 +84,23 @@ class JudgeFilter:
     def _to_gate(self, flush: str) -> list[Json]:
         """Routes to gate's internal listener, which is told what the request came with; nobody need be asked whether an upgrade goes there.
 
-        Not every target is a path: `*` of OPTIONS is refused by gate.
+        Not every target is a path: `*` of OPTIONS is refused by gate.  CONNECT has none: it is for gate to let in, and to dial.
         """
         unasked = {"@type": f"{TYPE}extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute", "disabled": True}
-        ways: tuple[tuple[list[Json], Json], ...] = (
-            ([self._judged(), {"name": CLUSTER, "string_match": {"exact": GATE}}], {}),
-            ([_has("upgrade")], {FILTER: unasked}),
-        )
+        judged: Json = {"headers": [self._judged(), {"name": CLUSTER, "string_match": {"exact": GATE}}]}
+        upgrade: Json = {"headers": [_has("upgrade")]}
+        targets: tuple[Json, ...] = ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}})
+        ways: list[tuple[Json, Json]] = [({**target, **judged}, {}) for target in targets]
+        ways += [({**target, **upgrade}, {FILTER: unasked}) for target in targets]
+        ways.append(({"connect_matcher": {}}, {FILTER: unasked}))
         return [
             {
-                "match": {**target, "headers": conditions},
+                "match": match,
                 "route": {"cluster": GATE, "timeout": "0s", "idle_timeout": "0s", "flush_timeout": flush},
                 "request_headers_to_add": [{"header": {"key": JUDGED, "value": self.mark}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}],
                 "typed_per_filter_config": {LAST_STEP_FILTER: on_route(""), **more},
             }
-            for conditions, more in ways
-            for target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}})
+            for match, more in ways
         ]
 
     def _judged(self) -> Json:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from config.options import Options
+from proxy import keep_alive
 from proxy.envoy.answers import failures
-from proxy.envoy.bootstrap import ACME, TYPE, Json, watched
+from proxy.envoy.bootstrap import ACME, TYPE, UNREAD, Json, watched
 from proxy.envoy.certificates import certificate_names
 from proxy.envoy.discovery import certificate_file
 from proxy.envoy.edge_headers import told_by_envoy
@@ -18,6 +19,8 @@ from proxy.envoy.judge_filter import JudgeFilter
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.self_signed import ACME_TLS
 
+# Seconds by which Envoy is more patient than gate, where gate's bound is to be the one that counts.
+_MARGIN = 60.0
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 TLS_1_2 = (
     *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
@@ -43,13 +46,17 @@ def listener(
     """Listener resource; clients of `certificate_hosts` show certificates."""
     limits = ListenerLimits.from_options(options)
     address = options.address
+    tunnels = [] if options.insecure_server else tunnel_hosts(options)
+    certificate_hosts = [host for host in certificate_hosts if host not in tunnels]
     chains = [_chain(options, limits, files, judge, again, "everybody")]
     if certificate_hosts and not options.insecure_server:
         # Who names no host, or one that nobody has, is asked for a certificate, too: gate will look at the Host.
         chains = [_chain(options, limits, files, judge, again, "certified", certificate_hosts, asks=True)]
-        if others := sorted(_hosts(options).difference(certificate_hosts)):
+        if others := sorted(_hosts(options).difference(certificate_hosts, tunnels)):
             chains.append(_chain(options, limits, files, judge, again, "others", others))
         chains.append(_chain(options, limits, files, judge, again, "nameless", asks=True))
+    if tunnels:
+        chains.append({"name": "tunnels", "filter_chain_match": {"server_names": tunnels}, "filters": [_unread(_longest_silence(options))]})
     if options.autocert and not options.insecure_server:
         chains += [_proofs(limits, chain) for chain in chains]
     filters: list[Json] = []
@@ -63,6 +70,7 @@ def listener(
         "address": {"socket_address": {"address": address.host or "::", "port_value": address.port, "ipv4_compat": not address.host}},
         # Another process on the same port would share its connections unnoticed.
         "enable_reuse_port": False,
+        "socket_options": [{"level": level, "name": name, "int_value": value} for level, name, value in keep_alive.OPTIONS],
         "per_connection_buffer_limit_bytes": 256 * 1024,
         "listener_filters": filters,
         "listener_filters_timeout": _seconds(limits.read),
@@ -73,6 +81,32 @@ def listener(
 def _hosts(options: Options) -> set[str]:
     own = (options.authenticate_service_url, options.forward_auth_url)
     return {route.from_.host for route in options.policy} | {url.host for url in own if url is not None}
+
+
+def tunnel_hosts(options: Options) -> list[str]:
+    """Hosts that have routes for TCP alone.  Envoy hands their connections to gate unread, TLS and all: it can't end one direction of a
+    tunnel before the other (1.40), nor say by its end whether it broke off.
+    """
+    tcp = {route.from_.host for route in options.policy if route.is_tcp}
+    return sorted(tcp.difference(route.from_.host for route in options.policy if not route.is_tcp))
+
+
+def _longest_silence(options: Options) -> float:
+    """Seconds in which nothing moves on a connection that gate still wants; 0 for any number.  gate's own bounds end before."""
+    silences = [route.idle_timeout.total_seconds() for route in options.policy if route.is_tcp]
+    idle = ListenerLimits.from_options(options).idle
+    return 0.0 if 0.0 in silences or idle == float("inf") else max(idle, *silences) + _MARGIN
+
+
+def _unread(silence: float, cluster: str = UNREAD, name: str = "unread") -> Json:
+    """Filter that hands the bytes of a connection to gate as they come."""
+    return _typed(
+        "envoy.filters.network.tcp_proxy",
+        "extensions.filters.network.tcp_proxy.v3.TcpProxy",
+        stat_prefix=name,
+        cluster=cluster,
+        idle_timeout=_seconds(silence),
+    )
 
 
 def _chain(
@@ -121,14 +155,7 @@ def _chain(
 def _proofs(limits: ListenerLimits, beside: Json) -> Json:
     """Chain beside another for an authority that looks whether a host is ours (RFC 8737): gate itself answers the handshake."""
     match = {**beside.get("filter_chain_match", {}), "application_protocols": [ACME_TLS.decode()]}
-    proxy = _typed(
-        "envoy.filters.network.tcp_proxy",
-        "extensions.filters.network.tcp_proxy.v3.TcpProxy",
-        stat_prefix="acme",
-        cluster=ACME,
-        idle_timeout=_seconds(limits.read),
-    )
-    return {"name": f"{beside['name']}-acme", "filter_chain_match": match, "filters": [proxy]}
+    return {"name": f"{beside['name']}-acme", "filter_chain_match": match, "filters": [_unread(limits.read, ACME, "acme")]}
 
 
 def _authorities(options: Options) -> str:
@@ -171,7 +198,7 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
             "initial_stream_window_size": 256 * 1024,
             "initial_connection_window_size": 1024 * 1024,
         },
-        "upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "spdy/3.1"}],
+        "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "early_header_mutation_extensions": [told_by_envoy()],
         "access_log": [judge.access_log(), *([again.access_log()] if again is not None else ())],
         "local_reply_config": {"mappers": [failures(), *(again.local_replies() if again is not None else ())]},

@@ -22,7 +22,7 @@ from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
 from proxy.envoy.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
-from proxy.envoy.bootstrap import EnvoyLimits, bootstrap
+from proxy.envoy.bootstrap import EnvoyLimits, GateSockets, bootstrap
 from proxy.envoy.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.certificates import EnvoyCertificates
 from proxy.envoy.clusters import EnvoyClusters
@@ -84,8 +84,10 @@ class EnvoyPlane:
         self._files.mkdir(mode=0o700, exist_ok=True)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
-        judge, gate, acme, admin, cuts = (self.socket_directory / name for name in ("judge", "gate", "acme", "admin", "cuts"))
-        self.socket, self._certificates = _listening(gate), EnvoyCertificates(obtained or AcmeState(), _listening(acme))
+        sockets = GateSockets.below(self.socket_directory)
+        admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
+        self.socket, self.unread_socket = _listening(sockets.gate), _listening(sockets.unread)
+        self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
         self.internal_listener = InternalListener(application, self._judged_mark, scheme)
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
@@ -98,7 +100,7 @@ class EnvoyPlane:
         if self._table is not None:
             self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)
         self._judge = Judge(service, self._carried, self._cluster_of, self._token, self._judged_mark, scheme, self._keeper)
-        self._judge_socket, self._admin = judge, admin
+        self._judge_socket, self._admin = sockets.judge, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
         self._server: asyncio.Server | None = None
@@ -108,7 +110,7 @@ class EnvoyPlane:
         self._discovery = Discovery(self._files, admin)
         write(
             self._files / "bootstrap.json",
-            json.dumps(bootstrap(self._files, judge, gate, acme, admin, self._most, [cut_listener(cuts, options.address.port)])),
+            json.dumps(bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])),
         )
         self._process = self._child(program)
 
@@ -226,6 +228,7 @@ class EnvoyPlane:
 
     def close(self) -> None:
         self.socket.close()
+        self.unread_socket.close()
         self._certificates.close()
         if self._table is not None:
             self._table.close()

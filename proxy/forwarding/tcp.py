@@ -32,12 +32,14 @@ async def carry_tcp(
     receive: Receive,
     limits: TunnelLimits,
     handle: StreamHandle,
+    *,
+    client_half_closes: bool = True,
 ) -> ForwardResult:
-    """Carry one tunnel until its end.  `name` is the route's, in metrics.
+    """Carry one tunnel until its end.  `name` is the route's, in metrics.  Without `client_half_closes` a client that ends is gone.
 
     Raises UpstreamError or AccessEnded only while nothing has been sent.
     """
-    tunnel, result = ByteTunnel(half_closes=True, silence=limits.silence), ForwardResult()
+    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.silence), ForwardResult()
     watch = DisconnectWatch(receive, None, WatchLine())
     handle.end = watch.revoke
     watch.start_quietly()

@@ -151,13 +151,14 @@ class Tunnel:
 
 
 class ByteTunnel(Tunnel):
-    """Tunnel of opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it.
+    """Tunnel of opaque bytes.  `half_closes`: one direction may end before the other, as TCP has it; the client's only where
+    `client_half_closes`.
 
     `silence` is how long neither end may say anything, in seconds, None for ever.
     """
 
-    def __init__(self, *, half_closes: bool = False, silence: float | None = None) -> None:
-        super().__init__(_BytesSide(self), _BytesSide(self))
+    def __init__(self, *, half_closes: bool = False, client_half_closes: bool = True, silence: float | None = None) -> None:
+        super().__init__(_BytesSide(self, may_end_first=half_closes and client_half_closes), _BytesSide(self, may_end_first=half_closes))
         self.half_closes = half_closes
         self.has_begun = False
         self.silence = IdleTimer(silence, self._is_hindered, partial(self.cut, Ending.SILENT))
@@ -213,11 +214,12 @@ class ByteTunnel(Tunnel):
 
 
 class _BytesSide(TunnelSide):
-    __slots__ = ("_tunnel",)
+    __slots__ = ("_may_end_first", "_tunnel")
 
-    def __init__(self, tunnel: ByteTunnel):
+    def __init__(self, tunnel: ByteTunnel, *, may_end_first: bool):
         super().__init__()
         self._tunnel = tunnel
+        self._may_end_first = may_end_first
 
     def connection_made(self, transport: Any) -> None:
         """Connection made, for who dials: nothing is read before the other end is there."""
@@ -232,7 +234,7 @@ class _BytesSide(TunnelSide):
 
     def eof_received(self) -> bool:
         """Half-close of the peer.  True: it has said everything, and still listens."""
-        if not self._tunnel.half_closes or self._tunnel.ended.done():
+        if not self._may_end_first or self._tunnel.ended.done():
             return False
         self.has_ended = True
         if not self.peer.is_congested:

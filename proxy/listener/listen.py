@@ -82,16 +82,27 @@ def serve(
 def serve_behind(
     application: Application,
     listener: socket.socket,
+    unread: socket.socket,
     current: Callable[[], ListenerState],
     *,
     on_ready: Callable[[], None],
     on_stop: OnStop,
     before_stop: OnStop,
+    obtained: AcmeState | None = None,
     ended: Ended = uncounted,
 ) -> None:
-    """Serve on a Unix socket, for a process of ours that people's connections end at.  `before_stop` is awaited first."""
-    server = _server(application, listener, current, ended)
-    server.serve(_opener(listener, lambda factory: factory), on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
+    """Serve on Unix sockets, for a process of ours that people's connections end at.  `before_stop` is awaited first.
+
+    Connections to `unread` are people's as they came, TLS and all, each behind a PROXY header; without TLS there are none.
+    """
+    server, is_tls = _server(application, listener, current, ended), current().certificates is not None
+    open_plain = _opener(listener, lambda factory: factory)
+    open_unread = _opener(unread, lambda factory: wrapped(factory, current, is_behind_balancer=True, obtained=obtained))
+
+    def open_ports(factory: ChannelFactory) -> list[IListeningPort]:
+        return open_plain(factory) + (open_unread(factory) if is_tls else [])
+
+    server.serve(open_ports, on_ready=on_ready, on_stop=on_stop, before_stop=before_stop)
 
 
 def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: AcmeState | None = None) -> PlainListener:

@@ -135,7 +135,7 @@ class DataPlane:
         incoming, offer, switch = judged.incoming, carry.offer, None
         if incoming.is_connect:
             return await self._tunnel(judged, carry, receive)
-        take_over = _take_over(incoming) if offer is not None else None
+        take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
         if take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
@@ -156,7 +156,7 @@ class DataPlane:
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""
         incoming, compiled = judged.incoming, carry.route
-        take_over = _take_over(incoming)
+        tunnel = _tunnel_of(incoming)
         if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
             raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
         forwarding = self.state.forwarding(compiled)
@@ -166,7 +166,9 @@ class DataPlane:
         statistics = forwarding.statistics
         dialled = partial(dial, upstream, selection, family, self.upstream_errors, statistics=statistics)
         with self.tracked(judged, selection, statistics) as handle:
-            result = await carry_tcp(route_label(compiled.route), dialled, take_over, headers, receive, limits, handle)
+            take_over, half_closes = tunnel["take_over"], tunnel["half_closes"]
+            name = route_label(compiled.route)
+            result = await carry_tcp(name, dialled, take_over, headers, receive, limits, handle, client_half_closes=half_closes)
             handle.status, handle.ending = result.status, result.ending
             if statistics is not None:
                 _count_tunnel(statistics, result)
@@ -261,9 +263,9 @@ def _count_tunnel(statistics: RouteStatistics, result: ForwardResult) -> None:
         statistics.received_bytes += result.bytes_sent
 
 
-def _take_over(incoming: IncomingRequest) -> Any:
+def _tunnel_of(incoming: IncomingRequest) -> dict[str, Any]:
     """The listener's way to hand over a connection, client and all."""
     tunnel: dict[str, Any] | None = incoming.scope.get("extensions", {}).get("gate.tunnel")
     if tunnel is None:
-        raise HandshakeRefused(501, "this server can't hand a connection over")
-    return tunnel["take_over"]
+        raise HandshakeRefused(501, "this server can't hand a connection over, or not by this version of HTTP: ask by HTTP/1.1")
+    return tunnel

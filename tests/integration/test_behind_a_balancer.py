@@ -16,7 +16,7 @@ from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 
-HOST = "app.localhost"
+HOST, DATABASE = "app.localhost", "db.localhost"
 CLIENT = "127.0.0.77"  # an address of this machine that nothing else uses
 CONFIGURATION = """
 defaults
@@ -47,13 +47,15 @@ class Balanced:
     certificates: CertificateFiles
 
 
-@pytest.fixture(scope="module")
-def balanced(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balanced]:
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def balanced(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balanced]:
     directory = tmp_path_factory.mktemp("balanced")
     gate, first, second, redirect = (free_port() for _ in range(4))
-    certificates = certificate_files(directory, HOST)
-    route = {"from": f"https://{HOST}", "to": upstream.url, "policy": {"allow": {"source_ip": f"{CLIENT}/32"}}}
+    certificates = certificate_files(directory, HOST, DATABASE)
+    only_client = {"policy": {"allow": {"source_ip": f"{CLIENT}/32"}}}
+    to_tcp = upstream.url.replace("http://", "tcp://")
     settings = {
+        "data_plane": request.param,
         "address": f"127.0.0.1:{gate}",
         "insecure_server": None,
         "certificate_file": str(certificates.certificate),
@@ -62,7 +64,10 @@ def balanced(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory)
         "http_redirect_addr": f"127.0.0.1:{redirect}",
         "data_dir": str(directory / "data"),
         "grpc_address": "",
-        "policy": [route],
+        "policy": [
+            {"from": f"https://{HOST}", "to": upstream.url, **only_client},
+            {"from": f"tcp+https://{DATABASE}:5432", "to": to_tcp, **only_client},
+        ],
     }
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in {**MINIMAL, **settings}.items() if value is not None}))
@@ -80,12 +85,13 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def status_from(balanced: Balanced, address: str, port: int) -> int:
+def status_from(balanced: Balanced, address: str, port: int, host: str = HOST, line: str = "GET /private") -> int:
     """What somebody at this address is answered who comes by this port."""
     tls = balanced.certificates.client_context()
-    request = f"GET /private HTTP/1.1\r\nHost: {HOST}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
+    name = line.removeprefix("CONNECT ") if host == DATABASE else host
+    request = f"{line} HTTP/1.1\r\nHost: {name}\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
     raw = socket.create_connection(("127.0.0.1", port), 10, source_address=(address, 0))
-    with tls.wrap_socket(raw, server_hostname=HOST) as secure:
+    with tls.wrap_socket(raw, server_hostname=host) as secure:
         secure.sendall(request.encode())
         return int(secure.recv(65536).split(b" ", 2)[1])
 
@@ -95,6 +101,9 @@ def test_rules_see_the_client_and_not_the_balancer(balanced: Balanced, version: 
     port = getattr(balanced, version)
     assert status_from(balanced, CLIENT, port) == 200
     assert status_from(balanced, "127.0.0.1", port) != 200
+    tunnel = {"host": DATABASE, "line": f"CONNECT {DATABASE}:5432"}
+    assert status_from(balanced, CLIENT, port, **tunnel) == 200
+    assert status_from(balanced, "127.0.0.1", port, **tunnel) != 200
     wait_until(
         lambda: {CLIENT, "127.0.0.1"} <= {str(value) for event in balanced.child.events for value in event.values()}, "both are logged"
     )

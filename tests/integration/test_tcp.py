@@ -1,4 +1,4 @@
-"""TCP through the running product: CONNECT by raw bytes over TLS, under `rungate` and under the stock `daphne`."""
+"""TCP through the running product: CONNECT by raw bytes over TLS, over both data planes and under the stock `daphne`."""
 
 import contextlib
 import re
@@ -18,6 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawClient
+from tests.support.raw_http2 import RawHttp2Client
 from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, token_of
 
@@ -49,12 +50,12 @@ def _free_port_of_nobody() -> int:
         return listener.getsockname()[1]
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     everybody = {"allow_public_unauthenticated_access": True}
     with DevelopmentProvider() as provider, TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
         dead = f"tcp://127.0.0.1:{_free_port_of_nobody()}"
-        builder = GateBuilder(provider.url).setting(groups_claim="groups")
+        builder = GateBuilder(provider.url).setting(groups_claim="groups", data_plane=request.param)
         builder.policy += [
             {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},
             {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
@@ -233,11 +234,11 @@ async def test_a_program_is_let_in_by_its_token_and_by_policy(stage: Stage, head
     assert statuses == {"alice": 200, "bob": 403}
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(params=["embedded", "envoy"])
+def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """Its own gate, to be changed and stopped."""
     with DevelopmentProvider() as provider, TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
-        builder = GateBuilder(provider.url).setting(groups_claim="groups")
+        builder = GateBuilder(provider.url).setting(groups_claim="groups", data_plane=request.param)
         builder.policy += [
             {"from": f"tcp+https://{PEOPLE}:{ECHO_PORT}", "to": echo.url, "allowed_groups": ["engineering"]},
             {"from": f"tcp+https://{PEOPLE}:{SILENT_PORT}", "to": held.url, "allow_any_authenticated_user": True},
@@ -289,9 +290,76 @@ def _listens(port: int) -> bool:
     return False
 
 
+@pytest.fixture(scope="module", params=["0", "9"], ids=["asked", "remembered"])
+def beside_pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Envoy reads what comes for a host that has pages, too."""
+    everybody = {"allow_public_unauthenticated_access": True}
+    with TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
+        builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="envoy", envoy_remembers=request.param)
+        builder.route(OPEN, to="http://127.0.0.1:9", **everybody)
+        builder.policy += [
+            {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},
+            {"from": f"tcp+https://{OPEN}:{SILENT_PORT}", "to": held.url, **everybody},
+            {"from": f"tcp+https://{OPEN}:{TIMED_PORT}", "to": held.url, "timeout": "300ms", **everybody},
+            {"from": f"tcp+https://{OPEN}:{DEAD_PORT}", "to": f"tcp://127.0.0.1:{_free_port_of_nobody()}", **everybody},
+            {"from": f"tcp+https://{OPEN}:{SHORT_PORT}", "to": held.url, "allow_any_authenticated_user": True},
+        ]
+        with builder.start(tmp_path_factory.mktemp("beside")) as gate:
+            yield Stage(gate, echo, held)
+
+
+def test_beside_pages_bytes_pass_both_ways_until_one_end_has_said_everything(beside_pages: Stage) -> None:
+    with beside_pages.connect() as client:
+        assert client.open(f"{OPEN}:{ECHO_PORT}", ahead=b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n") == 200
+        assert client.exactly(35).startswith(b"GET /smuggled")
+        client.send(BIG)
+        assert client.exactly(len(BIG)) == BIG
+    with beside_pages.connect() as client:
+        assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+        with beside_pages.held.accepted() as upstream:
+            upstream.sendall(BIG + b"and no more")
+            upstream.close()
+            assert client.ends() == BIG + b"and no more"
+    for leaves in (TunnelClient.finish, lambda client: client.socket.close()):
+        with beside_pages.connect() as client:
+            assert client.open(f"{OPEN}:{SILENT_PORT}") == 200
+            with beside_pages.held.accepted() as upstream:
+                client.send(b"the last word")
+                leaves(client)
+                assert upstream.recv(100) + upstream.recv(100) == b"the last word"
+    assert beside_pages.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=13)["ending"] == "client left"
+
+
+def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages: Stage) -> None:
+    with beside_pages.connect() as client:
+        assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
+        with beside_pages.held.accepted():
+            assert client.ends() == b""
+    assert beside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
+    before = beside_pages.echo.count, beside_pages.held.count
+    for port, status in ((DEAD_PORT, 502), (SHORT_PORT, 401), (6379, 404)):
+        with beside_pages.connect() as client:
+            assert client.open(f"{OPEN}:{port}", ahead=b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n") == status
+            assert b"HTTP/1.1" not in client.ends()
+    certificates = beside_pages.gate.certificates
+    with RawHttp2Client(beside_pages.gate.port, certificates.client_context(), OPEN) as client:
+        answer = client.ask("CONNECT", "", f"{OPEN}:{ECHO_PORT}", body=b"ahead")
+        assert (answer.status, b"ask by HTTP/1.1" in answer.body) == (501, True)
+    assert (beside_pages.echo.count, beside_pages.held.count) == before
+
+
+def test_beside_pages_no_client_says_who_it_is(beside_pages: Stage) -> None:
+    """A header under a name of ours, or of Envoy's, is gone before gate looks."""
+    pretended = ("x-gate-edge-facts: 6.6.6.6:6 6.6.6.6:6 HTTP/1.1 / x", "x-gate-edge-judged: x", "X-Forwarded-For: 6.6.6.6")
+    with beside_pages.connect() as client:
+        assert client.open(f"{OPEN}:{ECHO_PORT}", *pretended, "x-envoy-external-address: 6.6.6.6") == 200
+        assert client.send(b"12345").exactly(5) == b"12345"
+    assert beside_pages.logged(host=f"{OPEN}:{ECHO_PORT}", bytes_received=5)["client"] == "127.0.0.1"
+
+
 def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
     with TcpUpstream() as held:
-        builder = GateBuilder("http://127.0.0.1:9")
+        builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="embedded")
         builder.policy.append({"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": held.url, "allow_public_unauthenticated_access": True})
         config = builder.setting(**TLS_ELSEWHERE).write(tmp_path, certificate_files(tmp_path, OPEN))
         arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")

@@ -63,6 +63,9 @@ internal_listener.without(
     never("len(marks) != 1 or not hmac.compare_digest(marks[0], self._mark)"),
 )
 
+internal_listener.without("no end of a tunnel is lost", "InternalListener._tunnel", never("facts.is_http2"))
+internal_listener.without("a client that ends is gone", "InternalListener._tunnel", replaced("False", "True"))
+
 judge_filter = door("proxy.envoy.judge_filter", "unit/proxy/envoy/test_judge_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
 judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *streams]", "streams"))
@@ -70,6 +73,7 @@ judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", repl
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.listener", "unit/proxy/envoy/test_listener.py")
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
+listener.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
 listener.without("who asks is the peer", "_connections", passes(use_remote_address="False"))
 
 eligibility = door("proxy.envoy.grants.eligibility", "unit/proxy/envoy/grants/test_eligibility.py")

@@ -43,7 +43,8 @@ class RawHttp2Client:
     ) -> RawResponse:
         """What comes after the head comes in frames of its own, a little later."""
         stream = self._h2.get_next_available_stream_id()
-        pseudo = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", target)]
+        where = [] if method == "CONNECT" else [(":scheme", "https"), (":path", target)]  # RFC 9113 8.5
+        pseudo = [(":method", method), *where, (":authority", authority)]
         self._h2.send_headers(stream, [*pseudo, *headers], end_stream=body is None and not trailers)
         self._flush()
         if body is not None or trailers:

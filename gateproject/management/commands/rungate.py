@@ -112,10 +112,12 @@ def serve_behind_envoy(runtime: "Runtime", application: "Application", answered:
     listen.serve_behind(
         envoy.internal_listener,
         envoy.socket,
+        envoy.unread_socket,
         partial(_LISTENER_STATE, runtime),
         on_ready=begin_soon,
         on_stop=runtime.stop,
         before_stop=before_stop,
+        obtained=runtime.autocert.obtained,
         ended=answered,
     )
     if refused:

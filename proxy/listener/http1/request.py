@@ -2,7 +2,8 @@
 
 Besides ASGI's own messages, `{"type": "gate.response.abort"}` ends the connection without ending the body, so that the
 client sees a broken answer as broken.  Raising after the answer has begun, and stopping before its end, do the same.
-A handshake, or CONNECT, offers the extension "gate.tunnel": its `take_over` answers 101, or 200, and gives the connection away.
+A handshake, or CONNECT, offers the extension "gate.tunnel": its `take_over` answers 101, or 200, and gives the connection away;
+`half_closes` says whether the client may end its direction before the upstream does.
 `send()` waits while the client does not read, and raises `ClientGone` once it has left.
 """
 
@@ -276,7 +277,7 @@ class Exchange:
         if channel.scheme == "https":
             extensions[TLS] = tls_facts(channel.transport.getHandle())
         if head.is_handshake:
-            extensions[TUNNEL] = {"take_over": self.take_over}
+            extensions[TUNNEL] = {"take_over": self.take_over, "half_closes": True}
         scope: Message = {
             "type": "http",
             "asgi": _ASGI,

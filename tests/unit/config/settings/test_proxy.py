@@ -95,7 +95,7 @@ def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problem
     assert problems(policy=[web]) == {"policy[0].upstream_http2": "needs data_plane: envoy"}
     assert load(data_plane="envoy", policy=[web]).policy[0].upstream_http2
     tcp = {"from": "tcp+https://a.example.com:5432", "to": "tcp://127.0.0.1:9"}
-    assert set(problems(data_plane="envoy", policy=[tcp])) == {"policy[0].from"}
+    assert problems(data_plane="envoy", policy=[tcp]) == {}
     assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
 
 

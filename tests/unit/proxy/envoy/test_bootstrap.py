@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from proxy.envoy.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, EnvoyLimits, bootstrap
+from proxy.envoy.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, UNREAD, EnvoyLimits, GateSockets, bootstrap
 
-MADE = bootstrap(
-    Path("/files"), Path("/s/judge"), Path("/s/gate"), Path("/s/acme"), Path("/s/admin"), EnvoyLimits(heap=512, connections=77)
-)
+MADE = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
 
 def test_whoever_may_not_enter_the_directory_may_not_command_envoy() -> None:
@@ -18,7 +16,13 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in ((JUDGE, "judge"), (GATE, "gate"), (ACME, "acme"))}
+    files = {JUDGE: "judge", GATE: "gate", ACME: "acme", UNREAD: "unread"}
+    assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in files.items()}
+
+
+def test_a_connection_that_envoy_has_not_read_begins_with_its_client() -> None:
+    (unread,) = (each for each in MADE["static_resources"]["clusters"] if each["name"] == UNREAD)
+    assert unread["transport_socket"]["typed_config"]["config"] == {"version": "V2"}
 
 
 def test_the_rest_is_read_from_files_that_are_watched() -> None:

@@ -38,6 +38,27 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"x-forwarded-proto", b"http")]
 
 
+async def tunnel_of(protocol: bytes) -> dict[str, Any]:
+    application, offered = Application(), {"take_over": None, "half_closes": True}
+    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 %b / db.example.com" % protocol)
+    scope = from_envoy((JUDGED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": offered}}
+    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    found: dict[str, Any] = application.scopes[0]["extensions"]
+    return found
+
+
+async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_there_is_none() -> None:
+    assert (await tunnel_of(b"HTTP/1.1"))["gate.tunnel"] == {"take_over": None, "half_closes": False}
+    assert "gate.tunnel" not in await tunnel_of(b"HTTP/2")
+
+
+async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None:
+    application = Application()
+    scope = from_envoy((JUDGED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
+    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    assert application.scopes == [scope]
+
+
 async def test_without_gates_mark_nobody_comes_in() -> None:
     application = Application()
     internal_listener = InternalListener(application, MARK, "https")

@@ -43,17 +43,19 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
     assert [route.get("direct_response", route.get("route", {}).get("cluster")) for route in elsewhere] == [
         GATE,
         GATE,
+        GATE,
         {"status": 411},
         {"status": 503},
     ]
     assert conditions(routes[-1]) == []
 
 
-def test_an_upgrade_is_gates_unasked_and_nothing_else_is(judge: JudgeFilter) -> None:
+def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: JudgeFilter) -> None:
     unasked = [route for route in judge.routes("9s") if FILTER in route.get("typed_per_filter_config", {})]
-    assert [(conditions(route), route["route"]["cluster"]) for route in unasked] == [
-        ([{"name": "upgrade", "present_match": True}], GATE)
-    ] * 2
+    assert {route["route"]["cluster"] for route in unasked} == {GATE}
+    *upgrades, tunnel = unasked
+    assert [conditions(route) for route in upgrades] == [[{"name": "upgrade", "present_match": True}]] * 2
+    assert tunnel["match"] == {"connect_matcher": {}}
 
 
 def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: JudgeFilter) -> None:

@@ -1,16 +1,17 @@
 """The listener lets nobody pass by itself: every request is shown to gate, and without its answer nothing is carried."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.envoy.answers import FILTER as ANSWERS
-from proxy.envoy.bootstrap import ACME
+from proxy.envoy.bootstrap import ACME, UNREAD
 from proxy.envoy.edge_headers import PREFIX
 from proxy.envoy.judge_filter import FILTER, LAST_STEP_FILTER, JudgeFilter
-from proxy.envoy.listener import listener
+from proxy.envoy.listener import listener, tunnel_hosts
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
@@ -55,7 +56,7 @@ def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
     (host,) = manager(chain)["route_config"]["virtual_hosts"]
     assert host["domains"] == ["*"]
     targets = [{key: value for key, value in route["match"].items() if key != "headers"} for route in host["routes"]]
-    assert all(target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}}) for target in targets)
+    assert all(target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}}, {"connect_matcher": {}}) for target in targets)
 
 
 def test_hosts_and_paths_are_not_touched_before_gate_has_read_them(tmp_path: Path) -> None:
@@ -81,6 +82,48 @@ def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(
         assert manager(chain)["forward_client_cert_details"] == "SANITIZE_SET"
     assert "validation_context" not in others["transport_socket"]["typed_config"]["common_tls_context"]
     assert manager(others)["forward_client_cert_details"] == "SANITIZE"
+
+
+PEOPLE = {"allow_any_authenticated_user": True}
+TUNNELS = [
+    {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "idle_timeout": "9h", **PEOPLE},
+    {"from": "tcp+https://db.example.com:6379", "to": "tcp://127.0.0.1:1", **PEOPLE},
+    {"from": "tcp+https://both.example.com:22", "to": "tcp://127.0.0.1:1", **PEOPLE},
+    {"from": "https://both.example.com", "to": "http://127.0.0.1:1", **PEOPLE},
+]
+
+
+def test_what_is_for_tunnels_alone_goes_to_gate_unread(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    everybody, tunnels = made(tmp_path, policy=TUNNELS, **with_tls)["filter_chains"]
+    assert "filter_chain_match" not in everybody
+    assert tunnels["filter_chain_match"] == {"server_names": ["db.example.com"]}
+    (proxy,) = tunnels["filters"]
+    assert "transport_socket" not in tunnels
+    assert (proxy["typed_config"]["cluster"], proxy["typed_config"]["idle_timeout"]) == (UNREAD, f"{9 * 3600 + 60}.000s")
+
+
+def test_who_may_be_silent_for_ever_is_not_cut(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    for settings in ({"policy": [TUNNELS[0] | {"idle_timeout": "0s"}]}, {"policy": TUNNELS, "timeout_idle": "0s"}):
+        (proxy,) = made(tmp_path, **settings, **with_tls)["filter_chains"][-1]["filters"]
+        assert proxy["typed_config"]["idle_timeout"] == "0.000s"
+
+
+def test_a_host_has_one_chain_also_where_it_wants_certificates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority().pem)
+    hosts = ("both.example.com", "db.example.com")
+    settings = {"policy": TUNNELS, "client_ca_file": str(tmp_path / "ca.pem"), "autocert": True}
+    chains = made(tmp_path, *hosts, **settings, **with_tls)["filter_chains"]
+    names = [chain.get("filter_chain_match", {}).get("server_names") for chain in chains]
+    assert names == [["both.example.com"], ["auth.example.com"], None, ["db.example.com"]] * 2
+
+
+def test_without_tls_no_host_is_known_before_the_request(tmp_path: Path) -> None:
+    assert len(made(tmp_path, policy=TUNNELS)["filter_chains"]) == 1
+    assert tunnel_hosts(make_options(tmp_path, policy=TUNNELS)) == ["db.example.com"]
+
+
+def test_a_client_that_vanished_is_looked_for(tmp_path: Path) -> None:
+    assert {"level": socket.SOL_SOCKET, "name": socket.SO_KEEPALIVE, "int_value": 1} in made(tmp_path)["socket_options"]
 
 
 def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:

@@ -349,7 +349,7 @@ async def test_a_tunnel_is_counted_and_what_it_carried(tmp_path):
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         to = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with proxied(tmp_path, {**TUNNEL, "to": to}) as proxy:
-            asked = tunnel_request(**{"gate.tunnel": {"take_over": take_over}})
+            asked = tunnel_request(**{"gate.tunnel": {"take_over": take_over, "half_closes": True}})
             resources = asyncio.ensure_future(proxy.plane(asked, body_of(), Answer().send))
             async with asyncio.timeout(10):
                 while client.written != b"banner":
@@ -365,7 +365,7 @@ async def test_one_session_has_only_so_many_tunnels(tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.planes.embedded.MOST_TUNNELS", 0)
     async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
         answer = Answer()
-        await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None}}), body_of(), answer.send)
+        await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None, "half_closes": True}}), body_of(), answer.send)
         assert (answer.status, b"too many tunnels" in answer.body) == (429, True)
 
 
