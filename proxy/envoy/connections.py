@@ -1,4 +1,4 @@
-"""Connections of clients to Envoy: gate asks which are open, and has those reset whose access has ended (cut.lua)."""
+"""Connections of clients to Envoy: gate asks which are open, has those reset whose access has ended, and ends those that wait (cut.lua)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -36,6 +36,11 @@ class Connections:
     async def live(self, peers: Iterable[Peer]) -> set[Peer]:
         """Those of these that are open."""
         return await self._asked("live", peers)
+
+    async def finish(self, peers: Iterable[Peer]) -> set[Peer]:
+        """End the connections of these that Envoy only keeps until their clients have closed them; those whose clients have not taken
+        everything yet, of which none may be lost."""
+        return await self._asked("finish", peers)
 
     async def _asked(self, what: str, peers: Iterable[Peer]) -> set[Peer]:
         by_record = {record_of(peer): peer for peer in peers}

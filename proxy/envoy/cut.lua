@@ -1,7 +1,8 @@
 -- Cuts in Envoy: resets the connections of clients whose access has ended.  Only gate reaches it, by a socket of its own.
 --
--- POST /cut, and POST /live: the body holds 18 bytes for each connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port.  The answer
--- is the same list, of those that are open; /cut has reset them.
+-- POST /cut, /live and /finish: the body holds 18 bytes for each connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port.  The
+-- answer is the same list, of those that are open; /cut has reset them.  /finish ends those that Envoy keeps for their clients alone, as if
+-- these had closed; its answer lists the ones whose clients have not taken everything yet.
 
 local ffi = require("ffi")
 ffi.cdef [[
@@ -12,11 +13,15 @@ int closedir(gate_directory *directory);
 int getpeername(int fd, void *address, unsigned int *length);
 int getsockname(int fd, void *address, unsigned int *length);
 int connect(int fd, const void *address, unsigned int length);
+int ioctl(int fd, unsigned long request, ...);
+int shutdown(int fd, int how);
 ]]
 local C = ffi.C
 local AF_INET, AF_INET6, NAME_AT = 2, 10, 19 -- struct dirent of 64-bit Linux
+local SIOCOUTQ, SHUT_RD = 0x5411, 0
 local MAPPED = string.rep("\0", 10) .. "\255\255"
 local address, length, nowhere = ffi.new("uint8_t[128]"), ffi.new("unsigned int[1]"), ffi.new("uint8_t[16]")
+local waiting = ffi.new("int[1]")
 
 local function name_of(ask, fd)
   length[0] = 128
@@ -28,7 +33,13 @@ local function name_of(ask, fd)
   return nil
 end
 
-local function found(wanted, is_cut)
+-- What follows is what Envoy does at a client's end: TLS ends properly, then the connection.
+local function finish(fd)
+  if C.ioctl(fd, SIOCOUTQ, waiting) ~= 0 or waiting[0] > 0 then return false end
+  return C.shutdown(fd, SHUT_RD) == 0
+end
+
+local function found(wanted, act)
   local directory = C.opendir("/proc/self/fd")
   if directory == nil then error("the connections can't be listed") end
   local open = {}
@@ -39,10 +50,10 @@ local function found(wanted, is_cut)
     local peer = fd and name_of(C.getpeername, fd)
     if peer and wanted[peer] then
       local _, ours = name_of(C.getsockname, fd)
-      if ours == $PORT then
+      if ours == $PORT and not (act == "/finish" and finish(fd)) then
         open[#open + 1] = peer
         -- Connected to nowhere, a TCP connection is reset, and what waits to be sent is dropped (connect(2)).
-        if is_cut then C.connect(fd, nowhere, 16) end
+        if act == "/cut" then C.connect(fd, nowhere, 16) end
       end
     end
   end
@@ -56,5 +67,5 @@ function envoy_on_request(handle)
   local text = body and body:getBytes(0, body:length()) or ""
   local wanted = {}
   for position = 1, #text - 17, 18 do wanted[text:sub(position, position + 17)] = true end
-  handle:respond({[":status"] = "200"}, found(wanted, path == "/cut"))
+  handle:respond({[":status"] = "200"}, found(wanted, path))
 end

@@ -10,11 +10,13 @@ from typing import Protocol
 
 from config.options import Options
 from proxy import keep_alive
+from proxy.envoy import ended_upgrades
 from proxy.envoy.answers import failures
 from proxy.envoy.bootstrap import ACME, TYPE, UNREAD, Json, watched
 from proxy.envoy.certificates import certificate_names
 from proxy.envoy.discovery import certificate_file
 from proxy.envoy.edge_headers import told_by_envoy
+from proxy.envoy.ended_upgrades import KEPT_SECONDS
 from proxy.envoy.judge_filter import JudgeFilter
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.self_signed import ACME_TLS
@@ -186,7 +188,7 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
         # Until gate has said where a request goes.  From then on its route counts.
         "stream_idle_timeout": _seconds(limits.idle),
         "stream_flush_timeout": _seconds(limits.idle),
-        "delayed_close_timeout": "2s",
+        "delayed_close_timeout": _seconds(KEPT_SECONDS),
         "common_http_protocol_options": {
             "idle_timeout": _seconds(limits.idle),
             "max_headers_count": 128,
@@ -200,7 +202,7 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
         },
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "early_header_mutation_extensions": [told_by_envoy()],
-        "access_log": [judge.access_log(), *([again.access_log()] if again is not None else ())],
+        "access_log": [judge.access_log(), ended_upgrades.access_log(judge.log), *([again.access_log()] if again is not None else ())],
         "local_reply_config": {"mappers": [failures(), *(again.local_replies() if again is not None else ())]},
         "http_filters": [
             *(again.filters() if again is not None else ()),

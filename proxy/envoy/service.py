@@ -28,6 +28,7 @@ from proxy.envoy.certificates import EnvoyCertificates
 from proxy.envoy.clusters import EnvoyClusters
 from proxy.envoy.connections import Connections, cut_listener
 from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
+from proxy.envoy.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.grants.access_log import GrantAccessLog
 from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.keeper import GrantKeeper
@@ -95,7 +96,10 @@ class EnvoyPlane:
         connections = Connections(cuts)
         self._carried = CarriedRequests(connections, time.monotonic)
         granted = GrantAccessLog(service, 2 * options.envoy_remembers)
-        self._access_log = EnvoyAccessLog({OF_JUDGED.strip(): self._carried.tell, OF_GRANTS.strip(): granted.tell})
+        upgrades = EndedUpgrades(connections)
+        self._access_log = EnvoyAccessLog(
+            {OF_JUDGED.strip(): self._carried.tell, OF_GRANTS.strip(): granted.tell, OF_UPGRADES.strip(): upgrades.tell}
+        )
         self._keeper = None
         if self._table is not None:
             self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)

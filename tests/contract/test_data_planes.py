@@ -448,6 +448,24 @@ async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGat
         assert (await client.get(gate.url(APP), headers=HTML)).status_code == 302
 
 
+async def test_the_end_of_a_websocket_is_told_at_once(gate: RunningGate) -> None:
+    """RFC 6455 7.1.1: the server closes first, and a client waits for it."""
+    cookie = await session(gate, host=SOCKETS)
+    tls, lines = gate.certificates.client_context(), (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
+
+    def seconds() -> float:
+        with RawWebSocket(gate.port, tls=tls, server_name=SOCKETS) as socket:
+            assert socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines).status == 101
+            socket.say(CLOSE, b"\x03\xe8")
+            assert socket.frame().close_code == 1000
+            began = time.monotonic()
+            assert socket.rest() == b""
+            return time.monotonic() - began
+
+    # Envoy by itself needs two seconds, each time.
+    assert any([await asyncio.to_thread(seconds) < 1.5 for _ in range(3)])
+
+
 async def test_a_websocket_from_a_strangers_page_is_refused(gate: RunningGate) -> None:
     handshake = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
     cookie = await session(gate, host=SOCKETS)

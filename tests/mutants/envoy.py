@@ -30,6 +30,9 @@ known_ones.without(
     never("self._over.pop(carried.number, None) is not None"),
 )
 known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
+upgrades = door("proxy.envoy.ended_upgrades", "unit/proxy/envoy/test_ended_upgrades.py")
+upgrades.without("nobody loses what was not taken yet", "EndedUpgrades._finish", replaced("peer not in left", "True"))
+upgrades.without("what else a connection carries goes on", "EndedUpgrades.tell", always('protocol == "HTTP/1.1"'))
 answers = door("proxy.envoy.answers", "unit/proxy/envoy/test_answers.py")
 answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
 answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
@@ -173,6 +176,7 @@ DOORS = (
     judge,
     carried,
     known_ones,
+    upgrades,
     answers,
     between,
     plane,

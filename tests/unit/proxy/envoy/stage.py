@@ -28,16 +28,23 @@ ROUTES = [
 
 
 class NoConnections(Connections):
-    """None are open but those in `open_`; which were cut is in `cuts`."""
+    """None are open but those in `open_`; which were cut is in `cuts`, and in `finished` which were to be finished.  Clients of those in
+    `unsent` have not taken everything."""
 
     def __init__(self) -> None:
         super().__init__(Path("/nowhere"))
         self.cuts: list[set[Peer]] = []
+        self.finished: list[set[Peer]] = []
+        self.unsent: set[Peer] = set()
         self.open_: set[Peer] = set()
 
     async def cut(self, peers: Iterable[Peer]) -> int:
         self.cuts.append(set(peers))
         return len(self.cuts[-1])
+
+    async def finish(self, peers: Iterable[Peer]) -> set[Peer]:
+        self.finished.append(set(peers))
+        return self.finished[-1] & self.unsent
 
     async def live(self, peers: Iterable[Peer]) -> set[Peer]:
         return set(peers) & self.open_

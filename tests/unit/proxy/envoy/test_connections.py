@@ -54,11 +54,12 @@ def said(*peers: tuple[str, int]) -> bytes:
 async def test_it_is_asked_until_it_answers(tmp_path: Path) -> None:
     one, other = ("127.0.0.1", 1), ("127.0.0.1", 2)
     refusal = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
-    async with envoy(tmp_path / "cuts", b"", refusal, said(one), said(other)) as asked:
+    async with envoy(tmp_path / "cuts", b"", refusal, said(one), said(other), said(one)) as asked:
         connections = Connections(tmp_path / "cuts")
         assert await connections.cut([one, other]) == 1
         assert await connections.live([one, other]) == {other}
-    assert [each[:10] for each in asked] == [b"POST /cut "] * 3 + [b"POST /live"]
+        assert await connections.finish([one, other]) == {one}
+    assert [each[:10] for each in asked] == [b"POST /cut "] * 3 + [b"POST /live", b"POST /fini"]
     assert asked[0].endswith(record_of(one) + record_of(other))
 
 

@@ -47,7 +47,7 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         (early,) = manager(chain)["early_header_mutation_extensions"]
         assert PREFIX in str(early)
         (mapper,) = manager(chain)["local_reply_config"]["mappers"]
-        (log,) = manager(chain)["access_log"]
+        log, _ = manager(chain)["access_log"]
         assert mapper["filter"] in log["filter"]["or_filter"]["filters"]
 
 
