@@ -22,6 +22,7 @@ _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "
 # So much is read ahead of a client that does not read; and all streams of a connection have room beside each other, so that those of
 # who does not read hold up nobody else's.
 _AHEAD, _MOST_STREAMS = 256 * 1024, 100
+_HTTP1 = {"enable_trailers": True}
 _HTTP2 = {
     "initial_stream_window_size": _AHEAD,
     "initial_connection_window_size": _MOST_STREAMS * _AHEAD,
@@ -99,7 +100,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, 
                     "idle_timeout": f"{KEEPALIVE_TIMEOUT:.0f}s",
                     "max_headers_count": MAX_RESPONSE_HEADER_COUNT,
                 },
-                "explicit_http_config": {"http2_protocol_options": _HTTP2} if route.upstream_http2 else {"http_protocol_options": {}},
+                "explicit_http_config": {"http2_protocol_options": _HTTP2} if route.upstream_http2 else {"http_protocol_options": _HTTP1},
             }
         },
     }

@@ -29,6 +29,14 @@ TLS_1_2 = (
     *("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"),
 )
 
+# What a method is, gate says; what a trailer may be, the filter of answers.
+_HTTP1 = {"allow_custom_methods": True, "enable_trailers": True}
+_HTTP2 = {
+    "max_concurrent_streams": 128,
+    "initial_stream_window_size": 256 * 1024,
+    "initial_connection_window_size": 1024 * 1024,
+}
+
 
 class CarriedAgain(Protocol):
     """What stands before the judge, and the route of what it carries without it."""
@@ -195,11 +203,8 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
             # gate leaves such headers out, as it always does.
             "headers_with_underscores_action": "ALLOW",
         },
-        "http2_protocol_options": {
-            "max_concurrent_streams": 128,
-            "initial_stream_window_size": 256 * 1024,
-            "initial_connection_window_size": 1024 * 1024,
-        },
+        "http_protocol_options": _HTTP1,
+        "http2_protocol_options": _HTTP2,
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "early_header_mutation_extensions": [told_by_envoy()],
         "access_log": [judge.access_log(), ended_upgrades.access_log(judge.log), *([again.access_log()] if again is not None else ())],

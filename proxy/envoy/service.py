@@ -96,10 +96,8 @@ class EnvoyPlane:
         connections = Connections(cuts)
         self._carried = CarriedRequests(connections, time.monotonic)
         granted = GrantAccessLog(service, 2 * options.envoy_remembers)
-        upgrades = EndedUpgrades(connections)
-        self._access_log = EnvoyAccessLog(
-            {OF_JUDGED.strip(): self._carried.tell, OF_GRANTS.strip(): granted.tell, OF_UPGRADES.strip(): upgrades.tell}
-        )
+        readers = {OF_JUDGED: self._carried.tell, OF_GRANTS: granted.tell, OF_UPGRADES: EndedUpgrades(connections).tell}
+        self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
         self._keeper = None
         if self._table is not None:
             self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)
@@ -112,10 +110,8 @@ class EnvoyPlane:
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
         self._before = options, self._clusters
         self._discovery = Discovery(self._files, admin)
-        write(
-            self._files / "bootstrap.json",
-            json.dumps(bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])),
-        )
+        started_with = bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])
+        write(self._files / "bootstrap.json", json.dumps(started_with))
         self._process = self._child(program)
 
     def _child(self, program: Path) -> EnvoyProcess:

@@ -8,10 +8,13 @@ import contextlib
 import itertools
 import json
 import re
+import socket
 import sqlite3
+import struct
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -509,6 +512,56 @@ async def test_a_method_that_could_be_mistaken_for_another_is_refused(
     assert application.hits == before + is_envoy
     assert json.loads(ask(gate, "/open/x", host=PUBLIC, method="DELETE").body)["method"] == "DELETE"
     assert ask(gate, "/open/x", host=PUBLIC, method="PROPFIND").status == 501, "says the application"
+
+
+async def test_a_method_that_nobody_has_heard_of_is_the_applications_to_know(gate: RunningGate) -> None:
+    async with canary(gate) as application:
+        for method in ("QUERY", "PURGE", "M-SEARCH", "FROBNICATE"):
+            answer = await asyncio.to_thread(ask, gate, "/", "Content-Type: text/plain", host=CANARY, method=method)
+            assert (answer.status, application.requests[-1].line.split(b" ")[0]) == (200, method.encode())
+
+
+async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: RunningGate) -> None:
+    """499 in the log and in the metrics, wherever it stopped."""
+
+    async def reads_on(conversation: Conversation) -> None:
+        await conversation.ended()
+
+    head = f"POST /broken-off HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\n"
+    framings = ("Content-Length: 100000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n")
+    bodies = ("", "5\r\nab", "5\r\nabcde\r\n", "400\r\n" + "x" * 1024 + "\r\n")
+
+    def break_off(application: CanaryUpstream, framing: str, body: str, *, with_reset: bool) -> None:
+        heard = application.connections
+        with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
+            client.send(f"{head}{framing}{body}".encode())
+            wait_until(lambda: application.connections > heard, "the application has heard of it")
+            if with_reset:
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def ended() -> list[dict[str, Any]]:
+        return [entry for entry in gate.log if entry.get("event") == "request" and entry.get("path") == "/broken-off"]
+
+    async with canary(gate, reads_on) as application:
+        for framing, body, with_reset in itertools.product(framings, bodies, (False, True)):
+            await asyncio.to_thread(break_off, application, framing, body, with_reset=with_reset)
+        await asyncio.to_thread(wait_until, lambda: len(ended()) >= 2 * len(framings) * len(bodies), "their ends are told")
+    assert {(entry["status"], entry["ending"]) for entry in ended()} == {(499, "client left")}
+    assert not [entry for entry in gate.log if entry.get("level") == "error"]
+
+
+async def test_a_trailer_of_an_answer_passes_where_the_plane_reads_it(gate: RunningGate, is_envoy: bool) -> None:
+    trailers = b"X-Sum: 5\r\nSet-Cookie: _gate=x\r\n"
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\n" + trailers + b"\r\n"
+
+    def told() -> bytes:
+        with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
+            client.send(f"GET / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\nConnection: close\r\n\r\n".encode())
+            return client.rest()
+
+    async with canary(gate, answer=answer):
+        received = (await asyncio.to_thread(told)).lower()
+    assert received.partition(b"\r\n\r\n")[2] == b"2\r\nok\r\n0\r\n" + (b"x-sum: 5\r\n" if is_envoy else b"") + b"\r\n"
 
 
 async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(gate: RunningGate, application: SampleUpstream) -> None:
