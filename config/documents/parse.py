@@ -20,15 +20,15 @@ MOST_TOML_SIGNS = 250_000  # its parser is slow; ten thousand routes have 140,00
 _BOMS = ((codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF32_BE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 
 
-def parse(content: bytes, extension: str) -> Document:
-    """Document of these bytes; `extension` with its dot; raises DocumentError."""
+def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Document:
+    """Document of these bytes; `extension` with its dot; `with_tags`: YAML may have tags (`read_yaml`).  DocumentError."""
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("the name must end in .yaml, .yml, .json, .toml or .properties, which tells the format")
     text = _decoded(content)
     if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
         raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters: write so much as YAML or JSON")
-    return reader(text)
+    return read_yaml(text, with_tags=True) if with_tags and reader is read_yaml else reader(text)
 
 
 def _decoded(content: bytes) -> str:

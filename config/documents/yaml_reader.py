@@ -33,11 +33,12 @@ _CURES = {
 }
 
 
-def read_yaml(text: str) -> Document:
+def read_yaml(text: str, *, with_tags: bool = False) -> Document:
+    """Document of this text; DocumentError.  A value with a tag is an error, or `with_tags` a map of the tag to the value."""
     if found := _NOT_YAML.search(text):
         raise DocumentError("is not valid YAML: it holds a character that YAML does not allow", *position_in(text, found.start()))
     _bound(text)
-    builder = _Builder()
+    builder = _Builder(with_tags)
     try:
         builder.read(yaml.CSafeLoader(text))
     except yaml.MarkedYAMLError as error:
@@ -65,12 +66,12 @@ class _Merge:
 class _Open:
     """A mapping or sequence that is being read; `size` counts the values in it, those behind aliases every time."""
 
-    __slots__ = ("anchor", "at", "container", "has_key", "is_list", "key", "merged", "places", "size")
+    __slots__ = ("anchor", "at", "container", "has_key", "is_list", "key", "merged", "places", "size", "tag")
 
-    def __init__(self, *, is_list: bool, at: int, anchor: str | None):
+    def __init__(self, *, is_list: bool, at: int, anchor: str | None, tag: str | None):
         self.container: Any = [] if is_list else {}
         self.places: Any = [] if is_list else {}
-        self.is_list, self.at, self.anchor = is_list, at, anchor
+        self.is_list, self.at, self.anchor, self.tag = is_list, at, anchor, tag
         self.key: Any = None
         self.has_key = False
         self.size = 1
@@ -78,8 +79,9 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, with_tags: bool) -> None:
         self.document = Document()
+        self._with_tags = with_tags
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._values = 0
@@ -114,7 +116,8 @@ class _Builder:
 
     def _scalar(self, event: Any, at: int) -> None:
         if event.tag is not None and event.tag not in _TAGS:
-            raise DocumentError("a tag is not allowed here", *unpacked(at))
+            self._add({self._tag(event, at): event.value}, 2, at, event.anchor)
+            return
         value, is_plain = event.value, event.implicit[0]
         if is_plain and (not value or value[0] in _MAYBE_NO_TEXT):
             value = _plain_value(value)
@@ -137,13 +140,17 @@ class _Builder:
             parent.container[parent.key] = value
 
     def _start(self, event: Any, at: int) -> None:
-        if event.tag not in _TAGS:
-            raise DocumentError("a tag is not allowed here", *unpacked(at))
+        tag = None if event.tag in _TAGS else self._tag(event, at)
         if len(self._open) >= DEEPEST:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels", *unpacked(at))
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, at=at, anchor=event.anchor))
+        self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, at=at, anchor=event.anchor, tag=tag))
+
+    def _tag(self, event: Any, at: int) -> str:
+        if not self._with_tags:
+            raise DocumentError("a tag is not allowed here", *unpacked(at))
+        return str(event.tag)
 
     def _end(self, event: Any, at: int) -> None:
         done = self._open.pop()
@@ -153,7 +160,7 @@ class _Builder:
                     done.container[key] = value
                     done.places[key] = done.at
         self.document.positions[id(done.container)] = done.places
-        self._add(done.container, done.size, done.at, done.anchor)
+        self._add(done.container if done.tag is None else {done.tag: done.container}, done.size, done.at, done.anchor)
 
     def _alias(self, event: Any, at: int) -> None:
         if event.anchor not in self._anchors:

@@ -91,11 +91,12 @@ class ConvertedPart:
 
 @dataclass(slots=True)
 class Converted:
-    """Conversion as a whole.  `product` is what the file was written for."""
+    """Conversion as a whole.  `product` is what the file was written for; `tests` are policy tests of what it allowed."""
 
     product: str
     top: ConvertedPart = field(default_factory=ConvertedPart)
     routes: list[ConvertedPart] = field(default_factory=list)
+    tests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def written_routes(self) -> list[ConvertedPart]:

@@ -13,7 +13,7 @@ from config.importing.converted import ForeignKey
 from config.types.files import LARGEST_CONFIGURATION, read_capped
 from foundation.errors import ConfigError, Problem
 
-POMERIUM, OAUTH2_PROXY = "Pomerium", "oauth2-proxy"
+POMERIUM, OAUTH2_PROXY, AUTHELIA, AUTHENTIK, TRAEFIK = "Pomerium", "oauth2-proxy", "Authelia", "authentik", "Traefik (Docker Compose)"
 _PREFIX = "OAUTH2_PROXY_"
 _VARIABLE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 # Keys that only the one or the other has; what both have decides nothing.
@@ -27,6 +27,13 @@ _OAUTH2_PROXY_KEYS = {
     "upstreamConfig",
     "http_address",
     "oidc_issuer_url",
+}
+# One key of each of the others tells it, with what it holds.
+_TELLING = {
+    "access_control": (AUTHELIA, dict),
+    "entries": (AUTHENTIK, list),
+    "applications": (AUTHENTIK, dict | list),
+    "services": (TRAEFIK, dict),
 }
 
 
@@ -52,7 +59,7 @@ def read(path: Path) -> ForeignConfig:
     """Reader of YAML, JSON, TOML (also named .cfg), or lines of NAME=value.  ConfigError where it is none of them, or nobody's."""
     try:
         content = read_capped(path, LARGEST_CONFIGURATION)
-        document = _variables(content) if _is_environment(path) else parse(content, _format_of(path))
+        document = _variables(content) if _is_environment(path) else parse(content, _format_of(path), with_tags=True)
     except ValueError as error:
         raise ConfigError([Problem("", str(error))]) from None
     except DocumentError as error:
@@ -63,10 +70,15 @@ def read(path: Path) -> ForeignConfig:
 
 
 def product_of(values: dict[str, Any], path: Path) -> str:
+    for key, (product, kind) in _TELLING.items():
+        if isinstance(values.get(key), kind):
+            return product
     keys = set(values)
     ours, theirs = len(keys & _POMERIUM_KEYS), len(keys & _OAUTH2_PROXY_KEYS)
     if ours == theirs:
-        raise ConfigError([Problem("", f"{path}: looks like a configuration neither of Pomerium nor of oauth2-proxy")])
+        raise ConfigError(
+            [Problem("", f"{path}: looks like a configuration of none of Pomerium, oauth2-proxy, Authelia, authentik and Traefik")]
+        )
     return POMERIUM if ours > theirs else OAUTH2_PROXY
 
 

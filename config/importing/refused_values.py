@@ -1,6 +1,7 @@
 """Refused values of a converted configuration are left out and said, and nothing becomes more open by that."""
 
 from collections.abc import Callable, Iterable
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -12,6 +13,17 @@ from foundation.errors import Problem
 Check = Callable[[bytes], Iterable[Problem]]
 
 _MOST_ROUNDS = 20
+# What a configuration must have for its policy tests to be run; none of it decides anything.
+_COMPLETE = {
+    "authenticate_service_url": "https://authenticate.invalid",
+    "idp_provider": "oidc",
+    "idp_provider_url": "https://provider.invalid",
+    "idp_client_id": "x",
+    "idp_client_secret": "x",
+    "cookie_secret": "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=",
+    "shared_secret": "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=",
+    "insecure_server": True,
+}
 # Without it more people would come in: gate rather does not start.
 _STAYS = frozenset({"client_ca", "client_ca_file"})
 
@@ -25,6 +37,31 @@ def leave_out_refused(converted: Converted, check: Check) -> None:
             break
     for problem in problems:
         converted.top.note("NEW", f"checkconfig will say: {problem.key}: {problem.message}")
+
+
+def leave_out_failing_tests(converted: Converted, check: Check) -> None:
+    """Policy tests that fail are left out and said; where somebody is let in whom the original refused, the host is closed."""
+    routes = converted.written_routes
+    content = {"policy": [_values(route) for route in routes], "policy_tests": converted.tests, **_COMPLETE}
+    failing = {path_of(problem.key)[1]: problem.message for problem in check(yaml.safe_dump(content).encode()) if _is_of_a_test(problem)}
+    for index, message in failing.items():
+        test = converted.tests[int(index)]
+        about = [route for route in routes if _is_at(str(_values(route)["from"]), test["url"])]
+        if test["expect"] != "allow" and "got allow" in message:
+            for route in about:
+                route.close()
+        for route in about[:1]:
+            route.note("CHECK", f"{test['name']}: {test.get('method', 'GET')} {test['url']} {message}")
+    converted.tests = [test for index, test in enumerate(converted.tests) if index not in failing]
+
+
+def _is_of_a_test(problem: Problem) -> bool:
+    return path_of(problem.key)[:1] == ("policy_tests",)
+
+
+def _is_at(origin: str, url: str) -> bool:
+    host, asked = urlsplit(origin).netloc, urlsplit(url).netloc
+    return host == asked or (host.startswith("*.") and asked.partition(".")[2] == host[2:])
 
 
 def _plain(converted: Converted) -> bytes:

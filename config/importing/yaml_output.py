@@ -10,6 +10,13 @@ from config.importing.converted import Converted, ConvertedEntry, ConvertedPart
 _WIDTH = 150
 
 
+class _Dumper(yaml.SafeDumper):
+    """Dumper that writes a value wherever it stands, however often."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
 def as_yaml(converted: Converted, file: str) -> str:
     """YAML text that ends with a newline; `file` is named on top."""
     lines = list(_head(converted, file))
@@ -17,6 +24,9 @@ def as_yaml(converted: Converted, file: str) -> str:
     lines += ["", "policy:" if converted.routes else "policy: []"]
     for route in converted.routes:
         lines += _route(route)
+    if converted.tests:
+        lines += ["", *_comment("What the original allowed and refused; checkconfig says where a change departs from it."), "policy_tests:"]
+        lines += [f"  - {_flow(test)}" for test in converted.tests]
     return "\n".join(lines) + "\n"
 
 
@@ -24,7 +34,7 @@ def _head(converted: Converted, file: str) -> Iterator[str]:
     yield from _comment(f"Made from {file}, a configuration of {converted.product}.")
     yield from _comment(f"LOST marks what could not be carried over ({converted.lost}),")
     yield from _comment(f"CHECK what was carried over with a difference ({converted.to_check}), NEW what had to be added.")
-    yield from _comment("The secrets of the original are in here. Check it with: manage.py checkconfig -config THIS-FILE")
+    yield from _comment("The secrets of the original are in here. Check it with: gate check -config THIS-FILE")
     yield ""
 
 
@@ -60,8 +70,12 @@ def _written(key: str, value: Any) -> list[str]:
 
 
 def _dumped(value: Any) -> list[str]:
-    text = yaml.safe_dump(value, sort_keys=False, default_flow_style=None, width=10**6)
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=10**6)
     return text.rstrip("\n").split("\n")
+
+
+def _flow(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=10**6).rstrip("\n")
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

@@ -18,7 +18,7 @@ done
 # shellcheck disable=SC2086 - each is a word
 mkdir $gate store db authority
 
-# Names in certificates: of compose and examples/split, and those of ../kubernetes.
+# Names in certificates: of compose and examples/split.
 # What speaks only to gate has certificates of an authority of its own, whose key nobody needs but this script.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj "/CN=gate, internal" \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
@@ -34,8 +34,8 @@ certificate() { # CERTIFICATE KEY HOST...
             -extfile authority/extensions -out "$certificate" 2>/dev/null
 }
 
-certificate databroker/databroker.pem databroker/databroker-key.pem databroker.internal databroker.gate.svc
-certificate authorize/authorize.pem authorize/authorize-key.pem authorize.internal authorize.gate.svc
+certificate databroker/databroker.pem databroker/databroker-key.pem databroker.internal
+certificate authorize/authorize.pem authorize/authorize-key.pem authorize.internal
 certificate store/store.pem store/store-key.pem store.internal
 certificate db/db.pem db/db-key.pem db.internal
 # Only to try it: browsers know no such authority. Yours goes in their place.

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from typing import Any, ClassVar
 
 import structlog
@@ -24,11 +23,11 @@ from config.source import ConfigSource
 from databroker.claims import GroupsClaim
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
-from foundation import service_manager
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
 from foundation.fd_limit import raise_limit
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
+from foundation.service_manager import ServiceManager
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies
@@ -54,7 +53,6 @@ from proxy.planes.forwarding_resources import ForwardingResources
 
 log = structlog.get_logger(__name__)
 
-TELL_EVERY = 10.0  # seconds between two words to the service manager
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
@@ -91,6 +89,7 @@ class Runtime:
     _builder: ServiceBuilder = field(init=False)
     envoy: EnvoyPlane | None = None
     _metrics: MetricsListener = field(init=False)
+    _manager: ServiceManager = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Whether this process does what is done once: tables, directory, renewals.  Of several processes it is one (process/workers).
@@ -122,6 +121,7 @@ class Runtime:
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self._metrics = MetricsListener(OperatorPages(self._metrics_page(), self.readiness))
+        self._manager = ServiceManager(lambda: self.readiness().in_one_line())
         if self.is_first:
             _tell_measured(self.options)
         self._keep_decisions()
@@ -239,21 +239,14 @@ class Runtime:
     def say_ready(self) -> None:
         ours = self.options
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
-        service_manager.tell(service_manager.READY)
-        if service_manager.is_asking():
-            self._background.append(spawn(self._tell_service_manager(), name="what systemd is told"))
-
-    async def _tell_service_manager(self) -> None:
-        """Beat from the event loop: where that stands still, nobody is served."""
-        pause = min((service_manager.watchdog_seconds() or inf) / 3, TELL_EVERY)
-        while True:
-            service_manager.tell(service_manager.ALIVE, f"STATUS={self.readiness().in_one_line()}")
-            await asyncio.sleep(pause)
+        self._manager.ready()
+        if self._manager.is_asking:
+            self._background.append(spawn(self._manager.beat(), name="what systemd is told"))
 
     async def about_to_stop(self) -> None:
         """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
         self._is_stopping = True
-        service_manager.tell(service_manager.STOPPING)
+        self._manager.stopping()
         delay = self.options.shutdown_delay.total_seconds()
         if delay:
             log.info("not ready any more, requests are still taken", seconds=delay)
@@ -273,6 +266,7 @@ class Runtime:
         and each part is told.
         """
         async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
+            self._manager.reloading()
             try:
                 await self._reload()
             except ConfigError as error:
@@ -281,6 +275,8 @@ class Runtime:
                 log.exception("the configuration could not be reloaded")
                 problem = Problem("", f"it could not be reloaded: {type(error).__name__}: {error}")
                 self.status = self.status.but_refused((problem,), self.options.service_label)
+            finally:
+                self._manager.reloaded()
 
     async def _reload(self) -> None:
         options, services = await asyncio.to_thread(self._next_services)

@@ -2,7 +2,6 @@
 
 import base64
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,11 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from config.load import check_configuration, check_content
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
-from tests.support.options import parse_options
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SERVICES = {"databroker", "authorize", "authenticate", "proxy"}
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
-MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "gate.yaml").read_text()))
-UNIT = DEPLOY / "systemd" / "gate@.service"
-
-
-def port_of(services: str) -> int:
-    config = yaml.safe_load((ROOT / "examples" / "split" / f"{services}.yaml").read_text())
-    return int((config.get("grpc_address") or config["address"]).rpartition(":")[2])
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -195,98 +186,3 @@ def test_the_configuration_beside_a_provider_of_passkeys_is_one() -> None:
     assert f"{provider.from_.host}" in services["gate"]["networks"]["people"]["aliases"][0]
     assert "pocket-id.internal" in services["pocket-id"]["networks"]["inside"]["aliases"]
     assert "ports" not in services["pocket-id"]
-
-
-def writable_for(instance: str) -> Path:
-    """What this unit lets a process write to."""
-    (state,) = re.findall(r"^StateDirectory=(.+)$", UNIT.read_text(), re.MULTILINE)
-    return Path("/var/lib") / state.replace("%i", instance)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_an_example_writes_where_the_unit_lets_it(path: Path) -> None:
-    config = yaml.safe_load(path.read_text())
-    named = [str(value) for key, value in config.items() if key in ("data_dir", "autocert_dir")]
-    outside = [value for value in named if value.startswith("/var/") and not Path(value).is_relative_to(writable_for(path.stem))]
-    assert outside == []
-
-
-def test_without_a_data_directory_data_are_where_the_unit_lets_a_process_write() -> None:
-    (shared,) = re.findall(r"^Environment=XDG_DATA_HOME=(.+)$", UNIT.read_text(), re.MULTILINE)
-    example = (ROOT / "examples" / "kvstore" / "gate.yaml").read_text()
-    secrets = {
-        "COOKIE_SECRET": "cJ2sXq0n0c0m3H6wT1oQe9l5g7u8yBvKxZr4dFtPAhE=",
-        "SHARED_SECRET": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
-    }
-    for environment in ({"XDG_DATA_HOME": shared.replace("%i", "gate")}, {"STATE_DIRECTORY": str(writable_for("gate"))}):
-        content = yaml.safe_load(example) | {"insecure_server": True, "address": "127.0.0.1:8000", "policy": []}
-        minimal = {key: value for key, value in content.items() if not key.endswith("_file") and key != "data_dir"} | {
-            "idp_client_secret": "x"
-        }
-        for key in ("cookie_secret", "shared_secret"):
-            minimal.pop(key, None)
-        options = parse_options(yaml.safe_dump(minimal).encode(), ".yaml", {**secrets, **environment, "HOME": "/home/gate"}, DEPLOY)
-        assert options.data_dir.is_relative_to(writable_for("gate"))
-
-
-def test_systemd_accepts_the_unit_where_it_is_at_hand(tmp_path: Path) -> None:
-    # Only the paths of a machine that has it installed are not here.
-    text = UNIT.read_text().replace("/srv/gate/.venv/bin/python", "/bin/true").replace("WorkingDirectory=/srv/gate", "WorkingDirectory=/")
-    (tmp_path / UNIT.name).write_text(text)
-    assert text.count("[Unit]") == text.count("[Service]") == text.count("[Install]") == 1
-    if shutil.which("systemd-analyze") is None:
-        return
-    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / UNIT.name)], capture_output=True, text=True, timeout=30)
-    complaints = [line for line in done.stderr.splitlines() if "gate@" in line]
-    assert (done.returncode, complaints) == (0, [])
-
-
-def test_the_unit_starts_reloads_and_confines() -> None:
-    lines = UNIT.read_text().splitlines()
-    for line in ("User=gate", "ExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes", "ProtectSystem=strict", "UMask=0077"):
-        assert line in lines
-    assert any(line.startswith("ExecStart=") and line.endswith("rungate -config /etc/gate/%i.yaml") for line in lines)
-
-
-def of_kind(kind: str) -> dict[str, dict[str, Any]]:
-    return {manifest["metadata"]["name"]: manifest for manifest in MANIFESTS if manifest["kind"] == kind}
-
-
-def test_where_nodes_are_emptied_one_of_each_goes_on() -> None:
-    for name, budget in of_kind("PodDisruptionBudget").items():
-        assert budget["spec"]["selector"] == of_kind("Deployment")[name]["spec"]["selector"]
-        assert 0 < budget["spec"]["minAvailable"] < of_kind("Deployment")[name]["spec"]["replicas"]
-
-
-def test_every_manifest_says_what_it_is() -> None:
-    for manifest in MANIFESTS:
-        assert {"apiVersion", "kind", "metadata"} <= set(manifest)
-        assert manifest["kind"] == "Namespace" or manifest["metadata"]["namespace"] == "gate"
-
-
-@pytest.mark.parametrize("name", sorted(SERVICES))
-def test_kubernetes_runs_each_service_where_its_service_looks(name: str) -> None:
-    deployment, service = of_kind("Deployment")[name], of_kind("Service")[name]
-    pod = deployment["spec"]["template"]
-    assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"] == service["spec"]["selector"]
-    (container,) = pod["spec"]["containers"]
-    assert container["args"] == ["run", "-config", f"/etc/gate/{name}.yaml"]
-    port = port_of(name)
-    assert {each["name"]: each["value"] for each in container["env"]} == {"METRICS_ADDRESS": ":9090", "SHUTDOWN_DELAY": "5s"}
-    assert [each["containerPort"] for each in container["ports"]] == [port, 9090]
-    assert [each["port"] for each in service["spec"]["ports"]] == [port]
-    probes = {name: container[name]["httpGet"] for name in ("readinessProbe", "livenessProbe")}
-    assert probes == {"readinessProbe": {"path": "/readyz", "port": 9090}, "livenessProbe": {"path": "/livez", "port": 9090}}
-    assert "resources" in container
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert pod["spec"]["volumes"][0]["secret"]["secretName"] == f"gate-{name}"
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["spec"]["volumes"]}
-
-
-def test_what_keeps_nothing_runs_twice_and_grpc_names_have_every_address() -> None:
-    replicas = {name: deployment["spec"]["replicas"] for name, deployment in of_kind("Deployment").items()}
-    assert replicas == {"databroker": 1, "authorize": 2, "authenticate": 2, "proxy": 2}
-    for name in ("databroker", "authorize"):
-        assert of_kind("Service")[name]["spec"]["clusterIP"] == "None"

@@ -1,6 +1,7 @@
-"""`manage.py importconfig`: a configuration of Pomerium or oauth2-proxy as ours, with a comment wherever its reader must know something."""
+"""`manage.py importconfig`: a configuration of another product as ours, with a comment wherever its reader must know something."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,25 +9,47 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
 from config.importing import oauth2_proxy, pomerium
+from config.importing.authelia import convert as authelia
+from config.importing.authentik import convert as authentik
 from config.importing.converted import Converted
-from config.importing.foreign_file import POMERIUM, read
-from config.importing.refused_values import leave_out_refused
+from config.importing.foreign_file import AUTHELIA, AUTHENTIK, OAUTH2_PROXY, POMERIUM, TRAEFIK, ForeignConfig, read
+from config.importing.refused_values import leave_out_failing_tests, leave_out_refused
 from config.importing.templates import leave_out_templates
+from config.importing.traefik import convert as traefik
+from config.importing.upstreams import take_upstreams
 from config.importing.yaml_output import as_yaml
 from config.load import check_content
-from foundation.errors import ConfigError
+from foundation.errors import ConfigError, Problem
+
+CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]] = {
+    POMERIUM: lambda foreign, _: pomerium.convert(foreign),
+    OAUTH2_PROXY: oauth2_proxy.convert,
+    AUTHELIA: authelia.convert,
+    AUTHENTIK: authentik.convert,
+    TRAEFIK: traefik.convert,
+}
 
 
 class Command(BaseCommand):
-    help = "Read a configuration of Pomerium (0.13 and later) or oauth2-proxy and print it as gate's. What can't be carried over is said."
+    help = (
+        "Read a configuration of Pomerium (0.13 and later), oauth2-proxy, Authelia or authentik (a blueprint), or Traefik's labels in a "
+        "Docker Compose file, and print it as gate's. What can't be carried over is said (docs/coming_from.md)."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="YAML, JSON, TOML (also as .cfg), or NAME=value lines as .env")
 
+        parser.add_argument(
+            "--upstreams",
+            type=Path,
+            metavar="COMPOSE-FILE",
+            help="Traefik's labels: where the hosts lead of which the file says only who enters",
+        )
+
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            converted = imported(options["file"])
+            converted = imported(options["file"], options["upstreams"])
         except ConfigError as error:
             self.stderr.write(str(error))
             raise SystemExit(1) from None
@@ -34,11 +57,22 @@ class Command(BaseCommand):
         self.stderr.write(f"{len(converted.routes)} routes; {converted.lost} lines were LOST, {converted.to_check} are to CHECK")
 
 
-def imported(path: Path) -> Converted:
-    """Converted configuration; ConfigError where the file can't be read, or is neither product's."""
+def imported(path: Path, upstreams: Path | None = None) -> Converted:
+    """Converted configuration; ConfigError where a file can't be read, or is none of these products'."""
     foreign = read(path)
-    converted = pomerium.convert(foreign) if foreign.product == POMERIUM else oauth2_proxy.convert(foreign, lambda: os.urandom(32))
+    converted = CONVERTERS[foreign.product](foreign, lambda: os.urandom(32))
+    if upstreams is not None:
+        labels = read(upstreams)
+        if labels.product != TRAEFIK or foreign.product == TRAEFIK:
+            raise ConfigError([Problem("", f"{upstreams}: --upstreams takes a Compose file, beside a file that says who enters")])
+        take_upstreams(converted, traefik.convert(labels, lambda: os.urandom(32)))
     leave_out_templates(converted)
     checks = [check for check in CONFIG_CHECKS if not check.warns]
-    leave_out_refused(converted, lambda content: check_content(content, ".yaml", {}, foreign.base, checks).errors)
+
+    def problems(content: bytes) -> tuple[Problem, ...]:
+        return check_content(content, ".yaml", {}, foreign.base, checks).errors
+
+    leave_out_refused(converted, problems)
+    if converted.tests:
+        leave_out_failing_tests(converted, problems)
     return converted

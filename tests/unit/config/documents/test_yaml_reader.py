@@ -52,3 +52,12 @@ def test_a_text_with_signs_of_too_many_values_is_not_even_parsed(monkeypatch: py
     monkeypatch.setattr(yaml_reader.yaml, "CSafeLoader", None)
     with pytest.raises(DocumentError, match="more than 10 values and lines"):
         read_yaml(text)
+
+
+def test_tags_are_errors_or_where_they_are_wanted_maps() -> None:
+    text = "a: !KeyOf x\nb: !Find [m, [k, !Env y]]\nc: !Map {d: 1}\n"
+    with pytest.raises(DocumentError):
+        read_yaml(text)
+    document = read_yaml(text, with_tags=True)
+    assert document.value == {"a": {"!KeyOf": "x"}, "b": {"!Find": ["m", ["k", {"!Env": "y"}]]}, "c": {"!Map": {"d": 1}}}
+    assert document.place_of(["b"]) == (2, 1)

@@ -44,7 +44,7 @@ def test_a_place_inside_is_named_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("c.yaml", "a: b\n", "neither of Pomerium nor of oauth2-proxy"),
+        ("c.yaml", "a: b\n", "of none of Pomerium, oauth2-proxy, Authelia"),
         ("c.yaml", "", "holds no settings"),
         ("c.yaml", "[", "is not valid YAML"),
         ("c.env", "no assignment\n", "is not NAME=value"),

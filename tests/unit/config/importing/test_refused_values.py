@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.converted import GRANTS, OPEN
+from config.importing.converted import GRANTS, OPEN, Converted, ConvertedPart
+from config.importing.refused_values import leave_out_failing_tests
 from config.importing.yaml_output import as_yaml
 from config.load import check_configuration
+from foundation.errors import Problem
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from gateproject.management.commands.importconfig import imported
 
@@ -157,3 +159,21 @@ def test_an_authority_that_can_not_be_read_stays_so_that_gate_does_not_start_wit
     printed = as_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
     assert yaml.safe_load(printed)["client_ca"] == "x"
     assert "# NEW checkconfig will say: client_ca" in printed
+
+
+def test_a_test_that_expects_a_refusal_and_fails_closes_its_host() -> None:
+    converted = Converted("x")
+    for host in ("*.example.com", "b.example.com"):
+        route = ConvertedPart()
+        route.set(None, "from", f"https://{host}")
+        route.set(None, "allow_any_authenticated_user", True)
+        converted.routes.append(route)
+    converted.tests = [
+        {"name": f"t{number}", "url": "https://a.example.com/", "expect": expect} for number, expect in enumerate(("allow", "refuse"))
+    ]
+    leave_out_failing_tests(converted, lambda content: [Problem("policy_tests[1]", "fails: expected refuse, got allow")])
+    first, second = converted.routes
+    assert not first.has("allow_any_authenticated_user")
+    assert second.has("allow_any_authenticated_user")
+    assert [test["name"] for test in converted.tests] == ["t0"]
+    assert [note.text for note in first.notes()] == ["t1: GET https://a.example.com/ fails: expected refuse, got allow"]

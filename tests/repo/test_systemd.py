@@ -1,0 +1,94 @@
+"""The unit of systemd: accepted and measured by systemd itself, and what it lets a process write to is where the examples write."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.options import parse_options
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "systemd" / "gate@.service"
+MOST_EXPOSED = 2.5  # of 10, as systemd-analyze counts: it begins to call that a medium exposure at 5
+
+
+def analyzed(*arguments: str | Path) -> str:
+    command = ["systemd-analyze", *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def writable_for(instance: str) -> Path:
+    """What this unit lets a process write to."""
+    (state,) = re.findall(r"^StateDirectory=(.+)$", UNIT.read_text(), re.MULTILINE)
+    return Path("/var/lib") / state.replace("%i", instance)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_an_example_writes_where_the_unit_lets_it(path: Path) -> None:
+    config = yaml.safe_load(path.read_text())
+    named = [str(value) for key, value in config.items() if key in ("data_dir", "autocert_dir")]
+    outside = [value for value in named if value.startswith("/var/") and not Path(value).is_relative_to(writable_for(path.stem))]
+    assert outside == []
+
+
+def test_without_a_data_directory_data_are_where_the_unit_lets_a_process_write() -> None:
+    (shared,) = re.findall(r"^Environment=XDG_DATA_HOME=(.+)$", UNIT.read_text(), re.MULTILINE)
+    example = (ROOT / "examples" / "kvstore" / "gate.yaml").read_text()
+    secrets = {
+        "COOKIE_SECRET": "cJ2sXq0n0c0m3H6wT1oQe9l5g7u8yBvKxZr4dFtPAhE=",
+        "SHARED_SECRET": "v9Yq3m1Zk8Xw5Lr7Td2Bf6Hj4Np0Gs+QcVbEuIoAyKM=",
+    }
+    for environment in ({"XDG_DATA_HOME": shared.replace("%i", "gate")}, {"STATE_DIRECTORY": str(writable_for("gate"))}):
+        content = yaml.safe_load(example) | {"insecure_server": True, "address": "127.0.0.1:8000", "policy": []}
+        minimal = {key: value for key, value in content.items() if not key.endswith("_file") and key != "data_dir"} | {
+            "idp_client_secret": "x"
+        }
+        for key in ("cookie_secret", "shared_secret"):
+            minimal.pop(key, None)
+        options = parse_options(yaml.safe_dump(minimal).encode(), ".yaml", {**secrets, **environment, "HOME": "/home/gate"}, UNIT.parent)
+        assert options.data_dir.is_relative_to(writable_for("gate"))
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit for a machine where gate is installed: only the paths of that are not here."""
+    text = UNIT.read_text().replace("/srv/gate/.venv/bin/python", "/bin/true").replace("WorkingDirectory=/srv/gate", "WorkingDirectory=/")
+    (tmp_path / UNIT.name).write_text(text.replace("file:///srv/gate/README.md", "https://example.com"))
+    return tmp_path / UNIT.name
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+    assert [line for line in analyzed("verify", unit).splitlines() if "gate@" in line] == []
+
+
+def test_systemd_knows_every_key_of_the_unit(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("ProtectClock=", "ProtectClocks="))
+    assert "'ProtectClocks' in section" in analyzed("verify", unit), "verify tells of keys that it does not know"
+
+
+def test_the_unit_exposes_little(unit: Path) -> None:
+    """Ports, sockets and the network are what a proxy is for; callbacks of cffi need memory that may be written and executed."""
+    (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+) ", analyzed("security", "--offline=true", "--no-pager", unit))
+    assert float(exposure) < MOST_EXPOSED
+
+
+def test_the_unit_is_told_how_gate_does_and_starts_it_anew_where_it_stands_still() -> None:
+    lines = UNIT.read_text().splitlines()
+    # Children tell, too: with `workers` the process that systemd started serves nobody.
+    assert {"Type=notify", "NotifyAccess=all", "Restart=on-failure", "ExecReload=/bin/kill -HUP $MAINPID"} <= set(lines)
+    assert [line for line in lines if line.startswith("WatchdogSec=")] == ["WatchdogSec=60"]
+
+
+def test_the_unit_checks_what_it_starts_and_gives_it_low_ports_and_nothing_else_of_roots() -> None:
+    said = dict(
+        re.findall(r"^(ExecStart|ExecStartPre|User|NoNewPrivileges|UMask|\w*(?:Bounding|Ambient)\w*)=(.+)$", UNIT.read_text(), re.MULTILINE)
+    )
+    start, check = said.pop("ExecStart"), said.pop("ExecStartPre")
+    assert start.endswith(" manage.py rungate -config /etc/gate/%i.yaml")
+    assert check == start.replace("rungate", "checkconfig")
+    capabilities = {"AmbientCapabilities": "CAP_NET_BIND_SERVICE", "CapabilityBoundingSet": "CAP_NET_BIND_SERVICE"}
+    assert said == {"User": "gate", "NoNewPrivileges": "yes", "UMask": "0077", **capabilities}

@@ -1,0 +1,41 @@
+"""Charts: deploy/helm rendered by a real Helm, without a cluster."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.children import ROOT
+
+CHART = ROOT / "deploy" / "helm" / "gate"
+KUBERNETES = "1.34"
+NAMESPACE, RELEASE = "access", "gate"
+
+Manifest = dict[str, Any]
+
+
+def helm(*arguments: str | Path, given: str = "") -> "subprocess.CompletedProcess[str]":
+    """`.ci/test-tools` has built it where the machine has none."""
+    program = shutil.which("helm") or ROOT / "tests" / "support" / "helm" / "built" / "helm"
+    return subprocess.run([program, *arguments], input=given, capture_output=True, text=True, timeout=60)
+
+
+@cache
+def rendered(text: str) -> Sequence[Manifest]:
+    """What values (as YAML) come to.  AssertionError where the chart refuses them."""
+    done = templated(text)
+    assert done.returncode == 0, done.stderr
+    return tuple(manifest for manifest in yaml.safe_load_all(done.stdout) if manifest)
+
+
+def templated(text: str) -> "subprocess.CompletedProcess[str]":
+    return helm("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", f"{KUBERNETES}.0", "--values", "-", given=text)
+
+
+def of_kind(manifests: Sequence[Manifest], kind: str) -> dict[str, Manifest]:
+    """By name."""
+    return {manifest["metadata"]["name"]: manifest for manifest in manifests if manifest["kind"] == kind}

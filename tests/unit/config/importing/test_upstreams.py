@@ -1,0 +1,55 @@
+"""Who enters comes from one file and where a host leads from another, and neither makes the other more open."""
+
+from config.importing.beginning import NO_UPSTREAM
+from config.importing.converted import Converted, ConvertedPart
+from config.importing.upstreams import take_upstreams
+
+
+def part(host: str, **keys: object) -> ConvertedPart:
+    route = ConvertedPart()
+    route.set(None, "from", f"https://{host}")
+    for key, value in keys.items():
+        route.set(None, key, value)
+    return route
+
+
+def together(who: list[ConvertedPart], where: list[ConvertedPart]) -> tuple[list[dict[str, object]], Converted]:
+    converted, places = Converted("x", routes=who), Converted("y", routes=where)
+    take_upstreams(converted, places)
+    return [{entry.key: entry.value for entry in route.entries if entry.key} for route in converted.routes], converted
+
+
+def test_each_place_of_a_host_gets_the_policy_of_the_host() -> None:
+    policy = [{"allow": {"groups": "a"}}]
+    places = [part("a.test", to="http://one", prefix="/x"), part("a.test", to="http://two")]
+    places[0].note("CHECK", "nobody passes: somebody else was asked")
+    routes, converted = together([part("a.test", to=NO_UPSTREAM, policy=policy)], places)
+    assert routes == [
+        {"from": "https://a.test", "to": "http://one", "prefix": "/x", "policy": policy},
+        {"from": "https://a.test", "to": "http://two", "policy": policy},
+    ]
+    assert not [note for route in converted.routes for note in route.notes()]
+
+
+def test_a_host_of_its_own_is_not_the_wildcards() -> None:
+    open_to_all = {"allow_public_unauthenticated_access": True}
+    who = [part("a.example.com", to=NO_UPSTREAM), part("*.example.com", to=NO_UPSTREAM, **open_to_all)]
+    routes, _ = together(
+        who, [part("a.example.com", to="http://a"), part("b.example.com", to="http://b"), part("c.b.example.com", to="http://c")]
+    )
+    assert routes == [
+        {"from": "https://a.example.com", "to": "http://a"},
+        {"from": "https://b.example.com", "to": "http://b", **open_to_all},
+        {"from": "https://*.example.com", "to": NO_UPSTREAM, **open_to_all},
+    ]
+
+
+def test_a_place_never_says_who_enters() -> None:
+    routes, _ = together([part("a.test", to=NO_UPSTREAM)], [part("a.test", to="http://a", allow_any_authenticated_user=True)])
+    assert routes == [{"from": "https://a.test", "to": "http://a"}]
+
+
+def test_a_route_that_leads_somewhere_stays_and_a_host_without_a_rule_is_told() -> None:
+    routes, converted = together([part("a.test", to="http://mine")], [part("a.test", to="http://theirs"), part("b.test", to="http://b")])
+    assert routes == [{"from": "https://a.test", "to": "http://mine"}]
+    assert [note.text for note in converted.top.notes() if "b.test" in note.text]
