@@ -7,6 +7,7 @@ from typing import TypeAlias
 from urllib.parse import quote, unquote
 
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
+from google.protobuf.message import DecodeError
 
 from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
@@ -17,6 +18,7 @@ from foundation.bounded_cache import bounded_lru_cache
 ROUTE = "gate_route"  # the id of the route that the data plane will use
 PURPOSE = "gate_purpose"  # absent for a decision
 IDENTIFY, ATTEST, CREDENTIALS, OPENINGS = "identify", "attest", "credentials", "openings"
+ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envoy that has no metadata of its own to say it in
 SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
 
 _TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
@@ -44,6 +46,14 @@ def to_check_request(
     for name, value in headers:
         http.header_map.headers.add(key=name.decode("latin-1"), raw_value=value)
     return check
+
+
+def told_token(check: bytes) -> str:
+    """The token in the context extensions of a CheckRequest; "" where there is none, or it is no such request."""
+    try:
+        return external_auth_pb2.CheckRequest.FromString(check).attributes.context_extensions.get(ENVOY_TOKEN, "")
+    except DecodeError:
+        return ""
 
 
 def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 
 from foundation.errors import ConfigError, GateError, Problem
 from foundation.rpc.settings import RpcOptions
-from foundation.rpc.shared_secret import PROOF, TOKEN, Metadata, NotProven, SharedSecret
+from foundation.rpc.shared_secret import NO_TOKEN, PROOF, TOKEN, Metadata, NotProven, SharedSecret
 from foundation.telemetry.rpc_calls import RpcCalls
 from foundation.telemetry.tracing import tracer
 from foundation.telemetry.tracing.context import TRACEPARENT
@@ -29,8 +29,10 @@ MOST_CONCURRENT_STREAMS = 1000
 STOP_SECONDS = 1.0  # streams never end by themselves
 _CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 409: grpc.StatusCode.ABORTED, 503: grpc.StatusCode.UNAVAILABLE}
 
-# Is this caller of this method, with this metadata, somebody who may call it without a token?
-OtherProof = Callable[[str, Metadata], bool]
+# Does a request prove its caller?
+RequestProof = Callable[[bytes], bool]
+# Is this caller of this method, with this metadata, somebody who may call it without a token?  Where only its request can tell: by what.
+OtherProof = Callable[[str, Metadata], bool | RequestProof]
 
 
 class RpcServer:
@@ -90,7 +92,7 @@ class RpcServer:
 
 
 class SecretCheck(grpc.aio.ServerInterceptor):
-    """Interceptor of every method: no token, no service.  It is asked before the request's body is read."""
+    """Interceptor of every method: no token, no service.  It is asked before the request's body is read, but where that is the proof."""
 
     def __init__(self, secret: SharedSecret, other_proof: OtherProof, calls: RpcCalls):
         self.calls = calls
@@ -106,19 +108,22 @@ class SecretCheck(grpc.aio.ServerInterceptor):
         if method.startswith(OPEN_SERVICES):
             return await continuation(handler_call_details)
         try:
-            proof = self._proof(method, metadata)
+            proof, admits = self._proof(method, metadata)
         except NotProven as error:
             log.warning("a gRPC call was refused", method=method, reason=str(error))
             self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return _refusal(str(error))
         handler = await continuation(handler_call_details)
-        return handler and _answering(handler, ServedCall(method, proof, self.calls, _trace(metadata)))
+        trace = "" if admits is not None else _trace(metadata)
+        return handler and _answering(handler, ServedCall(method, proof, self.calls, trace, admits))
 
-    def _proof(self, method: str, metadata: Metadata) -> str:
-        """The proof for the caller; nothing for one who was let in without a token, and could not check it."""
-        if TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata):
-            return ""
-        return self._secret.check(method, metadata)
+    def _proof(self, method: str, metadata: Metadata) -> tuple[str, RequestProof | None]:
+        """The proof for the caller, nothing for one who was let in without a token and could not check it; and what the request must
+        pass, where nothing else has proven the caller."""
+        other = TOKEN not in dict(metadata or ()) and self._other_proof(method, metadata)
+        if callable(other):
+            return "", other
+        return ("" if other else self._secret.check(method, metadata)), None
 
 
 def _trace(metadata: Metadata) -> str:
@@ -145,13 +150,18 @@ class ServedCall:
     proof: str
     counted: RpcCalls
     trace: str = ""  # the caller's span, where it is traced
+    admits: RequestProof | None = None  # who has proven nothing before is answered only where this says so
 
     def span(self) -> AnySpan:
         if not self.trace or (tracing := tracer.in_force()) is None:
             return NO_SPAN
         return tracing.join(self.method.removeprefix("/"), self.trace) or NO_SPAN
 
-    async def prove(self, context: grpc.aio.ServicerContext) -> None:
+    async def prove(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+        """Each side proves itself: nothing of the request is used, and nothing answered, before this."""
+        if self.admits is not None and not self.admits(request):
+            log.warning("a gRPC call was refused", method=self.method, reason=NO_TOKEN)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
         # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
         if self.proof:
             await context.send_initial_metadata(((PROOF, self.proof),))
@@ -165,7 +175,7 @@ def _answering(handler: grpc.RpcMethodHandler, call: ServedCall) -> grpc.RpcMeth
         began, status, answer = time.perf_counter(), grpc.StatusCode.CANCELLED, b""
         try:
             with call.span():
-                await call.prove(context)
+                await call.prove(request, context)
                 answer = write(await handler.unary_unary(read(request), context))
             status = grpc.StatusCode.OK
             return answer
@@ -178,7 +188,7 @@ def _answering(handler: grpc.RpcMethodHandler, call: ServedCall) -> grpc.RpcMeth
     async def stream(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
         began, status, sent = time.perf_counter(), grpc.StatusCode.CANCELLED, 0
         try:
-            await call.prove(context)
+            await call.prove(request, context)
             async for message in handler.unary_stream(read(request), context):
                 answer = write(message)
                 sent += len(answer)

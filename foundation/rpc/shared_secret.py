@@ -16,6 +16,7 @@ from foundation.errors import GateError
 
 TOKEN = "gate-call"  # noqa: S105 - names of metadata
 PROOF = "gate-proof"
+NO_TOKEN = "the call carries no token of ours"  # noqa: S105 - a reason
 
 # The clocks of two machines may differ by as much again, so no token is good for more than four minutes.
 LIFETIME = 120
@@ -52,7 +53,7 @@ class SharedSecret:
         token = _only(metadata, TOKEN)
         match = _FORM.fullmatch(token)
         if match is None:
-            raise NotProven("the call carries no token of ours")
+            raise NotProven(NO_TOKEN)
         words = token.rpartition(".")[0]
         fitting = (proof_key for call_key, proof_key in self._keys if hmac.compare_digest(match[3], _mac(call_key, method, words)))
         if (proof_key := next(fitting, None)) is None:

@@ -4,6 +4,7 @@ import hmac
 import time
 from collections.abc import Callable
 
+from authorize.rpc import attributes
 from authorize.rpc import ext_authz as ext_authz_service
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
@@ -12,10 +13,13 @@ from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
 from foundation.rpc.channel import RpcChannel
-from foundation.rpc.server import RpcServer
+from foundation.rpc.server import RequestProof, RpcServer
 from foundation.rpc.shared_secret import Metadata, SharedSecret
 from foundation.values import Url
 from gateproject.worker_process import WorkerProcess
+
+# Bytes: the headers of one request and a certificate.  What is larger is read for nobody who has proven nothing.
+LARGEST_UNPROVEN = 512 * 1024
 
 
 class RpcServices:
@@ -58,12 +62,23 @@ class RpcServices:
             self._server.add(ext_authz_service.SERVICE, ext_authz.methods())
         self._server.open(self._options.grpc_address)
 
-    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool:
-        """Other Envoys can't make tokens for each call, so they have one each, for this method alone."""
-        given = [str(value).encode() for name, value in metadata or () if name == "authorization"]
-        if method != ext_authz_service.CHECK or len(given) != 1:
+    def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestProof:
+        """Other Envoys can't make tokens for each call, so they have one each, for this method alone.  Where whoever configures an Envoy
+        can't give it metadata (Envoy Gateway), the token is in what it asks.
+        """
+        if method != ext_authz_service.CHECK or not self._tokens:
             return False
-        return any(hmac.compare_digest(given[0], b"Bearer " + token.reveal().encode()) for token in self._tokens)
+        given = [str(value) for name, value in metadata or () if name == "authorization"]
+        if not given:
+            return self._tells_token
+        return len(given) == 1 and given[0].startswith("Bearer ") and self._is_token(given[0].removeprefix("Bearer "))
+
+    def _tells_token(self, request: bytes) -> bool:
+        """Context extensions are the Envoy's own words: no client of it writes there."""
+        return len(request) <= LARGEST_UNPROVEN and self._is_token(attributes.told_token(request))
+
+    def _is_token(self, given: str) -> bool:
+        return any(hmac.compare_digest(given.encode(), token.reveal().encode()) for token in self._tokens)
 
     async def start(self) -> None:
         for server in (self._inner, self._server):

@@ -1,4 +1,4 @@
-"""gate asked by a real Envoy that is somebody else's, as the files in examples/ext_authz configure both."""
+"""gate asked by a real Envoy that is somebody else's, as the files in examples/ext_authz and examples/envoy_gateway configure it."""
 
 import itertools
 from collections.abc import Iterator
@@ -52,9 +52,12 @@ def application() -> Iterator[SampleUpstream]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def envoy(provider: DevelopmentProvider, application: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnEnvoy]:
-    with own_envoy(tmp_path_factory.mktemp("ext_authz"), provider.url, application.url) as running:
+@pytest.fixture(scope="module", params=["own", "Envoy Gateway"])
+def envoy(
+    request: pytest.FixtureRequest, provider: DevelopmentProvider, application: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OwnEnvoy]:
+    directory, is_of_gateway = tmp_path_factory.mktemp("ext_authz"), request.param != "own"
+    with own_envoy(directory, provider.url, application.url, is_of_gateway=is_of_gateway) as running:
         yield running
 
 
@@ -238,6 +241,7 @@ async def test_websockets_open_from_known_pages_on_routes_that_carry_them(envoy:
     assert "upgrade" not in heard(ask(envoy, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
 
 
+@pytest.mark.parametrize("envoy", ["own"], indirect=True)
 async def test_a_certificate_that_the_envoy_was_shown_is_verified_by_gate(envoy: OwnEnvoy) -> None:
     bob = {"cookie": await session_of(envoy, "bob")}
     good, others = envoy.clients.issue("bob"), authority("clients").issue("bob")

@@ -1,4 +1,4 @@
-"""gate asked by front proxies that nobody here wrote, each configured by its file in examples/forward_auth."""
+"""gate asked by front proxies that nobody here wrote, each configured by its file in examples/forward_auth or examples/ingress_nginx."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,7 +7,7 @@ from functools import cache
 import httpx
 import pytest
 
-from tests.support import front_proxies
+from tests.support import front_proxies, ingress_nginx
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.front_proxies import AUTHENTICATE, Front, front
@@ -25,7 +25,11 @@ PROXIES = {
     "HAProxy": front_proxies.haproxy,
     "Apache": front_proxies.apache,
     "Traefik": front_proxies.traefik,
+    "Ingress-NGINX": ingress_nginx.start,
 }
+# It throws a refusal's text away, and sends everybody to sign in.
+WITHOUT_WORDS = "Ingress-NGINX"
+speaking = pytest.mark.parametrize("proxy", [name for name in PROXIES if name != WITHOUT_WORDS], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,9 @@ def running(
 
         @cache
         def start(name: str) -> Front:
-            return stack.enter_context(front(tmp_path_factory.mktemp(name), provider.url, application.url, PROXIES[name]))
+            unauthorized = 302 if name == WITHOUT_WORDS else 401
+            directory = tmp_path_factory.mktemp(name)
+            return stack.enter_context(front(directory, provider.url, application.url, PROXIES[name], unauthorized=unauthorized))
 
         yield start
 
@@ -74,6 +80,7 @@ async def test_a_person_signs_in_and_lands_where_they_wanted(proxy: Front) -> No
     assert again["cookie"] == ["theirs=1"]
 
 
+@speaking
 async def test_a_refused_person_reads_why(proxy: Front, application: SampleUpstream) -> None:
     async with proxy.client() as client:
         before = application.hits
@@ -84,6 +91,15 @@ async def test_a_refused_person_reads_why(proxy: Front, application: SampleUpstr
     assert "bob@example.com" in page.text
 
 
+@pytest.mark.parametrize("proxy", [WITHOUT_WORDS], indirect=True)
+async def test_a_refused_person_gets_nothing(proxy: Front, application: SampleUpstream) -> None:
+    async with proxy.client() as client:
+        before = application.hits
+        assert (await sign_in(client, proxy.url("/"), "bob")).status_code == 403
+        assert application.hits == before
+
+
+@speaking
 async def test_a_script_is_told_to_sign_in_and_is_not_redirected(proxy: Front) -> None:
     async with proxy.client() as client:
         answer = await client.get(proxy.url("/data"), headers={"accept": "application/json", "sec-fetch-mode": "cors"})
@@ -118,7 +134,7 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
         assert heard(page).get("authorization", [""]) == [""]
         assert tokens["alice"] not in page.text
         assert (await ask(tokens["bob"])).status_code == 403
-        assert (await ask(tokens["alice"][:-5])).status_code == 401
+        assert (await ask(tokens["alice"][:-5])).status_code == proxy.unauthorized
         assert (await ask(tokens["alice"], "/only-people")).status_code in (302, 401)
     assert not any(token in proxy.gate.child.output for token in tokens.values())
 
@@ -136,8 +152,8 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
         assert len(heard(page)["x-gate-jwt-assertion"]) == 1
         assert heard(page).get("authorization", [""]) == [""]
         assert (await ask(token_of_job(repository="evil/app"))).status_code == 403
-        assert [(await ask(refused())).status_code for refused in REFUSED_JOBS] == [401] * len(REFUSED_JOBS)
-        assert (await ask(token_of_job(), "/programs/x")).status_code == 401  # that route takes ID tokens of the provider
+        assert [(await ask(refused())).status_code for refused in REFUSED_JOBS] == [proxy.unauthorized] * len(REFUSED_JOBS)
+        assert (await ask(token_of_job(), "/programs/x")).status_code == proxy.unauthorized  # that route takes ID tokens of the provider
 
 
 async def test_bodies_and_methods_pass_for_the_signed_in(proxy: Front) -> None:
@@ -282,7 +298,7 @@ async def test_pages_of_other_origins_open_no_websocket(proxy: Front, applicatio
     before = application.hits
     assert ask(proxy, "/socket", alice, *handshake, "Origin: https://evil.example").status_code == 403
     assert ask(proxy, "/anybody/socket", alice, *handshake, own).status_code == 403  # that route carries none
-    assert ask(proxy, "/socket", "theirs=1", *handshake, own).status_code == 401
+    assert ask(proxy, "/socket", "theirs=1", *handshake, own).status_code == proxy.unauthorized
     assert application.hits == before
     ask(proxy, "/socket", alice, *handshake, own)
     assert application.hits == before + 1

@@ -40,6 +40,12 @@ server.without(
 server.without(
     "callers are not told what went wrong inside", "_tell", replaced('"this call failed; the reason is in the server\'s log"', "str(error)")
 )
+server.without(
+    "a request that must prove its caller is asked",
+    "ServedCall.prove",
+    never("self.admits is not None and (not self.admits(request))"),
+    "unit/authorize/rpc/test_ext_authz.py",
+)
 server.without("two processes never share a port", "_server_options", replaced('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
 server.without("a request is of a bounded size", "LARGEST_REQUEST", constant("64 * 1024 * 1024"))
 
@@ -107,6 +113,10 @@ words.without("a request without one reading is refused", "ExtAuthzResponder._ve
 
 envoys = door("gateproject.process.rpc_services", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("an Envoy's token is for one method", "RpcServices._is_an_envoy", never("method != ext_authz_service.CHECK"))
+envoys.without("a wrong token is not saved by one in the question", "RpcServices._is_an_envoy", replaced("not given", "len(given) != 2"))
+envoys.without("who has proven nothing is not read at length", "RpcServices._tells_token", always("len(request) <= LARGEST_UNPROVEN"))
+envoys.without("a token in a question must be one of ours", "RpcServices._is_token", replaced("any(...)", "bool(given)"))
+
 
 behind = door("databroker.replica", "unit/databroker/test_replica.py")
 behind.without("nothing older decides than what was seen", "Replica.catch_up", skips("self._start_over(...)"))

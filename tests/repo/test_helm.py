@@ -25,7 +25,11 @@ IN_DOCS = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "kubernetes.md").
 # What is not Kubernetes' own has no schema there: the fields that its users look for.
 OTHERS = {"ServiceMonitor": ("selector", "endpoints"), "Certificate": ("secretName", "issuerRef"), "Issuer": ()}
 
-each_values = pytest.mark.parametrize("values", [*VALUES.values(), *IN_DOCS], ids=[*VALUES, *(f"docs{n}" for n in range(len(IN_DOCS)))])
+IN_EXAMPLES = {path.parent.name: path.read_text() for path in sorted((ROOT / "examples").glob("*/values.yaml"))}
+
+each_values = pytest.mark.parametrize(
+    "values", [*VALUES.values(), *IN_EXAMPLES.values(), *IN_DOCS], ids=[*VALUES, *IN_EXAMPLES, *(f"docs{n}" for n in range(len(IN_DOCS)))]
+)
 
 
 def with_(name: str, **changes: Any) -> str:

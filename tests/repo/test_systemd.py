@@ -29,8 +29,8 @@ def writable_for(instance: str) -> Path:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_an_example_writes_where_the_unit_lets_it(path: Path) -> None:
-    config = yaml.safe_load(path.read_text())
-    named = [str(value) for key, value in config.items() if key in ("data_dir", "autocert_dir")]
+    configs = [config for config in yaml.safe_load_all(path.read_text()) if config]
+    named = [str(value) for config in configs for key, value in config.items() if key in ("data_dir", "autocert_dir")]
     outside = [value for value in named if value.startswith("/var/") and not Path(value).is_relative_to(writable_for(path.stem))]
     assert outside == []
 

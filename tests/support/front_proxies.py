@@ -41,12 +41,16 @@ class _BehindBuilder(GateBuilder):
 
 @dataclass(frozen=True)
 class Front:
-    """`url(path)` is the application's; `port` the front proxy's; `gate.log` what gate said."""
+    """`url(path)` is the application's; `port` the front proxy's; `gate.log` what gate said.
+
+    `unauthorized` is what programs without a session get: some proxies turn each 401 into the way to sign in.
+    """
 
     port: int
     gate: RunningGate
     gate_port: int
     certificates: CertificateFiles
+    unauthorized: int = 401
 
     def url(self, path: str = "/", host: str = APP) -> str:
         return f"https://{host}:{self.port}{path}"
@@ -97,6 +101,7 @@ def front(
     start: Callable[[Place, ExitStack], None],
     *,
     first: Sequence[dict[str, Any]] = (),
+    unauthorized: int = 401,
     **settings: Any,
 ) -> Iterator[Front]:
     """gate, and in front of it the proxy that `start` starts.  alice's group may use the application; bob's may not.
@@ -120,7 +125,7 @@ def front(
     with ExitStack() as stack:
         gate = stack.enter_context(builder.start_with(directory, certificates))
         start(place, stack)
-        found = Front(port, gate, gate_port, certificates)
+        found = Front(port, gate, gate_port, certificates, unauthorized)
         _wait_until_it_answers(found)
         yield found
 

@@ -1,4 +1,4 @@
-"""Somebody's own Envoy that asks gate by ext_authz, started from the files in examples/ext_authz: TLS ends in the Envoy."""
+"""Somebody's own Envoy that asks gate by ext_authz, as the files in examples/ext_authz or examples/envoy_gateway say: TLS ends in it."""
 
 import base64
 import json
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from config.load import load_options
 from tests.support import jobs
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port
 from tests.support.client_certificates import Issued, authority
+from tests.support.envoy_gateway import GatewayPlace, configuration
 from tests.support.gate import EverythingOnLoopback
 from tests.support.prepared import manage
 
@@ -80,8 +82,13 @@ def filled(text: str, names: dict[str, str]) -> str:
 
 
 @contextmanager
-def own_envoy(directory: Path, provider_url: str, app_url: str, *, envoy_names: dict[str, str] | None = None) -> Iterator[OwnEnvoy]:
-    """alice's group may use the application; bob may use /anybody/ and, with a certificate, /certified/; jobs may use /jobs/."""
+def own_envoy(
+    directory: Path, provider_url: str, app_url: str, *, envoy_names: dict[str, str] | None = None, is_of_gateway: bool = False
+) -> Iterator[OwnEnvoy]:
+    """alice's group may use the application; bob may use /anybody/ and, with a certificate, /certified/; jobs may use /jobs/.
+
+    `is_of_gateway`: configured by Envoy Gateway, which passes no certificates on.
+    """
     port, gate_port, grpc_port = free_port(), free_port(), free_port()
     certificates, clients = certificate_files(directory, AUTHENTICATE, APP), authority()
     client_authority = directory / "clients.pem"
@@ -124,7 +131,13 @@ def own_envoy(directory: Path, provider_url: str, app_url: str, *, envoy_names: 
         **(envoy_names or {}),
     }
     envoy_file = directory / "envoy.yaml"
-    envoy_file.write_text(filled((EXAMPLES / "envoy.yaml").read_text(), names))
+    if is_of_gateway:
+        hosts = {"app.example.com": APP, "authenticate.example.com": AUTHENTICATE}
+        place = GatewayPlace(port, gate_port, grpc_port, int(app_port), certificates, hosts, token)
+        ids = {"/jobs/": of_jobs_id, "/anybody/": anybody, "/certified/": certified, "/": everything_else}
+        envoy_file.write_text(yaml.safe_dump(configuration(place, ids)))
+    else:
+        envoy_file.write_text(filled((EXAMPLES / "envoy.yaml").read_text(), names))
     running = OwnEnvoy(directory, port, [], certificates, clients)
     arguments = ("--disable-hot-restart", "--concurrency", "1", "--log-level", "error")
     try:

@@ -205,6 +205,59 @@ async def test_an_envoy_s_token_opens_no_other_method(envoy):
         assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+async def test_an_envoy_without_metadata_of_its_own_tells_its_token_in_what_it_asks(envoy):
+    """The Envoys of Envoy Gateway: a SecurityPolicy can't say metadata."""
+    answer = await envoy.ask(token="", extensions={"gate_token": BEARER}, cookie=envoy.cookie())
+    assert (answer.status.code, added(answer)["x-gate-claim-email"]) == (code_pb2.OK, "ann@corp.com")
+    assert BEARER not in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("token", "extensions"),
+    [
+        ("", {"gate_token": BEARER[:-1]}),
+        ("", {"gate_token": ""}),
+        ("", {"gate_tokens": BEARER}),
+        ("wrong", {"gate_token": BEARER}),
+        ("", {"gate_token": BEARER, "gate_route": "x" * 600_000}),
+    ],
+)
+async def test_what_an_envoy_asks_without_the_right_token_is_answered_nothing(envoy, token, extensions):
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await envoy.ask("/public", token=token, extensions=extensions)
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_token_that_the_client_sends_is_not_the_envoy_s(envoy):
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await envoy.ask("/public", token="", gate_token=BEARER, authorization=f"Bearer {BEARER}")
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_what_is_no_question_is_answered_nothing(envoy):
+    for body in (b"", b"\xff\xff", BEARER.encode()):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await envoy.channel.unary_unary(CHECK)(body, timeout=5)
+        assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_token_in_a_question_opens_no_other_method(envoy):
+    asked = pb.CheckRequest()
+    asked.attributes.context_extensions["gate_token"] = BEARER
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await envoy.channel.unary_unary("/databroker.DataBrokerService/Get")(asked.SerializeToString(), timeout=5)
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_bad_token_of_ours_is_not_saved_by_one_in_the_question(envoy):
+    asked = pb.CheckRequest()
+    asked.attributes.context_extensions["gate_token"] = BEARER
+    call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call(asked, metadata=[(TOKEN, "x")], timeout=5)
+    assert error.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
 async def test_a_bad_token_of_ours_is_not_saved_by_a_bearer(envoy):
     call = envoy.channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
     for token in ("x", SharedSecret([b"y" * 32]).token(CHECK)):

@@ -1,0 +1,149 @@
+"""Ingress NGINX's words for nginx: what its controller makes of the Ingresses in examples/ingress_nginx, as far as gate has to do with it.
+
+The controller needs a cluster.  This follows the template of its last version, 1.15: the question goes to `auth-url` with $http_host and
+the URI as the client wrote it, a 401 leads to `auth-signin`, and each of `auth-response-headers` replaces the client's.
+"""
+
+import string
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.support.children import ROOT, Child
+from tests.support.front_proxies import APP, AUTHENTICATE, FORWARD, Place
+
+EXAMPLE = ROOT / "examples" / "ingress_nginx" / "ingress.yaml"
+ANNOTATION = "nginx.ingress.kubernetes.io/"
+MODULES = "/usr/lib/nginx/modules"
+
+TEMPLATE = string.Template("""
+load_module $modules/ndk_http_module.so;
+load_module $modules/ngx_http_set_misc_module.so;
+pid $directory/nginx.pid;
+error_log stderr;
+events {}
+http {
+    access_log off;
+    client_body_temp_path $directory/client_body; proxy_temp_path $directory/proxy; fastcgi_temp_path $directory/fastcgi;
+    uwsgi_temp_path $directory/uwsgi; scgi_temp_path $directory/scgi;
+    underscores_in_headers off;
+    map $$http_upgrade $$connection_upgrade { default upgrade; "" ""; }
+    ssl_certificate $certificate;
+    ssl_certificate_key $key;
+    upstream gate { server 127.0.0.1:$gate_port; }
+    upstream application { server 127.0.0.1:$app_port; }
+    server { listen 127.0.0.1:$port ssl default_server; return 404; }
+    $servers
+}
+""")
+QUESTION = string.Template("""
+        location = /_external-auth {
+            internal;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_set_header X-Forwarded-Proto "";
+            proxy_set_header X-Request-ID $$request_id;
+            proxy_set_header Host $host;
+            proxy_set_header X-Original-URL $$scheme://$$http_host$$request_uri;
+            proxy_set_header X-Original-Method $$request_method;
+            proxy_set_header X-Sent-From "nginx-ingress-controller";
+            proxy_set_header X-Real-IP $$remote_addr;
+            proxy_set_header X-Forwarded-For $$remote_addr;
+            proxy_set_header X-Auth-Request-Redirect $$request_uri;
+            proxy_http_version 1.1;
+            proxy_pass_request_headers on;
+            set $$target http://gate$path;
+            proxy_pass $$target;
+        }
+        location @signin {
+            internal;
+            add_header Set-Cookie $$auth_cookie;
+            return 302 $signin?$parameter=$$pass_access_scheme://$$http_host$$escaped_request_uri;
+        }
+""")
+ASKED = string.Template("""
+            auth_request /_external-auth;
+            auth_request_set $$auth_cookie $$upstream_http_set_cookie;
+            add_header Set-Cookie $$auth_cookie;
+            $replaced
+            set_escape_uri $$escaped_request_uri $$request_uri;
+            error_page 401 = @signin;
+""")
+CARRIED = string.Template("""
+        location $path {
+            set $$pass_access_scheme $$scheme;
+            $asked
+            proxy_set_header Host $host;
+            proxy_set_header Upgrade $$http_upgrade;
+            proxy_set_header Connection $$connection_upgrade;
+            proxy_set_header X-Request-ID $$request_id;
+            proxy_set_header X-Real-IP $$remote_addr;
+            proxy_set_header X-Forwarded-For $$remote_addr;
+            proxy_set_header X-Forwarded-Host $$http_host;
+            proxy_set_header X-Forwarded-Port $$server_port;
+            proxy_set_header X-Forwarded-Proto $$pass_access_scheme;
+            proxy_set_header X-Forwarded-Scheme $$pass_access_scheme;
+            proxy_set_header X-Scheme $$pass_access_scheme;
+            proxy_set_header X-Original-Forwarded-For $$http_x_forwarded_for;
+            proxy_set_header Proxy "";
+            proxy_http_version 1.1;
+            proxy_pass http://$upstream;
+        }
+""")
+
+
+def ingresses() -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each and each["kind"] == "Ingress"]
+
+
+def start(place: Place, stack: ExitStack) -> None:
+    hosts: dict[str, list[str]] = {}
+    for ingress in ingresses():
+        for rule in ingress["spec"]["rules"]:
+            locations = hosts.setdefault(rule["host"], [])
+            for path in rule["http"]["paths"]:
+                locations.append(_location(ingress, path, place))
+    servers = "\n".join(
+        f"server {{ listen 127.0.0.1:{place.port} ssl; server_name {host}; {' '.join(all)} }}" for host, all in hosts.items()
+    )
+    ports = {"port": place.port, "gate_port": place.gate_port, "app_port": place.app_port}
+    pair = {"certificate": place.certificates.certificate, "key": place.certificates.key}
+    text = TEMPLATE.substitute(servers=servers, modules=MODULES, directory=place.directory, **ports, **pair)
+    path = place.directory / "nginx.conf"
+    path.write_text(_of_here(text, place))
+    stack.enter_context(Child("nginx", "-e", "stderr", "-p", place.directory, "-c", path, "-g", "daemon off;"))
+
+
+def _location(ingress: dict[str, Any], path: dict[str, Any], place: Place) -> str:
+    said = {key.removeprefix(ANNOTATION): value for key, value in ingress["metadata"].get("annotations", {}).items()}
+    upstream = "gate" if path["backend"]["service"]["name"] == "gate" else "application"
+    carried = {"path": path["path"], "upstream": upstream, "host": said.get("upstream-vhost", "$http_host")}
+    if "auth-url" not in said:
+        return CARRIED.substitute(asked="", **carried)
+    known = {"auth-url", "auth-signin", "auth-signin-redirect-param", "auth-response-headers", "upstream-vhost"}
+    assert set(said) == known, "an annotation that this does not know"
+    url = urlsplit(said["auth-url"])
+    question = {"host": url.hostname, "path": url.path, "signin": said["auth-signin"], "parameter": said["auth-signin-redirect-param"]}
+    headers = said["auth-response-headers"].split(",")
+    variables = {name: f"$upstream_http_{name.lower().replace('-', '_')}" for name in headers}
+    replaced = [
+        f"auth_request_set $authHeader{number} {variables[name]}; proxy_set_header '{name}' $authHeader{number};"
+        for number, name in enumerate(headers)
+    ]
+    return QUESTION.substitute(question) + CARRIED.substitute(asked=ASKED.substitute(replaced="\n".join(replaced)), **carried)
+
+
+def _of_here(text: str, place: Place) -> str:
+    """The Host of the application has its port here."""
+    for old, new in {
+        "https://app.example.com": f"https://{APP}:{place.port}",
+        "Host app.example.com": f"Host {APP}:{place.port}",
+        "gate.gate.svc.cluster.local": FORWARD,
+        "authenticate.example.com": AUTHENTICATE,
+        "app.example.com": APP,
+    }.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
