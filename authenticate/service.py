@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
@@ -14,7 +15,6 @@ from authenticate.provider.kinds.registry import provider_of
 from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from authenticate.scim.access import ScimAccess
-from authenticate.scim.audit_trail import AuditTrail
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
 from authenticate.session.provider_logout import ProviderLogout
@@ -84,7 +84,7 @@ class AuthenticateService:
         self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
         self.portal = Portal(options, broker)
         self.scim = ScimDirectory(options, broker, clock)
-        self.scim_trail = AuditTrail()
+        self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
@@ -92,8 +92,7 @@ class AuthenticateService:
 
     async def start(self, *, alone: bool = True) -> None:
         """Begin the background work; not `alone`, only that of pages, because another process of this gate does what is done once."""
-        if self.scim_access:
-            self.scim_trail.start()
+        self.audit_trail.start()
         if not alone:
             return
         if self.scim_access:
@@ -151,7 +150,7 @@ class AuthenticateService:
             task.cancel()
         if self._revocations:
             await asyncio.wait(self._revocations)
-        await self.scim_trail.stop()
+        await self.audit_trail.stop()
         await self.provider_client.close()
 
     def revoke_soon(self, session: SessionRecord) -> None:

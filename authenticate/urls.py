@@ -13,6 +13,8 @@ from authenticate.views.program import program
 from authenticate.views.provider_logout import backchannel_logout, frontchannel_logout
 from authenticate.views.refresh import refresh
 from authenticate.views.scim import scim
+from authenticate.views.sessions import PAGE as SESSIONS
+from authenticate.views.sessions import sessions
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
@@ -31,6 +33,7 @@ urlpatterns = [
     path(".gate/api/portal.json", portal_json),
     path(CHANGE[1:], change_portal),
     path(".gate/why", why),
+    path(SESSIONS[1:], sessions),
     path(f"{ICONS[1:]}<name>", icon),
     path(".gate/sign_in", sign_in),
     path(".gate/refresh", refresh),

@@ -21,6 +21,7 @@ SCIM_USER = "scim_user"
 SCIM_GROUP = "scim_group"
 SCIM_INDEX = "scim_index"
 PORTAL = "portal"
+PROGRAM = "program"
 
 RECORD_TYPES = (
     SESSION,
@@ -38,6 +39,7 @@ RECORD_TYPES = (
     SCIM_INDEX,
     DIRECTORY_RUN,
     PORTAL,
+    PROGRAM,
 )
 
 
@@ -273,6 +275,18 @@ class PortalChoices(RecordValue):
     def from_record(cls, record: Record) -> Self:
         tuples = {name: tuple(map(str, record.data.get(name, ()))) for name in ("favourites", "opened")}
         return cls(**{**known_fields(cls, record), **tuples})
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRecord(RecordValue):
+    """A program that a person let act for them at `host`, by the session that its id begins with; `waits_at` is where its token went.
+
+    `allowed` is Unix seconds.
+    """
+
+    host: str
+    waits_at: str
+    allowed: float
 
 
 @dataclass(frozen=True, slots=True)

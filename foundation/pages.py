@@ -23,7 +23,8 @@ _environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _environment.globals.update(stylesheet=STYLESHEET, times_script=TIMES_SCRIPT, shows_times=False)
-_environment.filters["plain"] = plain_text
+# What is markup already was made by us.
+_environment.filters["plain"] = lambda text: text if hasattr(text, "__html__") else plain_text(text)
 # Where Django serves the folder STATIC, at the authenticate host alone.
 STATIC_PATH = "/.gate/static/foundation/"
 

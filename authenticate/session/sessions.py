@@ -1,5 +1,7 @@
 """Sessions of the authenticate host: made, found and ended here, and nowhere else."""
 
+import asyncio
+import re
 import secrets
 from collections.abc import Iterable
 
@@ -18,6 +20,7 @@ from foundation.errors import BadRequest, BrokerError
 log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # One more sign-in ends them all, so that a record stays small.
 MAX_EARLIER = 8
 
@@ -86,6 +89,23 @@ class Sessions:
             return session if session is not None and session.expires > now else None
 
         return await self._cookies.of_browser(cookie_headers, host_port, now, live)
+
+    async def own(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
+        """The live session of this id, where it is of the same person as `session`; of anybody else's it says what it says of none."""
+        record = await self._broker.get(SESSION, id) if _ID.fullmatch(id) else None
+        found = self._reader.read(record) if record is not None else None
+        if found is None or found.expires <= now:
+            return None
+        return found if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by) else None
+
+    async def of_person(self, session: SessionRecord, now: float) -> list[SessionRecord]:
+        """All live sessions of this session's person, in every browser, this one among them."""
+        found: dict[str, SessionRecord] = {}
+        async for ids in batches(self.at_provider.sessions_of(session)):
+            for own in await asyncio.gather(*(self.own(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
+                if own is not None:
+                    found[own.id] = own
+        return list(found.values())
 
     async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
         """End the sessions that the cookies of a request name, whether or not they count: who signs out leaves none behind."""

@@ -16,7 +16,6 @@ from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.person import described_person
 from config.types.picture import PNG
-from databroker.adminsite.details import claim_text
 from databroker.records import SessionRecord
 from foundation import pages, responses
 from foundation.crypto.csrf_token import FIELD, HEADER
@@ -54,7 +53,6 @@ async def portal(request: HttpRequest) -> HttpResponse:
         count=len(shown.all),
         search=search,
         person=person,
-        claims=_rows(person["claims"]),
         csrf=token,
         time=time_element,
         administers=await _administers(request, headers),
@@ -196,7 +194,3 @@ async def _administers(request: HttpRequest, headers: list[bytes]) -> bool:
     except BrokerError:
         return False
     return identity is not None and gate.authorize.may_administer(identity)
-
-
-def _rows(claims: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(name, claim_text(name, value)) for name, value in claims.items()]

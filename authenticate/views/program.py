@@ -7,11 +7,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.page_context import page_context
+from authenticate.portal import programs
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import CALLBACK_PATH, AuthenticateService
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
-from databroker.records import USER, SessionRecord
+from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
 from foundation import responses
 from foundation.crypto.csrf_token import FIELD
@@ -60,7 +61,7 @@ async def program(request: HttpRequest) -> HttpResponse:
     if session is None or asked.shortfall(session.claims, session.issued, now):
         return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url()))
     if request.method == "POST" and _is_proven(request, service, session):
-        return _agreed(request, service, session, route, wanted)
+        return await _agreed(request, service, session, route, wanted)
     return await _question(request, service, session, route, wanted, sealed)
 
 
@@ -68,12 +69,14 @@ def _is_proven(request: HttpRequest, service: AuthenticateService, session: Sess
     return service.csrf.check(request.POST.get(FIELD, ""), answers.cookie_headers(request), service.clock(), bound_to=session.id)
 
 
-def _agreed(
+async def _agreed(
     request: HttpRequest, service: AuthenticateService, session: SessionRecord, route: RedirectTarget, wanted: ProgramRequest
 ) -> HttpResponse:
-    log.info(
-        "program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=page_context(request).request_id
-    )
+    gate = page_context(request)
+    # First the note: nobody acts for a person without their page saying so.
+    program = ProgramRecord(route.host_port, urlsplit(wanted.redirect_uri).netloc, service.clock())
+    await programs.remember(service.broker, session, program)
+    log.info("program allowed", user_id=session.user_id, session_id=session.id, host=route.host_port, request_id=gate.request_id)
     response = responses.redirect(service.program_location(session, route, wanted.redirect_uri))
     response.status_code = 303
     return response

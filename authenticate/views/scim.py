@@ -212,4 +212,4 @@ async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id:
     if record is None or not action:
         return
     id, words = changes.object_of(record, gate.authenticate.options.idp_provider)
-    await gate.authenticate.scim_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words))
+    await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words))

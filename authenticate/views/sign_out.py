@@ -8,10 +8,12 @@ from django.views.decorators.http import require_safe
 from authenticate.page_context import page_context
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, session_entry
 from databroker.records import SessionRecord
 from foundation import responses
 from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER
+from foundation.errors import BrokerError
 
 # What the button for all devices sends.
 EVERYWHERE = "gate_everywhere"
@@ -41,15 +43,27 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
     next_url = service.post_logout_redirect.url(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
     everywhere = session is not None and request.method == "POST" and EVERYWHERE in request.POST
     if session is not None:
-        if everywhere:
-            await service.sessions.end_all_of(session)
-        await service.sessions.end(session)
+        await _end(request, service, session, everywhere=everywhere)
         service.revoke_soon(session)
         params = service.post_logout_redirect.params(next_url, service.clock())
         next_url = await service.provider_client.end_session_url(session, params) or next_url
     await service.sessions.end_carried(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
     return responses.with_cookies(_next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *_admin_cookies()])
+
+
+async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord, *, everywhere: bool) -> None:
+    action, failed = (ENDS_ALL, NOT_ENDED_ALL) if everywhere else (ENDS, NOT_ENDED)
+    try:
+        if everywhere:
+            await service.sessions.end_all_of(session)
+        await service.sessions.end(session)
+    except BrokerError:
+        action = failed
+        raise
+    finally:
+        address, one = page_context(request).client_address, None if everywhere else session
+        await service.audit_trail.note(session_entry(service.clock(), session, address, action, one))
 
 
 @require_safe

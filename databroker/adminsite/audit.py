@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from databroker.models import AuditEntry, Session, User
 from databroker.page_context import page_context
+from databroker.records import SessionRecord
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,22 @@ def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, w
     """Entry of a change that the provider made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
     when = datetime.fromtimestamp(moment, UTC)
     return _entry(when=when, who=PUSHED, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
+
+
+def session_entry(moment: float, person: SessionRecord, address: str, action: str, session: SessionRecord | None = None) -> AuditEntry:
+    """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
+    when, name = datetime.fromtimestamp(moment, UTC), _name_in(person)
+    if session is None:
+        kind, id, words = User._meta.verbose_name, person.user_id, name
+    else:
+        kind, id, words = Session._meta.verbose_name, session.id, f"{name}, from {session.client_address or 'an unknown address'}"
+    said = {"when": when, "who": name, "account": person.user_id, "address": address, "action": action}
+    return _entry(**said, object_type=str(kind), object_id=id, object_words=words)
+
+
+def _name_in(person: SessionRecord) -> str:
+    said = (person.claims.get(claim) for claim in ("email", "name"))
+    return next((name for name in said if isinstance(name, str) and name), person.user_id)
 
 
 def _entry(**said: Any) -> AuditEntry:

@@ -1,6 +1,6 @@
 """Rows of the admin's tables, made from records; writes them, and removes what no record backs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -223,6 +223,20 @@ def _chunks(ids: set[str]) -> Iterator[list[str]]:
     """In order: two processes that write the same rows must not wait for each other."""
     ordered = sorted(ids)
     return (ordered[start : start + AT_ONCE] for start in range(0, len(ordered), AT_ONCE))
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """When a session was last used (Unix seconds), and at which host."""
+
+    at: float
+    host: str
+
+
+def last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
+    """Last use of each of these sessions, where one is known; call it in a thread."""
+    rows = Session.objects.filter(pk__in=ids, last_seen__isnull=False).values_list("pk", "last_seen", "last_route")
+    return {id: LastSeen(at.timestamp(), host) for id, at, host in rows if at is not None}
 
 
 def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:

@@ -1,6 +1,7 @@
 """The portal as people use it: on a phone and on a desk, in light and in dark, by keyboard alone, and without JavaScript."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,7 +88,9 @@ def errors(browser: Browser) -> list[str]:
     return [entry["message"] for entry in browser.driver.get_log("browser") if "favicon" not in entry["message"]]
 
 
-@pytest.mark.parametrize("path", ["/.gate/", "/.gate/?q=wiki", "/.gate/why?address=nowhere.localhost", "/.gate/why?address=wiki"])
+@pytest.mark.parametrize(
+    "path", ["/.gate/", "/.gate/sessions", "/.gate/?q=wiki", "/.gate/why?address=nowhere.localhost", "/.gate/why?address=wiki"]
+)
 def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, path: str) -> None:
     browser.open(page(gate, path))
     browser.driver.execute_script(AXE.read_text())
@@ -95,7 +98,11 @@ def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, p
     for width in WIDTHS:
         for scheme in SCHEMES:
             look(browser, width, scheme)
-            browser.picture(f"portal-{''.join(filter(str.isalnum, path))}-{width}-{scheme}")
+            name = f"portal-{''.join(filter(str.isalnum, path))}-{width}-{scheme}"
+            browser.driver.execute_script("scrollTo(0, 0)")
+            browser.picture(name)
+            browser.driver.execute_script("scrollTo(0, document.body.scrollHeight)")
+            browser.picture(f"{name}-below")
             rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
             found += [f"{width} {scheme}: {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
             overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
@@ -146,6 +153,30 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
 def recently_used(browser: Browser, gate: RunningGate) -> str:
     browser.open(page(gate))
     return " ".join(each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, ".recent"))
+
+
+def test_another_browser_s_session_ends_by_keyboard_and_at_once(
+    browser: Browser, gate: RunningGate, provider: DevelopmentProvider, tmp_path: Path
+) -> None:
+    with headless_browser(tmp_path, trusted_spki=gate.certificates.spki_hash) as other:
+        other.open(gate.url("wiki.localhost"))
+        other.wait_for_url(provider.url)
+        other.click('button[value="dora"]')
+        other.wait_for_url(gate.url("wiki.localhost"))
+        look(browser, 1440, "light")
+        wait_until(lambda: "at wiki.localhost" in sessions_of(browser, gate), "the session to be seen", 20)
+        browser.picture("portal-two-sessions")
+        browser.find("button[name=end]").send_keys(Keys.ENTER)
+        wait_until(lambda: not browser.driver.find_elements(By.CSS_SELECTOR, "button[name=end]"), "one session", 10)
+        other.open(gate.url("wiki.localhost"))
+        other.wait_for_url(provider.url)
+    assert "this one" in sessions_of(browser, gate)
+    assert errors(browser) == []
+
+
+def sessions_of(browser: Browser, gate: RunningGate) -> str:
+    browser.open(page(gate, "/.gate/sessions"))
+    return browser.text
 
 
 def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> None:

@@ -44,4 +44,33 @@ views.without("the page asked", "change_portal", never("not service.csrf.check(.
 views.without("who asks for the list is signed in", "portal_json", never("session is None"))
 views.without("of what is not listed nothing is said", "_looked_up", always("each.fits(words)"))
 
-DOORS = (openings, service, remote, picture, choices, views)
+own = door("authenticate.session.sessions", "unit/authenticate/views/test_sessions.py")
+own.without(
+    "a session of somebody else is none",
+    "Sessions.own",
+    replaced("found if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by) else None", "found"),
+)
+own.without(
+    "who has the same id at another issuer is somebody else",
+    "Sessions.own",
+    replaced("(found.user_id, found.vouched_by) == (session.user_id, session.vouched_by)", "found.user_id == session.user_id"),
+)
+
+sessions = door("authenticate.views.sessions", "unit/authenticate/views/test_sessions.py")
+sessions.without("the page asked for the end", "sessions", never("not service.csrf.check(...)"))
+sessions.without("an end is told of", "_ended", skips("await service.audit_trail.note(...)"))
+sessions.without("this session is ended by who asks first", "_end", never("found.id in (session.id, *session.earlier)"))
+
+sign_out = door("authenticate.views.sign_out", "unit/authenticate/views/test_sessions.py")
+sign_out.without("a sign-out is told of", "_end", skips("await service.audit_trail.note(...)"))
+
+page_text = door("foundation.plain_text", "unit/foundation/test_plain_text.py")
+page_text.without("what turns text is marked", "plain_text", replaced("_ODD.sub(INSTEAD, text)", "text"))
+
+programs = door("authenticate.portal.programs", "unit/authenticate/portal/test_programs.py")
+programs.without("programs of other sessions are not told", "programs_of", always("record.id.startswith(f'{session.id}/')"))
+
+consent = door("authenticate.views.program", "unit/authenticate/views/test_program.py")
+consent.without("a program is noted before it is let in", "_agreed", skips("await programs.remember(service.broker, session, program)"))
+
+DOORS = (openings, service, remote, picture, choices, views, own, sessions, sign_out, page_text, programs, consent)

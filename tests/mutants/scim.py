@@ -133,7 +133,7 @@ filters = door("authenticate.scim.filters", "unit/authenticate/scim/test_filters
 filters.without("a filter is bounded in depth", "_Parser._joined", never("depth > DEEPEST"))
 filters.without("a filter is bounded in length", "parse", never("len(text) > LONGEST"))
 
-trail = door("authenticate.scim.audit_trail", "unit/authenticate/scim/test_audit_trail.py", "unit/authenticate/views/test_scim.py")
+trail = door("authenticate.audit_trail", "unit/authenticate/test_audit_trail.py", "unit/authenticate/views/test_scim.py")
 trail.without("what waits to be told is bounded", "AuditTrail.note", never("len(self._waiting) >= MOST_WAITING"))
 trail.without("what can't be told is done all the same", "_written", replaced("Error", "ZeroDivisionError"))
 

@@ -111,7 +111,7 @@ sign_out.without(
         "session is not None and _field(request, EVERYWHERE)",
     ),
 )
-sign_out.without("on all devices ends them all", "_signed_out", skips("await service.sessions.end_all_of(...)"))
+sign_out.without("on all devices ends them all", "_end", skips("await service.sessions.end_all_of(...)"))
 sign_out.without(
     "sign-out leaves no session behind",
     "_signed_out",

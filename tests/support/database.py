@@ -26,8 +26,10 @@ def database_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def database(database_once: None) -> Iterator[None]:
-    yield
+    # Before, and not after: what is done without asking for the database may be told in its audit log as well.
     empty_the_tables()
+    yield
+    connection.close()
 
 
 def empty_the_tables() -> None:

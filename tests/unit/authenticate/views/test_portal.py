@@ -26,7 +26,7 @@ async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) 
     assert (await browser.get(site.idp.pick(provider, "alice"))).location == f"{ORIGIN}/.gate/"
     page = await browser.get("/.gate/")
     assert page.status == 200
-    for text in ("Alice Adams", "alice@corp.example", "oidc/alice", "engineering", "Sign out"):
+    for text in ("Alice Adams", "alice@corp.example", "engineering", "Sign out"):
         assert text in page.text
 
 

@@ -432,7 +432,7 @@ async def test_what_is_pushed_is_in_the_audit_log_once_for_each_change(site: Sit
     assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 204
     assert (await ask(site, "DELETE", f"Groups/{group['id']}")).status == 404
     assert (await ask(site, "POST", "Users", ann)).status == 409
-    await site.service.scim_trail.stop()
+    await site.service.audit_trail.stop()
     rows = await in_database(told)
     assert {row[:2] for row in rows} == {("the provider (SCIM)", "scim")}
     assert {row[2] for row in rows} == {"192.0.2.7"}
@@ -458,7 +458,7 @@ async def test_a_person_is_shut_out_also_where_it_can_not_be_written_down(site: 
     user = await done(site, "POST", "Users", {"userName": "ann@example.com", "externalId": "id-of-ann"}, status=201)
     with capture_logs() as logged:
         await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
-        await site.service.scim_trail.stop()
+        await site.service.audit_trail.stop()
     assert await groups_of(site, "id-of-ann") is None
     missing = [entry for entry in logged if "missing in the audit log" in entry["event"]]
     assert [(entry["action"], entry["log_level"]) for entry in missing] == [

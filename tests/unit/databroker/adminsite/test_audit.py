@@ -16,8 +16,9 @@ from django.utils import timezone
 from structlog.testing import capture_logs
 
 from databroker.admin import record_action
-from databroker.adminsite.audit import STRANGER, name_of, record_command, who
+from databroker.adminsite.audit import ENDS, ENDS_ALL, STRANGER, name_of, record_command, session_entry, who
 from databroker.models import AuditEntry, Session, User
+from databroker.records import SessionRecord
 from tests.support.database import row
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -129,3 +130,15 @@ def test_what_a_command_does_is_told_by_who_typed_it_each_time():
     for _ in range(2):
         record_command("root@host", "revokes the service account", "ci", Session)
     assert AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci").count() == 2
+
+
+def test_what_people_end_themselves_is_told_under_their_name():
+    ann = SessionRecord("s1", "oidc/ann", "ann", "oidc", 0.0, 9e9, {"email": "ann@a.org", "name": "Ann"}, client_address="192.0.2.1")
+    for session in (ann, None):
+        session_entry(1_800_000_000.0, ann, "192.0.2.9", ENDS if session else ENDS_ALL, session).save()
+    one, every = AuditEntry.objects.order_by("pk")
+    assert (one.who, one.account, one.address, one.when.timestamp()) == ("ann@a.org", "oidc/ann", "192.0.2.9", 1_800_000_000.0)
+    assert (one.object_type, one.object_id, one.object_words) == ("session", "s1", "ann@a.org, from 192.0.2.1")
+    assert (every.action, every.object_type, every.object_id, every.object_words) == (ENDS_ALL, "user", "oidc/ann", "ann@a.org")
+    nameless = SessionRecord("s2", "oidc/x", "x", "oidc", 0.0, 9e9, {"email": 7})
+    assert session_entry(0.0, nameless, "", ENDS, nameless).object_words == "oidc/x, from an unknown address"

@@ -1,4 +1,4 @@
-"""SCIM audit trail: pushed changes become rows of the audit log a moment later, many at once: a push of everybody is a great many."""
+"""Audit trail of what is done outside of the admin: rows of the audit log, written a moment later, many at once."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ MOST_WAITING = 5_000
 
 
 class AuditTrail:
-    """Bounded queue of pushed changes: whoever is faster than the database waits for it."""
+    """Bounded queue of entries: whoever is faster than the database waits for it."""
 
     def __init__(self) -> None:
         self._waiting: list[AuditEntry] = []
@@ -29,7 +29,7 @@ class AuditTrail:
 
     def start(self) -> None:
         """Start the writer.  Not from within a request: what asgiref runs for a task's request ends with that request."""
-        self._writer = spawn(self._write(), name="audit log of what is pushed")
+        self._writer = spawn(self._write(), name="audit trail")
 
     async def stop(self) -> None:
         """Return when all that was noted is in the log, or can't be."""
@@ -38,9 +38,9 @@ class AuditTrail:
         if self._writer is not None:
             await asyncio.wait({self._writer})
 
-    async def note(self, push: AuditEntry) -> None:
+    async def note(self, entry: AuditEntry) -> None:
         await self._room.wait()
-        self._waiting.append(push)
+        self._waiting.append(entry)
         self._noted.set()
         if len(self._waiting) >= MOST_WAITING:
             self._room.clear()
@@ -63,6 +63,6 @@ async def _written(some: list[AuditEntry]) -> None:
     try:
         await sync_to_async(AuditEntry.objects.bulk_create)(some, batch_size=100)
     except Error as error:
-        # The provider's word counts all the same: whoever it shuts out must be out.
-        for push in some:
-            log.error("a change by the provider is missing in the audit log", action=push.action, id=push.object_id, error=str(error))
+        # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
+        for entry in some:
+            log.error("an entry is missing in the audit log", action=entry.action, id=entry.object_id, by=entry.account, error=str(error))

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from authenticate.scim import audit_trail
-from authenticate.scim.audit_trail import AuditTrail
+from authenticate import audit_trail
+from authenticate.audit_trail import AuditTrail
 from databroker.adminsite.audit import pushed_entry
 from databroker.models import AuditEntry
 from tests.support.database import in_database

@@ -1,0 +1,19 @@
+"""Programs that people let act for them: which, where, and by which session; their tokens end with that."""
+
+import hashlib
+
+from databroker.client import BrokerClient
+from databroker.records import PROGRAM, ProgramRecord, SessionRecord
+
+MOST_SHOWN = 20  # of one session
+
+
+async def remember(broker: BrokerClient, session: SessionRecord, program: ProgramRecord) -> None:
+    """Note that a program was let in; the record ends with the session.  BrokerError."""
+    name = hashlib.sha256(f"{program.host}|{program.waits_at}".encode()).hexdigest()[:16]
+    await broker.put(PROGRAM, f"{session.id}/{name}", program.to_data(), expires=session.expires)
+
+
+async def programs_of(broker: BrokerClient, session: SessionRecord) -> list[ProgramRecord]:
+    records = await broker.page(PROGRAM, f"{session.id}/", MOST_SHOWN)
+    return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session.id}/")]

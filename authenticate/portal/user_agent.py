@@ -1,0 +1,37 @@
+"""Browser and system in words, as its User-Agent header says: enough to tell one's own devices apart, and proof of nothing."""
+
+import re
+
+# The first that is named counts: most call themselves by the names of others, too.
+_BROWSERS = (
+    (r"Edg(?:e|A|iOS)?/", "Edge"),
+    (r"OPR/|Opera|OPiOS/", "Opera"),
+    (r"SamsungBrowser/", "Samsung Internet"),
+    (r"Vivaldi/", "Vivaldi"),
+    (r"YaBrowser/", "Yandex Browser"),
+    (r"DuckDuckGo/|Ddg/", "DuckDuckGo"),
+    (r"Firefox/|FxiOS/", "Firefox"),
+    (r"Chrome/|CriOS/|Chromium/", "Chrome"),
+    (r"Safari/", "Safari"),
+    (r"^curl/", "curl"),
+    (r"^Wget/", "Wget"),
+    (r"^python|aiohttp|^Go-http-client|^okhttp|^Java", "A program"),
+)
+_SYSTEMS = (
+    (r"iPhone|iPod", "iPhone"),
+    (r"iPad", "iPad"),
+    (r"Android", "Android"),
+    (r"CrOS", "ChromeOS"),
+    (r"Windows", "Windows"),
+    (r"Macintosh|Mac OS X", "macOS"),
+    (r"Linux|X11", "Linux"),
+)
+UNKNOWN = "A browser that does not say what it is"
+
+
+def in_words(user_agent: str) -> str:
+    """`Firefox on Windows`."""
+    browser, system = (next((name for pattern, name in names if re.search(pattern, user_agent)), "") for names in (_BROWSERS, _SYSTEMS))
+    if not browser:
+        return f"A browser on {system}" if system else UNKNOWN
+    return f"{browser} on {system}" if system else browser

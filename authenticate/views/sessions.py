@@ -1,0 +1,152 @@
+"""My sessions: where a person is signed in, what ends there at the press of a button, and what applications are told of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+
+from authenticate.page_context import page_context
+from authenticate.portal.own_sessions import others_of, own_sessions
+from authenticate.service import AuthenticateService
+from authenticate.views import answers
+from authenticate.views.person import described_person
+from authenticate.views.portal import PAGE as PORTAL
+from authenticate.views.portal import STYLE, portal_files
+from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
+from databroker.adminsite.details import claim_text
+from databroker.records import SessionRecord
+from foundation import pages, responses
+from foundation.crypto.csrf_token import FIELD, HEADER
+from foundation.errors import BrokerError
+from foundation.times import time_element
+
+PAGE = "/.gate/sessions"
+BACK = (("Back to your sessions", PAGE),)
+# Claims about the ID token and the sign-in, and not about the person.
+_TECHNICAL = frozenset(
+    (
+        "acr",
+        "amr",
+        "aud",
+        "auth_time",
+        "azp",
+        "exp",
+        "iat",
+        "iss",
+        "jti",
+        "nbf",
+        "s_hash",
+        "sid",
+        "sub",
+        "updated_at",
+        "typ",
+        "session_state",
+    )
+)
+
+
+# Django's token guards the admin; this form has ours, bound to the session.
+@csrf_exempt
+@answers.errors_as_pages
+async def sessions(request: HttpRequest) -> HttpResponse:
+    service = page_context(request).authenticate
+    if request.method not in ("GET", "HEAD", "POST"):
+        return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+    headers = answers.cookie_headers(request)
+    session = await service.sessions.find(headers, service.host_port, service.clock())
+    if request.method != "POST":
+        return await _page(request, service, session) if session is not None else responses.redirect(service.sign_in_url_for(PAGE))
+    if session is None:
+        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
+    if not service.csrf.check(token, headers, service.clock(), bound_to=session.id):
+        return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
+    return await _end(request, service, session)
+
+
+async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    """End one session, or all but this; one of somebody else is as one that does not exist."""
+    if "end_others" in request.POST:
+        chosen = await others_of(service.sessions, session, service.clock())
+    else:
+        found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
+        if found is None:
+            reason = "You have no such session, or it has ended already; nothing was changed."
+            return responses.error_page(request, 404, reason, links=BACK)
+        if found.id in (session.id, *session.earlier):
+            return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
+        chosen = [found]
+    ended = 0
+    try:
+        for each in chosen:
+            await _ended(request, service, session, each)
+            ended += 1
+    except BrokerError:
+        if not ended:
+            raise
+        reason = f"The store of sessions stopped answering: {ended} of {len(chosen)} sessions have ended, the others go on."
+        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+    response = responses.redirect(PAGE)
+    response.status_code = 303
+    return response
+
+
+async def _ended(request: HttpRequest, service: AuthenticateService, session: SessionRecord, chosen: SessionRecord) -> None:
+    gate = page_context(request)
+    action = ENDS
+    try:
+        await service.sessions.end(chosen)
+    except BrokerError:
+        action = NOT_ENDED
+        raise
+    finally:
+        await service.audit_trail.note(session_entry(service.clock(), session, gate.client_address, action, chosen))
+
+
+async def _page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    headers, now = answers.cookie_headers(request), service.clock()
+    token, cookie = service.csrf.token_for(headers, now, bound_to=session.id)
+    person = await described_person(service, session)
+    claims, technical = _claims(person["claims"])
+    response = responses.page(
+        "authenticate/sessions.html",
+        form_targets="",
+        shows_times=True,
+        files=portal_files(service),
+        style=pages.static_path(STYLE),
+        sessions=await own_sessions(service.sessions, service.broker, session, now),
+        person=person,
+        told=_told(service, person),
+        claims=claims,
+        technical=technical,
+        csrf=token,
+        portal=PORTAL,
+        time=time_element,
+    )
+    return responses.with_cookies(response, [cookie] if cookie else [])
+
+
+def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
+    user, claims = person["user"], person["claims"]
+    is_told = user["email"] and user["email_verified"] is not False
+    told = {
+        "Your id": user["id"],
+        "Your name": user["name"] or "not known",
+        "Your e-mail address": user["email"] if is_told else "not told: the sign-in service has not verified it",
+        "Your groups": ", ".join(group["name"] for group in person["groups"]) or "none",
+    }
+    for name in service.options.jwt_claims_headers:
+        if name in claims and name not in ("sub", "user", "name", "email", "groups"):
+            told[name] = claim_text(name, claims[name])
+    return list(told.items())
+
+
+def _claims(said: Mapping[str, Any]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(about the person, technical)."""
+    about: list[tuple[str, str]] = []
+    technical: list[tuple[str, str]] = []
+    for name, value in said.items():
+        (technical if name in _TECHNICAL else about).append((name, claim_text(name, value)))
+    return about, technical
