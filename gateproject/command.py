@@ -25,6 +25,7 @@ COMMANDS = (
     ("import", "importconfig", "convert the configuration of another proxy"),
     ("check-broker", "checkbroker", "compare the records with the admin's tables, and repair these"),
     ("reseal", "reseal", "seal the records with a new shared_secret"),
+    ("completion", "completion", "print what completes all this in bash, zsh or fish"),
     ("demo", "demo", "the whole product on loopback, with a provider and applications"),
 )
 

@@ -5,10 +5,11 @@ import socket
 from typing import ClassVar
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from config.options import Options
 from foundation.errors import ConfigError
+from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import NO_FILE
 from gateproject.process.database import migrate
 
@@ -16,8 +17,7 @@ from gateproject.process.database import migrate
 HAS_TABLES = ("all", "authenticate")
 
 
-class ConfiguredCommand(BaseCommand):
-    requires_system_checks: list[str] = []
+class ConfiguredCommand(GateCommand):
     config_is: ClassVar[str] = "the configuration file (default: $GATE_CONFIG, else ./config.yaml)"
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -53,6 +53,6 @@ def command_line_user() -> str:
 
 
 def unusable(error: ConfigError) -> CommandError:
-    more = f" (and {len(error.problems) - 1} more; manage.py checkconfig prints all)" if len(error.problems) > 1 else ""
+    more = f" (and {len(error.problems) - 1} more; gate check prints all)" if len(error.problems) > 1 else ""
     what = "the configuration" if settings.GATE_CONFIG_PATH else f"{NO_FILE}; the environment"
     return CommandError(f"{what} has a problem: {error.problems[0]}{more}")

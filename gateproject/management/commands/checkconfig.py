@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
 from config.load import ConfigCheck, check_configuration, config_path
 from config.routes.rewrites import changed_upstream_paths
 from config.weaknesses import WEAKNESSES
+from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 
 ALL_CONFIG_CHECKS = (
@@ -21,9 +22,8 @@ ALL_CONFIG_CHECKS = (
 FORMATS: dict[str, Callable[[ConfigReport], str]] = {"json": as_json, "sarif": as_sarif}
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Print every problem of a configuration with its place, and run its policy tests; exit 0 if all is well, else 1."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("-config", "--config", type=Path, help="the file; by default GATE_CONFIG, else config.yaml")

@@ -7,16 +7,16 @@ import sys
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
+from gateproject.management.gate_command import GateCommand
 from gateproject.management.operator_pages import metrics_address, page
 
 LOOK_EVERY = 0.2  # seconds, while it waits
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Ask the running gate whether it is ready: exit 0 where it is, else 1; either way with its reasons"
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--at", metavar="HOST:PORT", help="its metrics_address (default: that of the environment or the configuration)")

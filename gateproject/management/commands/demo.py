@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from examples.demo import configuration, run
+from gateproject.management.gate_command import GateCommand
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Run gate with a development identity provider and sample applications on loopback. Ctrl-C stops everything."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8443, help="gate's port (default 8443)")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
 from config.importing import oauth2_proxy, pomerium
@@ -20,6 +20,7 @@ from config.importing.upstreams import take_upstreams
 from config.importing.yaml_output import as_yaml
 from config.load import check_content
 from foundation.errors import ConfigError, Problem
+from gateproject.management.gate_command import GateCommand
 
 CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]] = {
     POMERIUM: lambda foreign, _: pomerium.convert(foreign),
@@ -30,12 +31,11 @@ CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]]
 }
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = (
         "Read a configuration of Pomerium (0.13 and later), oauth2-proxy, Authelia or authentik (a blueprint), or Traefik's labels in a "
         "Docker Compose file, and print it as gate's. What can't be carried over is said (docs/coming_from.md)."
     )
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="YAML, JSON, TOML (also as .cfg), or NAME=value lines as .env")

@@ -20,6 +20,7 @@ from gateproject.init import surroundings
 from gateproject.init.configuration import FILE, configuration, made_secrets, write_new
 from gateproject.init.questions import QUESTIONS, Question, UnusableAnswer, redirect_uri
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
+from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import as_text
 
 _SHORT = {"rungate": "run", "checkconfig": "check"}
@@ -28,9 +29,8 @@ _ANY_APPLICATION = {"application": "https://app.example.com", "upstream": "http:
 _OF_PROVIDER = ("provider", "issuer", "client_id", "client_secret")
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Write a first configuration: asks what it needs to know, tries the provider, makes secrets. It never writes over anything."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("directory", nargs="?", type=Path, default=Path(), help=f"where {FILE} is written (default: here)")

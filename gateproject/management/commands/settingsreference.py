@@ -4,18 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from config.reference.schema import json_schema
 from config.reference.settings_page import settings_page
+from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Write docs/settings.md, docs/config.schema.json and docs/metrics.md out of the declarations of the settings and metrics."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.live import Live
 
 from config.load import check_configuration, config_path
 from config.options import Options
+from gateproject.management.gate_command import GateCommand
 from gateproject.management.operator_pages import metrics_address, page
 from gateproject.status.reading import Reading, read
 from gateproject.status.screen import screen
@@ -23,9 +24,8 @@ from gateproject.status.screen import screen
 MOMENT = 1.0  # seconds between the two readings of one look
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Show how the running gate does: parts, routes, listeners and certificates.  Exit 0 where all that was asked is ready, else 1."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

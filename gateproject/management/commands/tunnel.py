@@ -7,10 +7,11 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from config.types.fields import host_port
 from foundation.values import HostPort, Url, parse_url
+from gateproject.management.gate_command import GateCommand
 from gateproject.tunnel.client import TunnelClient
 from gateproject.tunnel.connection import TunnelFailed
 from gateproject.tunnel.sign_in import sign_in
@@ -19,9 +20,8 @@ from gateproject.tunnel.token_file import TokenFile, cache_directory, is_token
 STANDARD_STREAMS = "-"
 
 
-class Command(BaseCommand):
+class Command(GateCommand):
     help = "Open a local port (or standard input and output) that leads through gate to HOST:PORT, and sign in with a browser where needed."
-    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

@@ -238,7 +238,7 @@ def test_a_wrong_configuration_is_one_clear_line() -> None:
     problems = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")])
     with override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=problems), pytest.raises(CommandError) as error:
         call_command(Command(), "https://app.example.com/")
-    expected = "the configuration has a problem: line 7: policy[3].from: is missing (and 1 more; manage.py checkconfig prints all)"
+    expected = "the configuration has a problem: line 7: policy[3].from: is missing (and 1 more; gate check prints all)"
     assert str(error.value) == expected
 
 

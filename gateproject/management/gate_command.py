@@ -1,0 +1,24 @@
+"""Gate command: the base of all management commands.  Its help has none of Django's own options, and the name that was typed."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from gateproject.command import COMMANDS
+
+
+class GateCommand(BaseCommand):
+    requires_system_checks: list[str] = []
+    suppressed_base_arguments: ClassVar[set[str]] = {
+        *("--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color", "--force-color"),
+    }
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        return super().create_parser(prog_name, name_of(prog_name, subcommand), **kwargs)
+
+
+def name_of(program: str, command: str) -> str:
+    """Name of a management command as its user knows it: `gate check`, but `manage.py checkconfig`."""
+    short = {long: name for name, long, _ in COMMANDS}
+    return short.get(command, command) if Path(program).name == "gate" else command

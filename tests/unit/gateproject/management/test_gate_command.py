@@ -1,0 +1,24 @@
+"""The help of a command is about gate."""
+
+import pytest
+
+from gateproject.management.commands.checkconfig import Command
+from gateproject.management.gate_command import name_of
+
+
+def test_the_help_has_the_options_of_the_command_and_none_of_django(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        Command().run_from_argv(["/usr/bin/gate", "checkconfig", "--help"])
+    told = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert told.startswith("usage: gate check [-h]")
+    assert all(option in told for option in ("-config", "--format", "--online", "--strict"))
+    assert not any(option in told for option in ("--settings", "--pythonpath", "--traceback", "--verbosity", "--version", "color"))
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "name"),
+    [("/usr/bin/gate", "rungate", "run"), ("manage.py", "rungate", "rungate"), ("gate", "unheard-of", "unheard-of")],
+)
+def test_a_command_is_called_as_it_was_typed(program: str, command: str, name: str) -> None:
+    assert name_of(program, command) == name
