@@ -104,6 +104,7 @@ def _texts() -> Iterator[tuple[str, str, bytes]]:
     yield "10 MB of keys", "yaml", "\n".join(f"k{number}:" for number in range(1_100_000)).encode()
     yield "10 MB of commas", "yaml", b"policy: [" + b"a," * (5 * MEBIBYTE)
     yield "10 MB of one line of JSON", "json", b'{"a": [' + b"1," * (5 * MEBIBYTE) + b"1]}"
+    yield "10 MB of lines without a word", "yaml", b"# x\n" * (10 * MEBIBYTE // 4) + json.dumps(MINIMAL).encode()
     yield (
         "a regex of 1 MB",
         "json",
@@ -112,7 +113,7 @@ def _texts() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _is_only_large() -> Iterator[tuple[str, str, bytes]]:
-    yield "10 MB of comment", "yaml", b"# x\n" * (10 * MEBIBYTE // 4) + json.dumps(MINIMAL).encode()
+    yield "10 MB of comment", "yaml", (b"# %b\n" % (b"x" * 97)) * (10 * MEBIBYTE // 100) + json.dumps(MINIMAL).encode()
     yield "10 MB of blanks in JSON", "json", json.dumps(MINIMAL).encode() + b" " * (10 * MEBIBYTE)
     headers = {f"X-{number}": "x" * 1000 for number in range(10_000)}
     yield "10 MB of headers", "json", json.dumps({**MINIMAL, "headers": headers}).encode()
