@@ -78,10 +78,10 @@ class AuthorizeService(RouteHosts):
         elif decision.outcome is Outcome.SIGN_IN:
             identity, refused = await self._identify(request, cookie_headers, now, route.route)
             decision = judge(request, identity, route, now) if identity is not None else decision
-        elif (route.route.pass_identity_headers or self.credentials.impersonates(route)) and not decision.is_preflight:
+        elif (self.identity_headers.tell(route) or self.credentials.impersonates(route)) and not decision.is_preflight:
             identity = await self._identify_if_possible(request, cookie_headers, now, route.route)
         is_told = decision.is_allowed and not decision.is_preflight
-        headers = self.identity_headers.headers_for(request, route, identity, now) if is_told else ()
+        headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_told else ()
         challenge = credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
         return Check(decision, identity, headers, challenge, refused)
 

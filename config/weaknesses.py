@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from config.routes.told_headers import sends_assertion, tells_person
 from config.settings.autocert import is_covered, why_not
 from config.validation import Finding, Rule
 from foundation.values import ip_of, is_loopback
@@ -70,7 +71,7 @@ def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
     """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
         for target in (upstream.url for upstream in route.to):
-            if target.scheme == "http" and route.pass_identity_headers and not _is_private(target.host):
+            if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
 
 
@@ -108,9 +109,9 @@ def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
     if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
         return
     for index, route in enumerate(settings.policy):
-        if route.pass_identity_headers:
+        if sends_assertion(route):
             yield (
-                ("policy", index, "pass_identity_headers"),
+                ("policy", index, "pass_identity_headers" if route.pass_identity_headers else "to"),
                 "sends assertions that upstreams can't verify, because signing_key is not set: set it, so that its public key is published",
             )
             return

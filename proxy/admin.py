@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from config.reference.all_settings import written_duration
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
+from config.routes.told_headers import tells_person
 from proxy.page_context import page_context
 from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
@@ -97,7 +98,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_er
         policy=policy_words(route),
         is_public=route.allow_public_unauthenticated_access,
         is_in_shadow=route.mode == SHADOW,
-        identity="yes" if route.pass_identity_headers else "no",
+        identity="yes" if tells_person(route) else "no",
         timeout=_timeout_of_tunnels(route) if route.is_tcp else _timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
     )

@@ -8,12 +8,13 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
+from config.routes.told_headers import told_names
 from foundation.errors import BadRequest, GateError
 from proxy.answers.redirects import redirect_to
 from proxy.answers.refusals import Refusals, not_kept, refusal_of
 from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
-from proxy.rewriting.header_names import Header
+from proxy.rewriting.header_names import Header, fold
 from proxy.rewriting.target import without_token
 from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.sign_in.loops import SignInLoops
@@ -87,9 +88,17 @@ class Verdicts:
         if compiled is None:
             if asker is not Asker.ENVOY:
                 raise CarriedElsewhere(UNKNOWN)
+        elif asker is not Asker.ENVOY and _claims_to_be_told(incoming, compiled.route):
+            # Whoever asks us by HTTP forwards the client's headers as they are, and overwrites only those that it was told to copy.
+            raise CarriedElsewhere("it carries a header by which the application is told who asks, and which only gate may set")
         elif self._shows_credentials(compiled):
             # Whoever asks reads our answer: what proves us to an upstream can't be in it, and without it the request would be another.
             raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
+
+
+def _claims_to_be_told(incoming: IncomingRequest, route: Route) -> bool:
+    names = {fold(name) for name in told_names(route)} - {b"authorization"}  # which the answer says anew
+    return bool(names) and any(fold(name) in names for name, _ in incoming.scope["headers"])
 
 
 def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:

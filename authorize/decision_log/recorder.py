@@ -31,7 +31,7 @@ class DecisionRecorder:
             return await authorize.check(request, cookies)
         judged, began = DecisionLogEntry(request_id, request, None, None, 0.0, request.source_ip), time.perf_counter()
         try:
-            check = await authorize.check(request, cookies)
+            check = await authorize.check(request, cookies, request_id)
         except GateError as error:
             judged.failure, judged.problem = failure_of(error.status), error.in_full
             judged.seconds = time.perf_counter() - began

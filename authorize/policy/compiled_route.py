@@ -19,6 +19,7 @@ from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry
 from config.routes.policy_language import ENFORCE
 from config.routes.route import Route
+from config.routes.told_headers import varies_by_request
 from foundation.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]
@@ -222,7 +223,7 @@ def _sees_person_alone(compiled: CompiledRoute) -> bool:
     """Every part that is evaluated must be known to: a criterion of a kind that nobody has thought of yet is not."""
     of_keys = all(each.sees_person_alone for each in (*compiled.requirements, *grants_of(compiled.route), *compiled.strengths))
     of_policy = all(each.sees_person_alone for each in (*compiled.denials, *compiled.allows))
-    return of_keys and of_policy and not compiled.route.has_shadow
+    return of_keys and of_policy and not compiled.route.has_shadow and not varies_by_request(compiled.route)
 
 
 def name_of(route: Route) -> str:

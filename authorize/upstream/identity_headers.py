@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
 import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
+from authorize.upstream.header_values import header_value
+from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, of_request
 from config.options import Options
 from config.routes.policy_language import comparisons
 from config.routes.route import Route
@@ -18,8 +19,6 @@ from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto.signing_key import SigningKey
 
 log = structlog.get_logger(__name__)
-
-Headers = tuple[tuple[bytes, bytes], ...]
 
 ASSERTION = b"x-gate-jwt-assertion"
 CLAIM_PREFIX = "x-gate-claim-"
@@ -30,7 +29,14 @@ MOST_BYTES = 64 * MIB
 LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
-_PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class MadeHeaders(NamedTuple):
+    """Headers as they were made of an identity; `left` wait for what is each request's own."""
+
+    identity: Identity | None
+    headers: Headers
+    left: Named
 
 
 class IdentityHeaders:
@@ -44,24 +50,33 @@ class IdentityHeaders:
         self._groups_filter = options.jwt_groups_filter
         self._of_our_people = frozenset({"email", "name", "groups", claimed_groups(options)})
         self._told_groups: dict[str, frozenset[str] | None] = {}
-        self._cached: BoundedCache[tuple[str, str, str], tuple[Identity | None, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._templates: dict[str, RouteTemplates] = {}
+        self._cached: BoundedCache[tuple[str, str, str], MadeHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
 
     def __repr__(self) -> str:
         return f"<IdentityHeaders {len(self._cached)} cached>"
 
-    def headers_for(self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float) -> Headers:
-        """Headers, () unless the route passes them.  `identity` is None on public routes that nobody signed in for."""
-        if not route.route.pass_identity_headers:
+    def headers_for(
+        self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float, request_id: str = ""
+    ) -> Headers:
+        """Headers, () unless the route tells of the caller.  `identity` is None on public routes that nobody signed in for.
+
+        Raises NobodyToActFor where its Authorization would name what is not known of the caller.
+        """
+        if not (templates := self._templates_of(route)).tells_person:
             return ()
         host_port = request.host_port
         key = (identity.session_id if identity is not None else "", host_port, route.id)
-        cached = self._cached.get(key)
+        known = self._cached.get(key)
         # A changed record makes another Identity, so what was signed of the old one is never used again.
-        if cached is not None and cached[0] is identity and _is_fresh(identity, now):
-            return cached[1]
-        headers = self._made(identity, host_port, route)
-        self._cached.put(key, (identity, headers), together(*key, headers))
-        return headers
+        if known is None or known.identity is not identity or not _is_fresh(identity, now):
+            known = self._made(identity, host_port, route, templates)
+            self._cached.put(key, known, together(*key, known.headers))
+        return known.headers if not known.left else known.headers + of_request(known.left, request, request_id)
+
+    def tell(self, route: CompiledRoute) -> bool:
+        """Whether this route's upstream is told anything about the caller."""
+        return self._templates_of(route).tells_person
 
     def assertion(self, identity: Identity | None, host_port: str) -> str:
         """Assertion alone, signed, for the caller's own eyes (`/.gate/jwt`): of the groups, what every route of ours may tell."""
@@ -75,18 +90,28 @@ class IdentityHeaders:
             self._told_groups[route.id] = told_groups(route.route, self._groups_filter)
         return filtered(identity.groups, self._told_groups[route.id])
 
-    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute) -> Headers:
+    def _templates_of(self, route: CompiledRoute) -> RouteTemplates:
+        if (found := self._templates.get(route.id)) is None:
+            found = self._templates[route.id] = RouteTemplates.of(route.route)
+        return found
+
+    def _made(self, identity: Identity | None, host_port: str, route: CompiledRoute, templates: RouteTemplates) -> MadeHeaders:
         groups = () if identity is None else self.groups_told(route, identity)
-        attested = attested_claims(identity, self._issuer, host_port, groups)
+        attested = attested_claims(identity, self._issuer, route.route.assertion_audience or host_port, groups)
         said = identity.claims if identity is not None else {}
         if identity is not None and identity.is_foreign:
             # Upstreams take these for what our provider says of its people.
             said = {name: values for name, values in said.items() if name not in self._of_our_people}
         told = {**said, **attested}
-        claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
-        headers = ((ASSERTION, self._key.sign(attested).encode("ascii")), *claims)
+        assertion = self._key.sign(attested) if templates.sends_assertion else ""
+        headers: Headers = ()
+        if route.route.pass_identity_headers:
+            claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
+            headers = ((ASSERTION, assertion.encode("ascii")), *claims)
+        own, left = templates.told(PersonFacts(identity, told, assertion))
+        headers += own
         warn_of_size(headers, route, identity)
-        return headers
+        return MadeHeaders(identity, headers, left)
 
 
 def identity_header_names(options: Options) -> tuple[bytes, ...]:
@@ -147,27 +172,6 @@ def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | No
 def header_name(claim: str) -> bytes:
     """Header of a claim, `X-Gate-Claim-<Name>` in lower case; what can't stand in its name (RFC 9110 5.1) becomes a hyphen."""
     return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.lower())).encode("ascii")
-
-
-def header_value(value: Any) -> bytes:
-    """One line of printable ASCII.
-
-    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
-    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.
-    """
-    if isinstance(value, list):
-        return b",".join(_element(item).replace(b",", b"%2C") for item in value)
-    if isinstance(value, tuple):
-        # A flattened claim of one value may have been a scalar such as "Doe, Jane".
-        return _element(value[0]) if len(value) == 1 else header_value(list(value))
-    return _element(value)
-
-
-def _element(value: Any) -> bytes:
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text.isascii() and text.isprintable():
-        return text.encode("ascii")
-    return quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace").encode("ascii")
 
 
 def _is_fresh(identity: Identity | None, now: float) -> bool:

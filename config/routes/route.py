@@ -33,6 +33,7 @@ from config.routes.rewrites import (
     rewritten_once,
 )
 from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
+from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set
 from config.routes.upstream_credentials import (
     ClusterToken,
     client_certificate_is_whole,
@@ -104,6 +105,7 @@ class Route(BearerTokenKeys):
         client_certificate_is_whole,
         checks_need_upstreams,
         bearer_tokens_are_whole,
+        templates_can_be_set,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 
@@ -202,12 +204,28 @@ class Route(BearerTokenKeys):
         MOST_SILENCE, description="Ends a tunnel for TCP when neither end has said anything for so long; 0 is no limit.", examples=["1h"]
     )
     set_request_headers: RequestHeaders = Field(
-        default_factory=dict, description="Request headers that the upstream receives.", examples=[{"X-Environment": "staging"}]
+        default_factory=dict,
+        description="Request headers that the upstream receives, `${claim.email}` and the like filled in (docs/identity_headers.md).",
+        examples=[{"X-Environment": "staging"}],
     )
     remove_request_headers: RemovableHeaders = Field(
         (), description="Request headers that the upstream doesn't receive.", examples=[["X-Debug"]]
     )
     pass_identity_headers: Bool = Field(False, description="Sends `X-Gate-Jwt-Assertion` and `X-Gate-Claim-*` upstream.", examples=[True])
+    identity_headers: Annotated[str, one_of(*PRESETS)] | None = Field(
+        None,
+        description="Tells who asks in the headers of another proxy, for applications made for that (docs/identity_headers.md).",
+        examples=["oauth2-proxy"],
+    )
+    assertion_header: AssertionHeader | None = Field(
+        None, description="A header in which the upstream gets the assertion, too.", examples=["X-Assertion"]
+    )
+    assertion_audience: Text | None = Field(
+        None,
+        description="The assertion's `aud` for this upstream.",
+        examples=["my-app"],
+        json_schema_extra={"when_unset": "the route's host"},
+    )
     jwt_groups_filter: TextList | None = Field(
         None,
         description="In place of the setting of that name: the upstream learns of these groups, and of those that the route itself names.",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from config.types.fields import boolean, pairs_of, text_list
+from config.types.header_template import template
 from config.types.reader import BOOL, LIST, SettingReader, Shape
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
@@ -69,9 +70,13 @@ def response_headers(value: Any) -> Mapping[str, str]:
 
 def request_headers(value: Any) -> Mapping[str, str]:
     headers = header_map(value)
-    for name in headers:
+    for name, content in headers.items():
         if folded(name).startswith("x-gate-"):
             raise ValueError(f"{name} says who the user is and can't be set by hand")
+        try:
+            template(content)
+        except ValueError as error:
+            raise ValueError(f"the value of {name}: {error}") from None
     return headers
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from authorize.client import Authorizer
 from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
+from config.routes.told_headers import told_names
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from proxy.answers.send import Answers, CapturedResponse
@@ -67,13 +68,17 @@ class ExtAuthzResponder(Responder):
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
         names, not_the_envoys = _by_names(tuple([name for name, _ in asked.headers]))
         told = {name for name, _ in carry.told}
-        removed = [name for name in not_the_envoys if name not in told]
+        by_route = {fold(name) for name in told_names(carry.route.route)}
+        not_the_clients = {*not_the_envoys, *(name for name in names if fold(name) in by_route)}
+        removed = [name for name in not_the_clients if name not in told]
         replaced: list[Header] = []
         if b"x-forwarded-for" in names:
             # Before the address that the Envoy believes there may be others, which the client wrote.
             replaced.append((b"x-forwarded-for", asked.client_address.encode()))
         if b"cookie" in names or b"authorization" in names:
             for name, left in self._headers.credentials(asked.headers, carry.withheld):
+                if name in told:
+                    continue
                 if left:
                     replaced.append((name, left))
                 elif name in names:

@@ -8,7 +8,9 @@ from functools import cache, partial
 from authorize.client import WithheldCredentials
 from config.options import Options
 from config.routes.route import Route
+from config.routes.told_headers import told_names
 from config.routes.upstream_credentials import shows_credentials
+from config.types.header_template import literal
 from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
@@ -98,13 +100,14 @@ class RouteHeaders:
     cookies: Remembered[bytes, tuple[bytes, ...]] = field(repr=False)  # what remains of a Cookie header without ours
     trusted: TrustedPeers
     append_address: bool
-    replaced: frozenset[bytes]  # folded names that the route removes or sets
+    replaced: frozenset[bytes]  # folded names that the route removes or sets, or by which its upstream is told who asks
     added: tuple[Header, ...]
 
     @classmethod
     def build(cls, route: Route, options: Options) -> "RouteHeaders":
-        added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in route.set_request_headers.items())
-        names = [name.encode("ascii") for name in route.remove_request_headers]
+        said = ((name, literal(value)) for name, value in route.set_request_headers.items())
+        added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
+        names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names(route)]
         ours = AUTHORIZING if shows_credentials(route, options) else frozenset()
         return cls(
             cookies=cookies_of_others(options.cookie_name),

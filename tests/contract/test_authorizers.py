@@ -36,6 +36,7 @@ POLICY = [
     {**APP, "prefix": "/header", "policy": {"allow": {"and": [{"http_header/x-team": "blue"}]}}},
     {**APP, "prefix": "/address", "policy": {"allow": {"and": [{"source_ip": "10.0.0.0/8"}]}}},
     {**APP, "prefix": "/cluster", "allow_any_authenticated_user": True, "cluster_service_account_token": "the-token"},
+    {**APP, "prefix": "/told", "allow_any_authenticated_user": True, "set_request_headers": {"X-Told": "${user} ${request_id}"}},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
@@ -108,6 +109,11 @@ async def test_upstreams_are_told_and_the_proxy_knows_who_it_is(world):
     assert check.identity is not None
     assert (check.identity.session_id, check.identity.user_id, check.identity.shown_as) == ("s1", "oidc/1", "ann@corp.com")
     assert check.identity.expires == 2000.0
+
+
+async def test_upstreams_are_told_in_the_routes_own_words(world):
+    check = await world.authorizer.check(request("/told"), world.cookie(), "r1")
+    assert check.identity_headers == ((b"x-told", b"oidc/1 r1"),)
 
 
 async def test_administrators_learn_who_a_session_is_with_groups_and_claims(world):
@@ -200,10 +206,11 @@ async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -
         ("/header", False, True),
         ("/address", False, False),
         ("/cluster", False, False),
+        ("/told", False, False),
         (None, False, False),
         ("/strong", True, False),
     ]
     elsewhere = replace(asker, source_ip="192.0.2.1", headers=())
     prefixes = [each.route.route.prefix for each in await world.authorizer.openings(elsewhere, world.cookie("auth.example.com"))]
-    assert prefixes == ["/public", "/cluster", None, "/strong"]
+    assert prefixes == ["/public", "/cluster", "/told", None, "/strong"]
     assert await world.authorizer.openings(asker, world.cookie("app.example.com")) == ()

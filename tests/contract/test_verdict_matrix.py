@@ -74,6 +74,8 @@ another issuer's token   | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 2
 a token that is not good | 302 302 302 401 401 401 | 302 302 302 401 401 401 | 401 401 401 401 401   - | 302 302 302 302 302   -
 preflight                | 200 200 200 400 400   - | 200 200 200 400 400   - | 200 200 200 403 200   - | 200 200 200 403 200   -
 preflight of a bearer    | 200 200 200 400 400   - | 200 200 200 400 400   - | 200 200 200 403 200   - | 200 200 200 403 200   -
+in another proxy's words | 200 200 200 101 101   - | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
+who pretends those       | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
 who pretends             | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 200 200 200 200 200   -
 """
 
@@ -85,6 +87,24 @@ JOB = f"x-gate-jwt-assertion: <{ISSUER}#repo:a/b {FOR_APP}>"
 ACTING = ("authorization: Bearer of-the-cluster", "impersonate-user: alice@example.com", "impersonate-group: engineering")
 ASKS = ("origin: https://spa.example", "access-control-request-method: GET")
 ALICE = (f"x-gate-jwt-assertion: <oidc/alice {FOR_APP}>", "x-gate-claim-email: alice@example.com")
+WORDS = {
+    "identity_headers": "oauth2-proxy",
+    "assertion_header": "X-Assertion",
+    "assertion_audience": "my-app",
+    "set_request_headers": {
+        "X-Of-Route": "1",
+        "X-WebAuth-User": "${claim.email}",
+        "X-Missing": "${claim.unheard.of}",
+        "Authorization": "App $$ ${user}",
+    },
+}
+IN_WORDS = (
+    *(f"{prefix}-{line}" for prefix in ("x-forwarded", "x-auth-request") for line in ("user: alice", "email: alice@example.com")),
+    *(f"{prefix}-groups: engineering" for prefix in ("x-forwarded", "x-auth-request")),
+    "x-assertion: <oidc/alice for my-app>",
+    "x-webauth-user: alice@example.com",
+    "authorization: App $ oidc/alice",
+)
 # What a client can only pretend, or wants to go no further; a route takes the last one out.
 PRETENDED = ("X-Real-Ip: 6.6.6.6", "X-Cut: 1")
 REWRITTEN = {"prefix_rewrite": "/inner/", "host_rewrite": "inner.example"}
@@ -174,7 +194,7 @@ class Stage:
         return answer.denied_response.status.code or 200, replaced
 
     def _tunnel(self, sent: Sent) -> tuple[str, str]:
-        if self.plane not in CARRIES or sent.is_preflight:
+        if self.plane not in CARRIES or sent.is_preflight or sent.tunnel == ():
             return "-", ""
         with TunnelClient(self.gate.port, DB) as client:
             status = client.open(f"{DB}:5432", *(sent.lines if sent.tunnel is None else sent.tunnel), *PRETENDED, ahead=b"first ")
@@ -191,7 +211,7 @@ class Stage:
             return ""
         text = request.decode("latin-1").replace(self.upstream.url.removeprefix("http://"), "UPSTREAM")
         text = re.sub(r"(?<=x-request-id: )\S+", "<id>", text.replace(str(self.gate.port), "GATE"))
-        text = re.sub(r"(?<=x-gate-jwt-assertion: )\S+", lambda match: who(match[0], self.gate.port), text)
+        text = re.sub(r"(?<=-assertion: )\S+", lambda match: who(match[0], self.gate.port), text)
         head, _, body = text.partition("\r\n\r\n")
         first, *lines = head.split("\r\n")
         return "\n".join([first, *sorted(f"{name}: {value}" for name, value in pairs(lines)), body])
@@ -253,6 +273,10 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "none, open to all": Sent("/open/", (mine, app), (MINE, OF_THE_APP, NOBODY), target="/inner/", host="inner.example"),
         "cookie": Sent("/", (alice, app), (MINE, OF_THE_APP, *ALICE), (own,)),
         "cookie, for a cluster": Sent("/cluster/", (alice,), (MINE, *ACTING), (own,)),
+        "in another proxy's words": Sent("/words/", (alice, app), (MINE, *IN_WORDS), (own, "of.the.app"), tunnel=()),
+        "who pretends those": Sent(
+            "/words/", (alice, "X-Auth-Request-Email: evil@example.com", "X-Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
+        ),
         "program token": token("/", "Gate ", program, *ALICE, tunnel=(f"Authorization: Gate {tunnel}",)),
         "in Proxy-Authorization": Sent(
             "/", (mine, f"Proxy-Authorization: Gate {program}"), tunnel=(f"Proxy-Authorization: Gate {tunnel}",)
@@ -296,6 +320,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             GateBuilder(provider.url)
             .route(APP, prefix="/open/", **keys, **REWRITTEN, allow_public_unauthenticated_access=True)
             .route(APP, prefix="/cluster/", **{**people, "pass_identity_headers": False}, cluster_service_account_token="of-the-cluster")
+            .route(APP, prefix="/words/", **{**people, "pass_identity_headers": False, **WORDS})
             .route(APP, prefix="/id/", **people, bearer_token="idp_id_token")
             .route(APP, prefix="/access/", **people, bearer_token="idp_access_token", bearer_token_audience="*")
             .route(

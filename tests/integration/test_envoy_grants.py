@@ -71,7 +71,13 @@ def gate(
     anybody = {"to": upstream.url, "allow_any_authenticated_user": True, "pass_identity_headers": True}
     builder = (
         GateBuilder(provider.url)
-        .route(APP, **anybody, set_request_headers={"X-Set": "by the route"}, remove_request_headers=["X-Unwanted"])
+        .route(
+            APP,
+            **anybody,
+            set_request_headers={"X-Set": "by the route"},
+            remove_request_headers=["X-Unwanted"],
+            identity_headers="oauth2-proxy",
+        )
         .route(TEAM, to=upstream.url, allowed_groups=["engineering"])
         .route(OTHER, **anybody)
         .route(ANSWERED, to=answering, allow_any_authenticated_user=True)

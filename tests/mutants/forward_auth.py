@@ -63,7 +63,7 @@ forward_auth.without(
 forward_auth.without(
     "an absent claim replaces the client's",
     "ForwardAuth._permission",
-    replaced("[(name, told.get(name, b'')) for name in self._authorize.identity_header_names]", "list(carry.told)"),
+    replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.told)"),
 )
 forward_auth.without(
     "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires - judged.now)", "seconds")

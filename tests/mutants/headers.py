@@ -90,15 +90,16 @@ cookies.without(
 )
 
 identity_headers = door("authorize.upstream.identity_headers", "unit/authorize/upstream/test_identity_headers.py")
+identity_headers.without("identity is passed where the route says so", "IdentityHeaders._made", always("route.route.pass_identity_headers"))
 identity_headers.without(
-    "identity is passed where the route says so", "IdentityHeaders.headers_for", never("not route.route.pass_identity_headers")
+    "what was signed of old facts is not used again", "IdentityHeaders.headers_for", never("known.identity is not identity")
 )
-identity_headers.without("what was signed of old facts is not used again", "IdentityHeaders.headers_for", always("cached[0] is identity"))
 identity_headers.without(
     "an assertion is for one host", "IdentityHeaders.headers_for", replaced("(..., host_port, route.id)", "(..., '', route.id)")
 )
-identity_headers.without("a claim can't end its header", "_element", always("text.isprintable()"))
-identity_headers.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
+header_values = door("authorize.upstream.header_values", "unit/authorize/upstream/test_header_values.py")
+header_values.without("a claim can't end its header", "_element", always("text.isprintable()"))
+header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
 identity_headers.without(
     "no address of another issuer is told as ours", "IdentityHeaders._made", never("identity is not None and identity.is_foreign")
 )
@@ -106,6 +107,14 @@ identity_headers.without("upstreams get verified addresses", "attested_email", a
 
 identity_headers.without("a filter keeps groups from upstreams", "filtered", returns("groups"))
 
+WORDS = "contract/test_verdict_matrix.py"
+told_headers = door("authorize.upstream.told_headers", "unit/authorize/upstream/test_told_headers.py")
+told_headers.without("what another issuer says of its people is not told as ours", "PersonFacts.value", never("identity.is_foreign"))
+told_headers.without("no bare name of another is told", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
+told_headers.without("no request goes on in nobody's name", "_filled", never("name == _AUTHORIZATION"))
+told_templates = door("config.routes.told_headers", "unit/config/routes/test_told_headers.py")
+told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)
+told_templates.without("what varies is not remembered", "varies_by_request", returns("False"))
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 request_headers.without(
     "what stands in for our Authorization is ours",
@@ -158,6 +167,10 @@ serverless.without("many requests fetch one token", "IdentityTokens._fetch_once"
 
 verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize/rpc/test_ext_authz.py")
 verdicts.without("nobody else carries what shows our credentials", "Verdicts._require_askable", never("self._shows_credentials(compiled)"))
+
+verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("_claims_to_be_told(...)"), WORDS)
+asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
+asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))
 
 published = door("authenticate.published_keys", "unit/authenticate/test_published_keys.py")
 published.without("a generated key is nobody's business", "PublishedKeys.run", always("self._key.is_configured"))
@@ -332,6 +345,10 @@ DOORS = (
     response_headers,
     cookies,
     identity_headers,
+    header_values,
+    told_headers,
+    told_templates,
+    asked_by_envoys,
     rewrite,
     rewriting,
     upstream_tls,

@@ -95,7 +95,7 @@ words = door("proxy.planes.ext_authz", "unit/proxy/planes/test_ext_authz.py", "u
 words.without(
     "an Envoy takes claimed identities away",
     "ExtAuthzResponder._cut",
-    replaced("[name for name in not_the_envoys if name not in told]", "[]"),
+    replaced("[name for name in not_the_clients if name not in told]", "[]"),
 )
 words.without(
     "an Envoy's client hides behind no forwarded address",

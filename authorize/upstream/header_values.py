@@ -1,0 +1,27 @@
+"""Header values: whatever a provider says, as one line of printable ASCII."""
+
+from typing import Any
+from urllib.parse import quote
+
+_PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+def header_value(value: Any) -> bytes:
+    """One line of printable ASCII.
+
+    Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
+    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.
+    """
+    if isinstance(value, list):
+        return b",".join(_element(item).replace(b",", b"%2C") for item in value)
+    if isinstance(value, tuple):
+        # A flattened claim of one value may have been a scalar such as "Doe, Jane".
+        return _element(value[0]) if len(value) == 1 else header_value(list(value))
+    return _element(value)
+
+
+def _element(value: Any) -> bytes:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isascii() and text.isprintable():
+        return text.encode("ascii")
+    return quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace").encode("ascii")

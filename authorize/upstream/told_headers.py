@@ -1,0 +1,103 @@
+"""Told headers: a route's own words about the caller, made of its templates."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from authorize.policy.identity import Identity
+from authorize.policy.request import AccessRequest
+from authorize.upstream.header_values import header_value
+from config.routes.route import Route
+from config.routes.told_headers import sends_assertion, tells_person, told_templates
+from config.types.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
+from foundation.errors import NobodyToActFor
+
+Headers = tuple[tuple[bytes, bytes], ...]
+Parts = tuple[str | Variable, ...]
+Named = tuple[tuple[bytes, Parts], ...]
+
+_AUTHORIZATION = b"authorization"
+_OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
+_NOTHING: tuple[Any, ...] = (None, "", [], ())
+
+
+@dataclass(frozen=True, slots=True)
+class PersonFacts:
+    """Facts that templates name: `claims` as X-Gate-Claim-* tell them, an `assertion` signed for the route.
+
+    Of who is named by another issuer's token only the id is told, and the assertion, which has the issuer in it: applications take the
+    rest for our own people's.
+    """
+
+    identity: Identity | None
+    claims: Mapping[str, Any]
+    assertion: str
+
+    def value(self, name: str) -> Any:
+        """Value of a variable; None where it is not known."""
+        identity = self.identity
+        if identity is None:
+            return None
+        if name.startswith(CLAIM):
+            return None if identity.is_foreign else self.claims.get(name.removeprefix(CLAIM))
+        return {
+            ASSERTION: self.assertion,
+            "groups": self.claims.get("groups"),
+            "session": identity.session_id,
+            "subject": identity.own_subject,
+            "user": identity.user_id,
+        }[name]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTemplates:
+    """Templates of one route, by the lower-case names of their headers."""
+
+    tells_person: bool
+    sends_assertion: bool
+    templates: Named
+
+    @classmethod
+    def of(cls, route: Route) -> "RouteTemplates":
+        named = ((name.lower().encode("ascii"), parts) for name, parts in told_templates(route).items())
+        return cls(tells_person(route), sends_assertion(route), tuple(named))
+
+    def told(self, facts: PersonFacts) -> tuple[Headers, Named]:
+        """(headers that say the same in all requests of a person, templates in which only what is the request's is left to fill).
+
+        A header is left out where something in it is not known.  Raises NobodyToActFor where that is Authorization.
+        """
+        headers: list[tuple[bytes, bytes]] = []
+        left: list[tuple[bytes, Parts]] = []
+        for name, parts in self.templates:
+            of_person = {part.name for part in parts if isinstance(part, Variable)} - _OF_REQUESTS
+            filled = _filled(name, parts, {variable: facts.value(variable) for variable in of_person})
+            if filled is not None and all(isinstance(part, str) for part in filled):
+                headers.append((name, "".join(map(str, filled)).encode("ascii")))
+            elif filled is not None:
+                left.append((name, filled))
+        return tuple(headers), tuple(left)
+
+
+def of_request(templates: Named, request: AccessRequest, request_id: str) -> Headers:
+    """Headers that name the request besides the person; raises NobodyToActFor as `RouteTemplates.told`."""
+    certificate = request.client_certificate
+    values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}
+    found = ((name, _filled(name, parts, values)) for name, parts in templates)
+    return tuple((name, "".join(map(str, filled)).encode("ascii")) for name, filled in found if filled is not None)
+
+
+def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
+    """The parts with these values in place of their variables; None where one is not known."""
+    filled: list[str | Variable] = []
+    for part in parts:
+        if isinstance(part, str) or part.name not in values:
+            filled.append(part)
+        elif values[part.name] not in _NOTHING:
+            filled.append(header_value(values[part.name]).decode("ascii"))
+        elif name == _AUTHORIZATION:
+            # Without it the application would take the request for nobody's, or for the client's own words.
+            raise NobodyToActFor(f"it wants to be told {part.name} of who asks, which is not known of you")
+        else:
+            return None
+    return tuple(filled)

@@ -1,0 +1,80 @@
+"""Told headers: under which names and in which words a route's upstream is told about the caller, besides X-Gate-*."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, Template, Variable, literal, template
+from config.types.headers import folded, header_name
+from config.types.reader import TEXT, SettingReader
+from config.validation import Finding
+
+_EMAIL, _USERNAME = "${claim.email}", "${claim.preferred_username}"
+# Headers that applications read which were made for another proxy: its documented names, and what it says under them.
+PRESETS: Mapping[str, Mapping[str, str]] = {
+    "oauth2-proxy": {
+        f"{prefix}{name}": template
+        for prefix in ("X-Forwarded-", "X-Auth-Request-")
+        for name, template in (("User", "${subject}"), ("Email", _EMAIL), ("Groups", "${groups}"), ("Preferred-Username", _USERNAME))
+    },
+    "iap": {
+        "X-Goog-Authenticated-User-Email": f"accounts.google.com:{_EMAIL}",
+        "X-Goog-Authenticated-User-Id": "accounts.google.com:${subject}",
+        "X-Goog-IAP-JWT-Assertion": "${assertion}",
+    },
+    "cloudflare": {"Cf-Access-Authenticated-User-Email": _EMAIL, "Cf-Access-Jwt-Assertion": "${assertion}"},
+    "remote-user": {"Remote-User": _USERNAME, "Remote-Name": "${claim.name}", "Remote-Email": _EMAIL, "Remote-Groups": "${groups}"},
+}
+
+# Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
+_NOT_BY_TEMPLATE = ("host", "x-request-id")
+
+
+def assertion_header(value: Any) -> str:
+    name = header_name(value)
+    if folded(name) in _NOT_BY_TEMPLATE or folded(name) == "authorization" or folded(name).startswith(("x-gate-", "impersonate-")):
+        raise ValueError(f"{name} has a meaning of its own: choose another")
+    return name
+
+
+AssertionHeader = Annotated[str, SettingReader("string", assertion_header, TEXT)]
+
+
+def told_templates(route: Any) -> dict[str, Template]:
+    """Templates by the header's name, in which the route's own words outrank those of its preset."""
+    if not (route.identity_headers or route.assertion_header or route.set_request_headers):
+        return {}
+    found = dict(PRESETS[route.identity_headers]) if route.identity_headers else {}
+    found |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
+    for name, value in route.set_request_headers.items():
+        found = {other: text for other, text in found.items() if folded(other) != folded(name)}
+        found |= {name: value} if literal(value) is None else {}
+    return {name: template(text) for name, text in found.items()}
+
+
+def told_names(route: Any) -> tuple[bytes, ...]:
+    """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*."""
+    return tuple(name.lower().encode("ascii") for name in told_templates(route))
+
+
+def tells_person(route: Any) -> bool:
+    """Whether the route's upstream is told anything about the caller."""
+    return bool(route.pass_identity_headers or told_templates(route))
+
+
+def sends_assertion(route: Any) -> bool:
+    return bool(route.pass_identity_headers or ASSERTION in _variables(route))
+
+
+def varies_by_request(route: Any) -> bool:
+    """Whether two requests of one person are told of differently."""
+    return not {REQUEST_ID, FINGERPRINT}.isdisjoint(_variables(route))
+
+
+def templates_can_be_set(route: Any) -> Iterator[Finding]:
+    for name, value in route.set_request_headers.items():
+        if (folded(name) in _NOT_BY_TEMPLATE or folded(name).startswith("impersonate-")) and literal(value) is None:
+            yield ("set_request_headers", name), "can't be made of what is known of the caller"
+
+
+def _variables(route: Any) -> set[str]:
+    return {part.name for parts in told_templates(route).values() for part in parts if isinstance(part, Variable)}
