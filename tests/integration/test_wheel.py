@@ -1,5 +1,8 @@
 """The wheel, and the archive of sources that it may be made from: installed apart from the checkout, they are gate."""
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,12 +11,16 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import httpx
 import pytest
 
+from examples.demo.loopback import LoopbackTransport
 from gateproject.command import COMMANDS
-from tests.support.children import ROOT, clean_environment
+from tests.support.certs import certificate_files
+from tests.support.children import ROOT, Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
+from tests.support.reloading import rewrite
 from tests.support.sample_upstream import SampleUpstream
 
 PACKAGES = ("gateproject", "proxy", "authenticate", "authorize", "databroker", "config", "foundation", "examples/demo")
@@ -115,3 +122,37 @@ async def test_what_the_wheel_installs_is_served_by_one_command(
             assert page.status_code == 200
             style = await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/static/gateproject/admin.css"))
             assert style.text == (ROOT / "gateproject/static/gateproject/admin.css").read_text()
+
+
+async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
+    installed: Path, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    """As nobody special, with the environment and the health check of the Dockerfile; bubblewrap stands for the container."""
+    dockerfile = (ROOT / "deploy" / "compose" / "Dockerfile").read_text()
+    (environment,) = re.findall(r"^ENV (.+)$", dockerfile, re.MULTILINE)
+    given = dict(pair.split("=", 1) for pair in environment.replace("/data", str(tmp_path / "data")).split())
+    given |= {"METRICS_ADDRESS": f"127.0.0.1:{free_port()}", "PYTHONPATH": str(installed), "PATH": f"{installed}/bin:{os.environ['PATH']}"}
+    (health_check,) = re.findall(r"^HEALTHCHECK .*CMD (\[.+\])$", dockerfile, re.MULTILINE)
+    (tmp_path / "data").mkdir()
+    builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True)
+    certificates = certificate_files(tmp_path, AUTHENTICATE_HOST, APP)
+    # Where the database is said, none is laid ready: this gate makes its own, where the image's environment says.
+    config = builder.setting(database_url="sqlite:///unused").write(tmp_path, certificates)
+    rewrite(config, data_dir=None, database_url=None)
+    confined = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+    confined += [each for path in (installed, tmp_path) for each in ("--ro-bind", str(path), str(path))]
+    confined += ["--bind", str(tmp_path / "data"), str(tmp_path / "data"), "--unshare-user", "--uid", "8443", "--gid", "8443"]
+    confined += ["--cap-drop", "ALL", "--die-with-parent"]
+
+    def is_healthy() -> bool:
+        command = [*confined, *json.loads(health_check)]
+        return subprocess.run(command, cwd=tmp_path, env=clean_environment(**given), capture_output=True, timeout=30).returncode == 0
+
+    assert not is_healthy()
+    with Child(*confined, "gate", "run", "-config", config, environment=clean_environment(**given)) as child:
+        child.wait_for(is_healthy, "its health check", 60)
+        async with httpx.AsyncClient(transport=LoopbackTransport(verify=certificates.client_context())) as client:
+            page = await sign_in(client, builder.url(APP, "/x"), "alice")
+            assert page.status_code == 200
+    assert {path.name for path in (tmp_path / "data").rglob("*.sqlite3")} == {"gate.sqlite3"}
+    assert not [event for event in child.events if event["level"] in ("error", "warning")]
