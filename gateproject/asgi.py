@@ -95,7 +95,8 @@ class GateApplication:
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
         incoming = incoming_request(scope)
-        if (tracing := services.tracing) is None or (span := request_span(tracing, services, incoming)) is None:
+        tracing, proxy = services.tracing, services.proxy
+        if tracing is None or proxy is None or (span := request_span(tracing, proxy, incoming)) is None:
             await self._answer(services, incoming, receive, send)
         else:
             with span:

@@ -11,6 +11,7 @@ from foundation.errors import UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
+from proxy.envoy.carried_trace import CarriedTrace
 from proxy.envoy.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, Address
 from proxy.envoy.head import EnvoyRequestHead, rewritten
 from proxy.envoy.response_details import bad_status_in, is_late, is_malformed, trouble_in
@@ -63,6 +64,7 @@ class CarriedRequest:
         outgoing: OutgoingRequest,
         head: EnvoyRequestHead,
         answered: RequestCounter,
+        trace: CarriedTrace | None = None,
     ):
         self._plane = plane
         self._log = log
@@ -70,6 +72,7 @@ class CarriedRequest:
         self._outgoing = outgoing
         self._head = head
         self._answered = answered
+        self._trace, self._trouble = trace, "envoy has ended"
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
         self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.wants_events else ""
         self._is_bounded_to_the_head = bool(self._may_stream) and outgoing.is_default_timeout
@@ -126,6 +129,7 @@ class CarriedRequest:
     async def instead(self, details: str) -> CapturedResponse:
         """Page in place of an answer that the upstream did not give; `details` say why, in Envoy's words."""
         error, said = self._error(details), CapturedResponse()
+        self._trouble = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
         await send_refusal(self._incoming, self._log.refused(refusal_of(error)), said)
@@ -168,7 +172,10 @@ class CarriedRequest:
             log.status, stream.ending = CLIENT_LEFT, self._ended_because or Ending.STOPPED
             log.problem = "envoy has ended"
         self._under_way.close()
-        log.tell()
+        if self._trace is None:
+            log.tell()
+        else:
+            self._trace.tell(log, log.result, self._trouble)
         self._count(log.status, word)
 
     def _count(self, status: int, word: EnvoysWord | None) -> None:

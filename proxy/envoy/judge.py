@@ -16,9 +16,11 @@ import structlog
 
 from config.routes.route import Route
 from foundation.errors import GateError
+from foundation.telemetry.tracing.tracer import in_force
 from proxy.envoy.bootstrap import GATE
 from proxy.envoy.carried_request import CarriedRequest
 from proxy.envoy.carried_requests import CarriedRequests
+from proxy.envoy.carried_trace import CarriedTrace
 from proxy.envoy.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.head import EnvoyRequestHead
@@ -114,7 +116,9 @@ class Judge:
         if self._keeper is not None:
             self._keeper.consider(head, judged, verdict, outgoing, cluster)
         log.passes(judged)
-        return CarriedRequest(plane, log, judged, outgoing, head, service.answered), cluster
+        # Only now, as gate's own plane traces what it carries; and after what Envoy is to remember, whose requests have other traces.
+        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, service, log, outgoing)
+        return CarriedRequest(plane, log, judged, outgoing, head, service.answered, trace), cluster
 
     async def _of_answer(self, head: bytes, body: str) -> bytes:
         """What the script for answers is told: nothing, or a page."""

@@ -1,9 +1,11 @@
 """Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
 
+import time
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Protocol
 
 from authorize.client import Check
+from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.request import AccessRequest
 from foundation.telemetry.tracing import spans
@@ -16,10 +18,16 @@ from proxy.upstreams.request import OutgoingRequest
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-def request_span(tracer: Tracer, trusts: Any, incoming: IncomingRequest) -> Span | None:
-    """Root span of a request, where it is traced; `trusts` has the proxy that knows whom to believe."""
+class Trusts(Protocol):
+    """Who knows whom to believe."""
+
+    def is_trusted(self, incoming: IncomingRequest) -> bool: ...
+
+
+def request_span(tracer: Tracer, trusts: Trusts, incoming: IncomingRequest, at: int | None = None) -> Span | None:
+    """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
     method = _known(incoming.scope["method"])
-    span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.proxy.is_trusted(incoming))
+    span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.is_trusted(incoming), at=at)
     if span is not None:
         span.note({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span
@@ -74,27 +82,54 @@ def tell_trace(incoming: IncomingRequest, check: Check | None, status: int | Non
     if check is not None:
         span.note(decided(check.decision))
         if check.decision.route is not None:
-            route = check.decision.route
-            span.name(f"{_known(request.method)} {route.route.from_.host_port}{route.matched_prefix}")
+            span.name(f"{_known(request.method)} {place_of(check.decision.route)}")
     if status is not None:
         note_status(span, status)
     if is_trouble:
         span.fail(str(status or "error"))
 
 
+def place_of(route: CompiledRoute) -> str:
+    """What the root span of a request of this route is named by, besides its method."""
+    return f"{route.route.from_.host_port}{route.matched_prefix}"
+
+
 async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
-    """Span of what is carried.  The upstream hears of it in place of what the client said: `carried` has not begun yet."""
+    """Span of what is carried: `carried` has not begun yet."""
+    with upstream_span(outgoing) as span:
+        result = await carried
+        note_carried(span, result)
+        return result
+
+
+def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
+    """Span of what is to be carried.  The upstream hears of it in place of what the client said."""
     url = outgoing.upstream.url
     facts: Facts = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
-    with spans.span("upstream", CLIENT, facts) as span:
-        outgoing.headers = span.in_headers(outgoing.headers)
-        result = await carried
-        span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
-        if result.status is not None:
-            note_status(span, result.status)
-        if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
-            span.fail(result.ending.value)
-        return result
+    span = spans.span("upstream", CLIENT, facts)
+    outgoing.headers = span.in_headers(outgoing.headers)
+    return span
+
+
+def note_carried(span: AnySpan, result: ForwardResult) -> None:
+    span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+    if result.status is not None:
+        note_status(span, result.status)
+    if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
+        span.fail(result.ending.value)
+
+
+def tell_remembered(tracer: Tracer, name: str, seconds: float, facts: Facts, status: int, *, is_trouble: bool) -> None:
+    """Root span, where chance lets it be kept, of a request that has ended and of which nobody has heard before."""
+    ended = time.time_ns()
+    span = tracer.begin(name, (), is_trusted=False, at=ended - round(seconds * 1e9))
+    if span is None:
+        return
+    span.note(facts)
+    note_status(span, status)
+    if is_trouble:
+        span.fail(str(status))
+    span.end(ended)
 
 
 def _read(request: AccessRequest) -> Facts:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -34,11 +35,16 @@ def builder(provider: DevelopmentProvider, upstream: SampleUpstream, backend: Tr
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
 def started(
-    provider: DevelopmentProvider, upstream: SampleUpstream, backend: TraceBackend, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    provider: DevelopmentProvider,
+    upstream: SampleUpstream,
+    backend: TraceBackend,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningGate]:
-    with builder(provider, upstream, backend).start(tmp_path_factory.mktemp("gate")) as running:
+    chosen = builder(provider, upstream, backend).setting(data_plane=request.param)
+    with chosen.start(tmp_path_factory.mktemp("gate")) as running:
         yield running
 
 
@@ -89,6 +95,28 @@ async def test_a_proxied_request_is_one_trace_and_its_upstream_hears_of_it(gate,
     assert heard(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
     assert heard(response)["x-b3-traceid"] == f"{root.trace:032x}"
     assert not any(b"hidden" in taken.body for taken in backend.taken)
+
+
+async def test_what_envoy_remembers_is_traced_as_what_it_was(
+    provider: DevelopmentProvider, upstream: SampleUpstream, backend: TraceBackend, tmp_path: Path
+) -> None:
+    """Its application is told of no trace, as nobody knew of one then."""
+    chosen = builder(provider, upstream, backend).setting(data_plane="envoy", envoy_remembers="9")
+    with chosen.start(tmp_path) as gate:
+        async with gate.client() as client:
+            await sign_in(client, gate.url(HOST), "alice")
+            answers = [await client.get(gate.url(HOST, "/again?token=hidden"))]
+            # What Envoy remembers is taken back while the records of the sign-in are still on their way.
+            while (
+                not (lines := [line for line in gate.log if line.get("path") == "/again" and "remembered" in line]) and len(answers) < 500
+            ):
+                answers.append(await client.get(gate.url(HOST, "/again?token=hidden")))
+                await asyncio.sleep(0.02)
+        spans = until(backend.spans, lambda told: any("gate.remembered" in span.tags for span in whole(told, "/again")))
+    (span, *_), line = [span for span in whole(spans, "/again") if "gate.remembered" in span.tags], lines[0]
+    assert (span.name, span.tags["http.response.status_code"], span.tags["gate.outcome"]) == (f"GET {HOST}:{gate.port}", "200", "allowed")
+    assert span.tags["gate.route"] == line["route"]
+    assert {"traceparent" in heard(answer) for answer in answers} == {True, False}
 
 
 async def test_a_sign_in_is_traced_with_what_the_provider_was_asked_and_no_secret_of_it(gate, backend):
@@ -181,6 +209,7 @@ async def test_a_provider_without_its_endpoint_is_refused_and_the_last_good_one_
 
 
 async def test_a_back_end_that_hangs_or_fails_delays_no_request_and_is_told_of_once(gate, backend):
+    backend.go_on.clear()
     backend.is_slow.set()
     began = time.monotonic()
     async with gate.client() as client:

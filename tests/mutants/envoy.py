@@ -33,6 +33,8 @@ known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced(
 upgrades = door("proxy.envoy.ended_upgrades", "unit/proxy/envoy/test_ended_upgrades.py")
 upgrades.without("nobody loses what was not taken yet", "EndedUpgrades._finish", replaced("peer not in left", "True"))
 upgrades.without("what else a connection carries goes on", "EndedUpgrades.tell", always('protocol == "HTTP/1.1"'))
+traced = door("proxy.envoy.judge", "unit/proxy/envoy/test_carried_trace.py")
+traced.without("a trace tells of what is carried", "Judge.how_carried", always("(tracing := in_force()) is None"))
 answers = door("proxy.envoy.answers", "unit/proxy/envoy/test_answers.py")
 answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
 answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
@@ -177,6 +179,7 @@ DOORS = (
     carried,
     known_ones,
     upgrades,
+    traced,
     answers,
     between,
     plane,

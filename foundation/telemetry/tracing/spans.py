@@ -3,7 +3,8 @@
 A span holds names, statuses, hosts and paths: no query, no header, no cookie, nobody's name, and no error's words.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ _current: ContextVar["Span | None"] = ContextVar("span", default=None)
 
 
 class Span:
-    """A piece of work of a request that is traced: it lasts from its making to the end of the `with` block."""
+    """A piece of work of a request that is traced: it lasts from its making to the end of the `with` block, or to `end`."""
 
     __slots__ = ("_inner", "_token", "_tracer", "is_open", "writes_b3")
 
@@ -42,8 +43,25 @@ class Span:
             _current.reset(self._token)
         if kind is not None:
             self.fail(kind.__name__)
+        self.end()
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Context in which it is the span of now, and at whose end it goes on."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def end(self, at: int | None = None) -> None:
+        """End now, or at a time that somebody else has measured, in nanoseconds since 1970."""
         self.is_open = False
-        self._inner.end()
+        self._inner.end(at)
+
+    def after(self, seconds: float) -> int:
+        """So long after its beginning, in nanoseconds since 1970."""
+        return int(self._inner.start_time) + round(seconds * 1e9)
 
     def note(self, facts: Facts) -> None:
         self._inner.set_attributes(facts)
@@ -58,10 +76,11 @@ class Span:
         self._inner.set_attribute("error.type", kind)
         self._inner.set_status(StatusCode.ERROR)
 
-    def below(self, name: str, kind: str, facts: Facts) -> "Span":
+    def below(self, name: str, kind: str, facts: Facts, at: int | None = None) -> "Span":
+        """A span below this one, that began `at` nanoseconds since 1970, or now."""
         from opentelemetry.trace import SpanKind, set_span_in_context
 
-        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], facts)
+        inner = self._tracer.start_span(name, set_span_in_context(self._inner), SpanKind[kind], facts, start_time=at)
         return Span(self._tracer, inner, writes_b3=self.writes_b3)
 
     @property
@@ -97,6 +116,9 @@ class _NoSpan:
         pass
 
     def fail(self, kind: str) -> None:
+        pass
+
+    def end(self, at: int | None = None) -> None:
         pass
 
     @property

@@ -77,8 +77,9 @@ class Tracer:
         end.start()
         end.join(timeout)
 
-    def begin(self, name: str, headers: Iterable[Header], *, is_trusted: bool) -> Span | None:
-        """The first span of a request, to be entered by `with`; None for one that is not traced.
+    def begin(self, name: str, headers: Iterable[Header], *, is_trusted: bool, at: int | None = None) -> Span | None:
+        """The first span of a request, to be entered by `with`; None for one that is not traced.  It began `at` nanoseconds since 1970,
+        or now.
 
         Who is trusted says which trace it belongs to, and whether that is kept, within a bound.  Anybody else's trace is no more
         than linked from ours, where chance lets it be kept.
@@ -89,7 +90,7 @@ class Tracer:
         if not self._keeps(parent):
             return None
         linked = None if is_trusted else parent_of(headers, reads_b3=self._speaks_b3)
-        return self._started(name, parent, linked)
+        return self._started(name, parent, linked, at)
 
     def join(self, name: str, named: str) -> Span | None:
         """The span of a call by one of our own services, which names its span only where it is kept."""
@@ -107,14 +108,15 @@ class Tracer:
         self._joined += 1
         return self._joined <= MOST_JOINED
 
-    def _started(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None) -> Span:
+    def _started(self, name: str, parent: ParentSpan | None, linked: ParentSpan | None, at: int | None) -> Span:
         from opentelemetry.context import Context
         from opentelemetry.trace import Link, NonRecordingSpan, SpanKind, set_span_in_context
 
         empty = Context()  # never what a library may have put there
         above = empty if parent is None else set_span_in_context(NonRecordingSpan(_remote(parent)), empty)
         links = () if linked is None else (Link(_remote(linked)),)
-        return Span(self._tracer, self._tracer.start_span(name, above, SpanKind[SERVER], links=links), writes_b3=self._speaks_b3)
+        inner = self._tracer.start_span(name, above, SpanKind[SERVER], links=links, start_time=at)
+        return Span(self._tracer, inner, writes_b3=self._speaks_b3)
 
 
 def _remote(parent: ParentSpan) -> Any:

@@ -3,17 +3,21 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
+from foundation.telemetry.tracing.spans import Facts
+from foundation.telemetry.tracing.tracer import in_force
 from proxy.envoy.bootstrap import Json
 from proxy.envoy.judge_filter import OF_GRANTS as LINE_OF_GRANTS
 from proxy.envoy.judge_filter import file_log
 from proxy.forwarding.http import Ending
 from proxy.observe.access_log import decided
+from proxy.observe.spans import decided as decided_in_span
+from proxy.observe.spans import place_of, tell_remembered
 from proxy.planes.embedded import count_ending
 from proxy.service import ProxyService
 from proxy.upstreams.route_statistics import RouteStatistics
@@ -45,12 +49,16 @@ class GrantedRequest:
     host: bytes
     fields: tuple[tuple[str, object], ...]
     statistics: RouteStatistics | None
+    place: str = ""  # what spans are named by: host and path of its route
+    facts: Facts = field(default_factory=dict)  # for spans
 
     @classmethod
     def of(cls, judged: JudgedRequest, client: str, statistics: RouteStatistics | None) -> "GrantedRequest":
-        identity = judged.check.identity
+        identity, decision = judged.check.identity, judged.check.decision
         who = {"client": client, "host": judged.incoming.request.host_port, "user_id": identity.user_id if identity else ""}
-        return cls(judged.incoming.headers.get(b"host", b""), (*who.items(), *decided(judged.check.decision).items()), statistics)
+        place = place_of(decision.route) if decision.route is not None else ""
+        facts = {"gate.remembered": True, "server.address": judged.incoming.request.host, **decided_in_span(decision)}
+        return cls(judged.incoming.headers.get(b"host", b""), (*who.items(), *decided(decision).items()), statistics, place, facts)
 
 
 class GrantAccessLog:
@@ -91,6 +99,10 @@ class GrantAccessLog:
                 fields["problem"] = ending.value
             log_access(logging.INFO if ending is None else logging.WARNING, fields)
         if known is not None:
+            if (tracing := in_force()) is not None:
+                asked: Facts = {"http.request.method": method, "gate.request_id": id, "url.path": target.partition("?")[0]}
+                is_trouble = ending is not None
+                tell_remembered(tracing, f"{method} {known.place}", seconds, {**asked, **known.facts}, status, is_trouble=is_trouble)
             self._service().answered(known.host, method.encode(), status, seconds, None, int(sent))
             if (statistics := known.statistics) is not None:
                 statistics.begin()

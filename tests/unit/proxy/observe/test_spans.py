@@ -16,10 +16,9 @@ PUBLIC = {"allow_public_unauthenticated_access": True}
 
 
 class Trusting:
-    """What the world is to the first span of a request: who knows whom to believe."""
+    """Who knows whom to believe."""
 
     def __init__(self, *, trusts: bool = False):
-        self.proxy = self
         self.trusts = trusts
 
     def is_trusted(self, incoming: object) -> bool:

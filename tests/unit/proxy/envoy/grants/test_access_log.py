@@ -1,6 +1,7 @@
 """What gate tells of requests that Envoy carried by grants."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from proxy.envoy.grants import access_log as logs
 from proxy.envoy.grants.access_log import GrantAccessLog, GrantedRequest
 from proxy.upstreams.route_statistics import RouteStatistics
+from tests.support.kept_spans import KeptSpans
 from tests.unit.proxy.envoy.grants.conftest import Keeping
 
 OF_ANN = GrantedRequest(b"app.example.com", (("client", "192.0.2.7"), ("user_id", "oidc/ann")), None)
@@ -33,6 +35,24 @@ async def test_a_request_is_told_of_with_whose_it_was(kept: Keeping, told: list[
     assert (line["user_id"], line["client"], line["remembered"]) == ("oidc/ann", "192.0.2.7", True)
     assert counted == [(b"app.example.com", b"GET", 200, 0.012, None, 345)]
     assert (statistics.requests, statistics.active, statistics.codes[200]) == (1, 0, 1)
+
+
+async def test_few_are_traced_with_the_time_that_envoy_measured(kept: Keeping, tmp_path: Path) -> None:
+    spans = KeptSpans(tmp_path)
+    kept.access_log.know(ID, replace(OF_ANN, place="app.example.com", facts={"gate.remembered": True}))
+    with spans.in_force():
+        kept.access_log.tell(f"{ID}00{1:014x} GET 200 1500 345 - /a?secret=1")
+        spans.chance = 1.0
+        kept.access_log.tell(f"{ID}00{2:014x} GET 200 1500 345 - /a")
+        (span,) = spans.ended()
+    assert (span.name, span.end_time - span.start_time) == ("GET app.example.com", 1_500_000_000)  # type: ignore[operator]
+    assert dict(span.attributes) == {  # type: ignore[arg-type]
+        "http.request.method": "GET",
+        "gate.request_id": f"{ID}00{1:014x}",
+        "url.path": "/a",
+        "gate.remembered": True,
+        "http.response.status_code": 200,
+    }
 
 
 @pytest.mark.parametrize(
