@@ -18,6 +18,7 @@ from examples.demo.loopback import LoopbackTransport
 from gateproject.command import COMMANDS
 from tests.support.certs import certificate_files
 from tests.support.children import ROOT, Child, clean_environment, free_port
+from tests.support.confinement import confined
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
 from tests.support.reloading import rewrite
@@ -139,17 +140,14 @@ async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
     # Where the database is said, none is laid ready: this gate makes its own, where the image's environment says.
     config = builder.setting(database_url="sqlite:///unused").write(tmp_path, certificates)
     rewrite(config, data_dir=None, database_url=None)
-    confined = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
-    confined += [each for path in (installed, tmp_path) for each in ("--ro-bind", str(path), str(path))]
-    confined += ["--bind", str(tmp_path / "data"), str(tmp_path / "data"), "--unshare-user", "--uid", "8443", "--gid", "8443"]
-    confined += ["--cap-drop", "ALL", "--die-with-parent"]
+    before = confined(readable=[installed, tmp_path], writable=[tmp_path / "data"])
 
     def is_healthy() -> bool:
-        command = [*confined, *json.loads(health_check)]
+        command = [*before, *json.loads(health_check)]
         return subprocess.run(command, cwd=tmp_path, env=clean_environment(**given), capture_output=True, timeout=30).returncode == 0
 
     assert not is_healthy()
-    with Child(*confined, "gate", "run", "-config", config, environment=clean_environment(**given)) as child:
+    with Child(*before, "gate", "run", "-config", config, environment=clean_environment(**given)) as child:
         child.wait_for(is_healthy, "its health check", 60)
         async with httpx.AsyncClient(transport=LoopbackTransport(verify=certificates.client_context())) as client:
             page = await sign_in(client, builder.url(APP, "/x"), "alice")
