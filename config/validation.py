@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapt
 from pydantic_core import PydanticCustomError
 
 from config.documents.document import KeyPath
+from foundation.version import RELEASE
 
 # Where and what is wrong; a third part is another place that the message calls `{other}`.
 Finding = tuple[KeyPath, str] | tuple[KeyPath, str, KeyPath]
@@ -128,7 +129,7 @@ def _about_unknown_key(model: type[Settings], key: str) -> str:
     # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
     alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]
     close = [written] if written in known else difflib.get_close_matches(written, alike, n=1)
-    return f"is not a setting; did you mean {close[0]}?" if close else "is not a setting"
+    return f"is not a setting; did you mean {close[0]}?" if close else f"is not a setting of gate v{RELEASE}, perhaps of another release"
 
 
 def _model_at(model: type[Settings], path: KeyPath) -> type[Settings]:

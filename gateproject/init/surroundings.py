@@ -1,7 +1,6 @@
 """Surroundings of a first start: whether the ports can be had, and whether the hosts lead here.  Notes, and no errors: gate may be meant
 to run elsewhere."""
 
-import errno
 import socket
 from collections.abc import Iterator
 
@@ -9,32 +8,33 @@ from config.options import Options
 from config.settings.autocert import served_hosts
 from foundation.errors import ConfigError
 from foundation.values import HostPort
+from gateproject.status.configured import configured_addresses
+from gateproject.status.reading import Page, read
 from proxy.listener.listen import bind
 
 
-def notes(options: Options) -> Iterator[str]:
-    """Sentences about what a person should see to before the start."""
-    for setting, address in (("address", options.address), ("http_redirect_addr", options.http_redirect_addr)):
-        if address is not None and (trouble := _port_trouble(setting, address)):
-            yield f"{setting}: {trouble}"
+def notes(options: Options, page: Page) -> Iterator[str]:
+    """Sentences about what a person should see to before the start; `page` asks a gate that runs."""
+    if has_running_gate(options, page):
+        yield f"gate runs here already and has its ports: `gate status` asks it, at metrics_address {options.metrics_address}"
+    else:
+        for setting, address in configured_addresses(options):
+            if trouble := _port_trouble(setting, address):
+                yield f"{setting}: {trouble}"
     for host in dict.fromkeys(served_hosts(options)):
         if not host.startswith("*") and not _resolves(host):
             yield f"{host} has no address here yet: make a DNS record for it that leads to gate"
+
+
+def has_running_gate(options: Options, page: Page) -> bool:
+    """Whether what answers at this configuration's `metrics_address` is a gate: nothing else would tell of its parts."""
+    return options.metrics_address is not None and not read(str(options.metrics_address), page).trouble
 
 
 def _port_trouble(setting: str, address: HostPort) -> str:
     try:
         bind(address, setting).close()
     except ConfigError as error:
-        cause = error.__cause__
-        number = cause.errno if isinstance(cause, OSError) else 0
-        if number in (errno.EACCES, errno.EPERM):
-            return (
-                f"port {address.port} needs a privilege: the units of deploy/systemd and containers give it; so does "
-                f"`sysctl net.ipv4.ip_unprivileged_port_start={address.port}`"
-            )
-        if number == errno.EADDRINUSE:
-            return f"port {address.port} is taken by another program (`ss -ltnp 'sport = :{address.port}'` names it)"
         return error.problems[0].message
     return ""
 

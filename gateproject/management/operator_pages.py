@@ -1,6 +1,7 @@
 """Operator pages as a client sees them: what a running gate answers at `metrics_address`."""
 
 import os
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -13,10 +14,10 @@ def page(address: str, path: str) -> tuple[int, str]:
     """Status and text of a page, 0 with a sentence where nothing answers.  CommandError where that is no address."""
     host, _, port = address.rpartition(":")
     try:
-        connection = HTTPConnection(host.strip("[]") or "localhost", int(port), timeout=PATIENCE)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        with closing(HTTPConnection(host.strip("[]") or "localhost", int(port), timeout=PATIENCE)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
     except ValueError as error:
         raise CommandError(f"{address} is not HOST:PORT") from error
     except (OSError, HTTPException) as error:

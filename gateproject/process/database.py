@@ -7,9 +7,11 @@ from math import inf
 
 from django.core.management import call_command
 from django.db import Error, connection
+from django.db.migrations.loader import MigrationLoader
 
 from config.options import Options
 from foundation.errors import ConfigError, Problem
+from foundation.version import RELEASE
 
 # Any number that nobody else locks in this database.
 _LOCK = 0x67617465
@@ -21,12 +23,23 @@ def migrate(options: Options) -> None:
         with (options.data_dir / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with _alone_in_the_database():
+                _require_none_newer()
                 call_command("migrate", verbosity=0, interactive=False)
     except Error as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError([Problem("database_url", f"the database can't be used: {reason}")]) from error
     finally:
         connection.close()
+
+
+def _require_none_newer() -> None:
+    """ConfigError where a newer release has changed the tables: this one would write into them what that one can't read, or lose it."""
+    loader = MigrationLoader(connection)
+    newest = dict(sorted(loader.disk_migrations))  # by application, the last of each
+    for label, name in sorted(loader.applied_migrations or ()):
+        if name > newest.get(label, name):
+            said = f"the database is of a newer release ({label} {name}; this is gate v{RELEASE})"
+            raise ConfigError([Problem("database_url", f"{said}: install that one, or restore a copy from before (docs/operations.md)")])
 
 
 @contextmanager

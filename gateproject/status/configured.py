@@ -27,10 +27,16 @@ class ConfiguredCertificate(NamedTuple):
 
 def listeners(options: Options) -> Iterator[Listener]:
     """Addresses that this configuration opens, and whether somebody takes connections there on this machine."""
+    for setting, address in configured_addresses(options):
+        yield Listener(setting, str(address), _is_open(address))
+
+
+def configured_addresses(options: Options) -> Iterator[tuple[str, HostPort]]:
+    """Settings that name an address to listen on, with the address."""
     for setting in ("address", "http_redirect_addr", "grpc_address", "metrics_address"):
         address: HostPort | None = getattr(options, setting)
         if address is not None:
-            yield Listener(setting, str(address), _is_open(address))
+            yield setting, address
 
 
 def certificates(options: Options) -> list[ConfiguredCertificate]:

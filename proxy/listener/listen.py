@@ -1,5 +1,6 @@
 """Listener: from options to an open port that is served until the process is told to stop."""
 
+import errno
 import socket
 from collections.abc import Callable, Mapping
 
@@ -126,12 +127,20 @@ def bind(address: HostPort, setting: str) -> socket.socket:
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             listener = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        where = f"{address.host}:{address.port}"
-        raise ConfigError([Problem(setting, f"can't listen on {where}: {(error.strerror or str(error)).lower()}")]) from error
+        raise ConfigError([Problem(setting, f"can't listen on {address.host}:{address.port}: {_why_not(error, address.port)}")]) from error
     listener.setblocking(False)
     # A client that vanished while it waited, for a quiet event stream say, would never be noticed.
     keep_alive(listener)
     return listener
+
+
+def _why_not(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"another program has the port (`ss -ltnp 'sport = :{port}'` names it)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        cure = f"so does `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
+        return f"the port needs a privilege: the units of deploy/systemd and containers give it; {cure}"
+    return (error.strerror or str(error)).lower()
 
 
 def _shown(listener: socket.socket) -> str:

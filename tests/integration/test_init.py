@@ -62,7 +62,7 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
         assert f"redirect URI               {callback}" in shown
         assert CLIENT_SECRET not in shown
         assert "its token endpoint says invalid_client" in shown
-        assert "is taken" not in shown
+        assert "another program" not in shown
         written = tmp_path / "gate" / "config.yaml"
         assert written.stat().st_mode & 0o777 == 0o600
         with manage("rungate", "-config", written) as child:
@@ -70,7 +70,10 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
             with RawClient(port, tls=files.client_context(), server_name=APP) as client:
                 head = f"GET / HTTP/1.1\r\nHost: {APP}:{port}\r\nAccept: text/html\r\n\r\n"
                 answer = client.send(head.encode()).response()
+            again = run(tmp_path / "gate", "--offline")
         assert answer.status == 302
+        assert "note: gate runs here already and has its ports" in again.stdout
+        assert "another program" not in again.stdout
         assert dict(answer.headers)["location"].startswith(f"https://{SIGN_IN}:{port}/")
 
 

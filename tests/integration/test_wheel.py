@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from examples.demo.loopback import LoopbackTransport
 from gateproject.command import COMMANDS
@@ -154,3 +156,74 @@ async def test_it_runs_as_the_image_runs_it_on_a_read_only_root(
             assert page.status_code == 200
     assert {path.name for path in (tmp_path / "data").rglob("*.sqlite3")} == {"gate.sqlite3"}
     assert not [event for event in child.events if event["level"] in ("error", "warning")]
+
+
+ANSWERS = (
+    "domain: corp.localhost\ncertificates: balancer\nissuer: http://127.0.0.1:9\nclient_id: a\nclient_secret: b\nupstream: http://127.0.0.1:9\n"
+    "who: everyone\n"
+)
+# Sizes of files that a process may write, in bytes, as a full disk has none left.
+LITTLE = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); sys.argv = sys.argv[2:]; "
+LITTLE += "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+def refused(installed: Path, where: Path, *arguments: str | Path, disk: int | None = None) -> str:
+    """The one thing that it says, without a trace of Python; its status is 1."""
+    program = [installed / "bin/gate"] if disk is None else [sys.executable, "-c", LITTLE, str(disk), installed / "bin/gate"]
+    command, environment = [str(part) for part in (*program, *arguments)], clean_environment(PYTHONPATH=str(installed))
+    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def configured(installed: Path, tmp_path: Path) -> Path:
+    """A configuration that `gate init` wrote, with ports of its own."""
+    (tmp_path / "answers.yaml").write_text(f"{ANSWERS}address: 127.0.0.1:{free_port()}\n")
+    program = installed / "bin/gate"
+    run(program, "init", "--offline", "--answers", "answers.yaml", "etc", where=tmp_path, PYTHONPATH=str(installed))
+    path = tmp_path / "etc/config.yaml"
+    path.write_text(path.read_text().replace("127.0.0.1:9090", f"127.0.0.1:{free_port()}") + 'grpc_address: ""\n')
+    return path
+
+
+def test_what_can_not_be_written_leaves_nothing_behind(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "answers.yaml").write_text(ANSWERS)
+    init = ("init", "--offline", "--answers", "answers.yaml")
+    assert "full: file too large; nothing was written" in refused(installed, tmp_path, *init, "full", disk=0)
+    assert list((tmp_path / "full").iterdir()) == []
+    assert "not a directory; nothing was written" in refused(installed, tmp_path, *init, "answers.yaml/x")
+    assert "; nothing was written" in refused(installed, tmp_path, *init, "/sys/gate")  # where nobody may, not even root
+
+
+def test_a_disk_that_is_full_starts_nothing(installed: Path, configured: Path) -> None:
+    said = refused(installed, configured.parent, "run", "-config", configured, disk=4096)
+    assert "nothing was started\n" in said
+    assert "database_url: the database can't be used: " in said
+
+
+def test_a_port_that_another_has_is_named_with_how_to_find_it(installed: Path, configured: Path) -> None:
+    port = yaml.safe_load(configured.read_text())["address"].rpartition(":")[2]
+    with socket.create_server(("127.0.0.1", int(port))):
+        said = refused(installed, configured.parent, "run", "-config", configured)
+    assert f"address: can't listen on 127.0.0.1:{port}: another program has the port (`ss -ltnp 'sport = :{port}'` names it)" in said
+
+
+def test_a_setting_of_another_release_is_named_with_ours(installed: Path, configured: Path) -> None:
+    configured.write_text(configured.read_text() + "shiny: 1\ncookie_secrt: x\n")
+    said = refused(installed, configured.parent, "run", "-config", configured)
+    assert "shiny: is not a setting of gate v0." in said
+    assert "cookie_secrt: is not a setting; did you mean cookie_secret?" in said
+
+
+def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) -> None:
+    without = "import runpy, sys; sys.modules['oidc_provider_mock'] = None; sys.argv = sys.argv[1:]; "
+    without += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    command, environment = [sys.executable, "-c", without, installed / "bin/gate", "demo", "--folder", "demo"], clean_environment()
+    environment["PYTHONPATH"] = str(installed)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'gate-proxy[demo]'" in done.stderr
+    assert not (tmp_path / "demo").exists()

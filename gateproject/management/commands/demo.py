@@ -2,10 +2,11 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from examples.demo import configuration, run
 from gateproject.management.gate_command import GateCommand
@@ -23,6 +24,8 @@ class Command(GateCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if find_spec("oidc_provider_mock") is None:
+            raise CommandError("the development provider is not installed: pip install 'gate-proxy[demo]', or `make demo` in a checkout")
         folder = options["folder"] or configuration.default_folder(os.environ)  # noqa: TID251 - an entry point
         ports = configuration.Ports(options["port"], options["idp_port"])
         sys.exit(run.main(ports, folder.absolute(), os.environ, by_daphne=options["daphne"]))  # noqa: TID251

@@ -21,6 +21,7 @@ from gateproject.init.configuration import FILE, configuration, made_secrets, wr
 from gateproject.init.questions import QUESTIONS, Question, UnusableAnswer, redirect_uri
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
 from gateproject.management.gate_command import GateCommand
+from gateproject.management.operator_pages import page
 from gateproject.process.config_report import as_text
 
 _SHORT = {"rungate": "run", "checkconfig": "check"}
@@ -81,7 +82,7 @@ class Command(GateCommand):
         self.stdout.write(f"Check it: {_command('checkconfig')} -config {path}\nRun it:   {_command('rungate')} -config {path}")
 
     def _note(self, options: Options) -> None:
-        for note in surroundings.notes(options):
+        for note in surroundings.notes(options, page):
             self.stdout.write(f"note: {note}")
 
 

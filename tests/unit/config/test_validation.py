@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError
 
 from config.types.fields import Bool, Text
 from config.validation import MOST_DETAILS, Finding, Rule, Settings, _without_most_unknown, validate
+from foundation.version import RELEASE
 
 
 def _no_b_with_a(settings: Any) -> Iterator[Finding]:
@@ -76,7 +77,7 @@ def test_a_nested_mistake_carries_its_whole_path() -> None:
 def test_unknown_keys_are_explained() -> None:
     found = findings({"othr": True, "zzzzzz": 1})
     assert found[("othr",)] == "is not a setting; did you mean other?"
-    assert found[("zzzzzz",)] == "is not a setting"
+    assert found[("zzzzzz",)] == f"is not a setting of gate v{RELEASE}, perhaps of another release"
 
 
 def test_what_is_no_map_says_so() -> None:

@@ -22,7 +22,7 @@ SEVERAL = ["http://a.internal:8000", "http://b.internal:8000"]
             {"lb_policy": "RING_HASH", "ring_hash_lb_config": {"minimum_ring_size": 65, "maximum_ring_size": 64}},
             {"ring_hash_lb_config.minimum_ring_size": "is more than maximum_ring_size"},
         ),
-        ({"lb_policy": "RING_HASH", "ring_hash_lb_config": {"size": 65}}, {"ring_hash_lb_config.size": "is not a setting"}),
+        ({"lb_policy": "RING_HASH", "ring_hash_lb_config": {"size": 65}}, {"ring_hash_lb_config.size": "is not a setting of gate"}),
     ],
 )
 def test_settings_of_a_policy(route_problems, keys, expected):

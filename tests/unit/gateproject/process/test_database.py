@@ -1,5 +1,7 @@
 """Does a database that can't be used stop the start with a sentence, and do several processes migrate one after the other?"""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.support.children import Child, clean_environment
@@ -27,6 +29,17 @@ def test_processes_that_start_together_all_find_the_tables(tmp_path: Path) -> No
     for child in children:
         assert child.process.wait(60) == 0, child.output
         child.__exit__()
+
+
+def test_a_database_of_a_newer_release_is_left_as_it_is(tmp_path: Path) -> None:
+    with prepare(tmp_path) as child:
+        assert child.process.wait(60) == 0, child.output
+    with closing(sqlite3.connect(tmp_path / "data" / "gate.sqlite3")) as database, database:
+        database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('databroker', '0999_later', '2027-01-01')")
+        database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('gone', '0001_initial', '2020-01-01')")
+    with prepare(tmp_path) as child:
+        assert child.process.wait(60) != 0
+        child.wait_for_line("database_url: the database is of a newer release (databroker 0999_later; this is gate v0.")
 
 
 def test_a_file_that_is_no_database_is_named_by_its_setting(tmp_path: Path) -> None:

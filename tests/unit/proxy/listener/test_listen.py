@@ -1,5 +1,6 @@
 """From the options to an open port."""
 
+import errno
 import socket
 
 import pytest
@@ -23,9 +24,18 @@ def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
         port = taken.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
         state = ListenerState.build(options)
-        with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: address already in use"):
+        with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: another program has the port"):
             serve(_never_called, options.address, lambda: state, on_ready=lambda: started.append("ready"), on_stop=_never_called)
     assert started == []
+
+
+def test_a_port_that_needs_a_privilege_is_told_with_who_gives_it(monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refused)
+    with pytest.raises(ConfigError, match=r"address: can't listen on :443: the port needs a privilege: .*ip_unprivileged_port_start=443"):
+        bind(HostPort("", 443), "address")
 
 
 def test_an_address_without_a_host_serves_both_families():
