@@ -70,6 +70,8 @@ def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits,
         "node": {"id": "gate", "cluster": "gate"},
         # 0o600: who may connect may also stop Envoy.
         "admin": {"address": {"pipe": {"path": str(admin), "mode": 0o600}}, "ignore_global_conn_limit": True},
+        # A line feed alone ends no line of a chunked body, and its extensions hold no control bytes.
+        "layered_runtime": {"layers": [{"name": "gate", "static_layer": {"envoy.reloadable_features.strict_chunk_parsing": True}}]},
         "overload_manager": _overload(most),
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {

@@ -46,6 +46,8 @@ class InternalListener:
         if facts.proto:
             kept.append((b"x-forwarded-proto", facts.proto))
         seen = {**scope["extensions"], **extensions(self._scheme, facts, headers)}
+        if TUNNEL in seen and facts.coding:  # which Envoy takes out of a handshake
+            kept.append((b"transfer-encoding", facts.coding))
         if scope["method"] == CONNECT and TUNNEL in seen:
             seen |= self._tunnel(seen.pop(TUNNEL), facts)
         return {

@@ -239,6 +239,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--plan", action="store_true", help="say what would run, and for how long")
     parser.add_argument("--tls", action="store_true", help="over TLS; without it over plain TCP, which is faster")
+    parser.add_argument("--envoy", action="store_true", help="the gate of most attacks with `data_plane: envoy`")
     return parser.parse_args()
 
 
@@ -254,7 +255,8 @@ def main() -> int:
     if arguments.plan:
         return 0
     tallies = []
-    with Target.start(tls=arguments.tls) as target:
+    settings = {"data_plane": "envoy"} if arguments.envoy else {}
+    with Target.start(tls=arguments.tls, **settings) as target:
         print(HEADING, flush=True)
         for chosen in attacks:
             tallies.append(tally := run(target, chosen, sample=arguments.sample, seed=arguments.seed, minutes=arguments.minutes))

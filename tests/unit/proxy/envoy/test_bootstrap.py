@@ -31,6 +31,11 @@ def test_the_rest_is_read_from_files_that_are_watched() -> None:
         assert source == {"path": f"/files/{name}"}
 
 
+def test_chunks_are_read_strictly() -> None:
+    (layer,) = MADE["layered_runtime"]["layers"]
+    assert layer["static_layer"]["envoy.reloadable_features.strict_chunk_parsing"] is True
+
+
 def test_memory_and_connections_are_bounded() -> None:
     overload = MADE["overload_manager"]
     heap, connections = (monitor["typed_config"] for monitor in overload["resource_monitors"])

@@ -38,6 +38,14 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     assert scope["headers"] == [(b"host", b"app.example.com"), (b"accept", b"*/*"), (b"x-forwarded-proto", b"http")]
 
 
+async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
+    application = Application()
+    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
+    scope = from_envoy((JUDGED.encode(), MARK.encode()), known)
+    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    assert (b"transfer-encoding", b"chunked") in application.scopes[0]["headers"]
+
+
 async def tunnel_of(protocol: bytes) -> dict[str, Any]:
     application, offered = Application(), {"take_over": None, "half_closes": True}
     known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 %b / db.example.com" % protocol)
