@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 from asgiref.sync import sync_to_async
-from django.db import Error
+from django.db import Error, connection
 
 from databroker.models import AuditEntry
 from foundation.tasks import spawn
@@ -61,8 +61,15 @@ class AuditTrail:
 
 async def _written(some: list[AuditEntry]) -> None:
     try:
-        await sync_to_async(AuditEntry.objects.bulk_create)(some, batch_size=100)
+        await sync_to_async(_write)(some)
     except Error as error:
         # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
         for entry in some:
             log.error("an entry is missing in the audit log", action=entry.action, id=entry.object_id, by=entry.account, error=str(error))
+
+
+def _write(some: list[AuditEntry]) -> None:
+    try:
+        AuditEntry.objects.bulk_create(some, batch_size=100)
+    finally:
+        connection.close()

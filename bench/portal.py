@@ -1,90 +1,111 @@
-"""How long does a person with a thousand applications wait for the portal, and who waits for that?
+"""How long does a person with a thousand applications wait for the portal, and for how long does everybody else meanwhile?
 
     python -m bench.portal
 
-gate as a customer starts it, with 1,000 routes of five kinds of policy.  A signed-in browser asks for the page again and again, while
-another connection asks /ping: what holds up the event loop shows there.  Goals: 60 ms for 99 of 100 pages, 20 ms for a ping meanwhile.
-What the machine itself held up (bench/stalls.py) does not count.  The status is 1 where a goal is missed.
+1,000 routes of five kinds of policy, all open to one signed-in person, who asks for the page again and again.  Goals: 60 ms for 99 of 100
+pages, and no turn of the event loop longer than 20 ms.  The processor's time stands beside that of the wall: on a machine that does other
+things, too, that one is to be believed, and it decides the status.
 """
 
 import asyncio
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
-import httpx
+import django
+import structlog
 
-from bench.stalls import Stalls, watched
-from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.fake_idp import FakeIdP
 
-ROUTES, PAGES = 1_000, 300
-GOAL_PAGE, GOAL_PING = 60.0, 20.0  # milliseconds
+ROUTES, WARM_UP, PAGES = 1_000, 5, 300
+GOAL_PAGE, GOAL_TURN = 60.0, 20.0  # milliseconds
 POLICIES: tuple[dict[str, Any], ...] = (
     {"allow_any_authenticated_user": True},
     {"allowed_groups": ["engineering", "sales", "finance"]},
-    {"allowed_domains": ["example.com"], "allowed_users": ["nobody@example.org"]},
-    {"policy": [{"allow": {"and": [{"domain": "example.com"}, {"source_ip": "127.0.0.0/8"}]}}, {"deny": {"email": {"starts_with": "x"}}}]},
+    {"allowed_domains": ["corp.example"], "allowed_users": ["nobody@example.org"]},
+    {
+        "policy": [
+            {"allow": {"and": [{"domain": "corp.example"}, {"source_ip": "192.0.2.0/24"}]}},
+            {"deny": {"email": {"starts_with": "x"}}},
+        ]
+    },
     {"policy": {"allow": {"and": [{"groups": ["engineering"]}, {"http_path": {"starts_with": "/"}}, {"day_of_week": "mon-sun"}]}}},
 )
-TIMED = list[tuple[float, float]]
+
+
+def route(number: int) -> dict[str, Any]:
+    shown = {"description": f"What team {number} works with", "category": f"Department {number % 20}"}
+    return {"from": f"https://app-{number}.example.com", "to": "http://127.0.0.1:9", **POLICIES[number % len(POLICIES)], **shown}
+
+
+class Turns:
+    """Seconds of the processor that each turn of the event loop takes."""
+
+    def __init__(self) -> None:
+        self.took: list[float] = []
+
+    async def watch(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.took.append(time.thread_time() - before)
+
+
+async def measured(directory: Path) -> tuple[list[float], list[float], list[float], int]:
+    """(seconds of the wall and of the processor for each page, seconds of the processor for each turn, bytes of a page)."""
+    from django.core.handlers.asgi import ASGIHandler
+
+    from gateproject.process.gc_tuning import settle
+    from tests.support.authenticate_site import Site
+
+    idp = await FakeIdP.started()
+    site = Site(directory, idp, ASGIHandler(), policy=[route(number) for number in range(ROUTES)])
+    browser = site.browser()
+    await browser.sign_in(target="https://app-0.example.com/")
+    turns, walls, processors = Turns(), [], []
+    for number in range(WARM_UP + PAGES):
+        if number == WARM_UP:
+            settle()  # as after a start
+            watching = asyncio.ensure_future(turns.watch())
+        wall, processor = time.perf_counter(), time.thread_time()
+        page = await browser.get("/.gate/")
+        walls.append(time.perf_counter() - wall)
+        processors.append(time.thread_time() - processor)
+        assert page.text.count('class="star"') == ROUTES, page.text.count('class="star"')
+    watching.cancel()
+    await site.service.stop()
+    await idp.stop()
+    return walls[WARM_UP:], processors[WARM_UP:], turns.took, len(page.text)
+
+
+def told(name: str, seconds: Sequence[float]) -> tuple[float, float]:
+    """(99 of 100, longest) in milliseconds."""
+    found = sorted(1e3 * each for each in seconds)
+    middle, most, longest = found[len(found) // 2], found[len(found) * 99 // 100], found[-1]
+    print(f"{name:36}{middle:8.1f}{most:12.1f}{longest:10.1f}")
+    return most, longest
 
 
 def main() -> int:
-    with DevelopmentProvider() as provider, SampleUpstream() as upstream, tempfile.TemporaryDirectory() as directory:
-        builder = GateBuilder(provider.url).setting(groups_claim="groups").route("app.localhost", to=upstream.url, **POLICIES[0])
-        for number in range(ROUTES - 1):
-            shown = {"description": f"What team {number} works with", "category": f"Department {number % 20}"}
-            builder.policy.append(
-                {"from": f"https://app-{number}.example.com", "to": "http://127.0.0.1:9", **POLICIES[number % len(POLICIES)], **shown}
-            )
-        with builder.start(Path(directory)) as gate, watched() as stalls:
-            pages, pings, size = asyncio.run(measured(gate))
-    told_pages, told_pings = (milliseconds(found, stalls) for found in (pages, pings))
-    print(f"{'':24}{'median':>10}{'99 of 100':>12}{'longest':>10}")
-    for name, told in (("a page of 1,000, ms", told_pages), ("a ping meanwhile, ms", told_pings)):
-        print(f"{name:24}{told[0]:10.1f}{told[1]:12.1f}{told[2]:10.1f}")
-    print(f"the page has {size / 1024:.0f} KiB; goals: {GOAL_PAGE:.0f} ms a page, {GOAL_PING:.0f} ms a ping, for 99 of 100")
-    return int(told_pages[1] > GOAL_PAGE or told_pings[1] > GOAL_PING)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "gateproject.settings"
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+    django.setup()
+    from django.test import override_settings
 
-
-def milliseconds(found: TIMED, stalls: Stalls) -> tuple[float, float, float]:
-    """(median, 99 of 100, longest)."""
-    took = sorted(1e3 * (end - begin) for begin, end in found if not stalls.met(begin, end))
-    return took[len(took) // 2], quantiles(took, n=100)[98], took[-1]
-
-
-async def measured(gate: RunningGate) -> tuple[TIMED, TIMED, int]:
-    async with gate.client() as person, gate.client() as other:
-        await sign_in(person, gate.url("app.localhost"), "alice")
-        url = gate.url(gate.builder.authenticate_host, "/.gate/")
-        for _ in range(5):
-            size = len((await person.get(url, headers={"Accept": "text/html"})).content)
-        pinging = asyncio.ensure_future(pings_of(other, gate.url("app.localhost", "/ping")))
-        pages = [await timed(person, url) for _ in range(PAGES)]
-        pinging.cancel()
-        return pages, PINGS, size
-
-
-PINGS: TIMED = []
-
-
-async def pings_of(client: httpx.AsyncClient, url: str) -> None:
-    while True:
-        PINGS.append(await timed(client, url))
-
-
-async def timed(client: httpx.AsyncClient, url: str) -> tuple[float, float]:
-    begin = time.monotonic()
-    async with client.stream("GET", url, headers={"Accept": "text/html"}) as answer:
-        answer.raise_for_status()
-        async for _ in answer.aiter_raw():
-            pass
-    return begin, time.monotonic()
+    middleware = [f"gateproject.middleware.{name}Middleware" for name in ("TimeZone", "StoreUnavailable")]
+    pages = override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=middleware, ALLOWED_HOSTS=["*"])
+    with pages, tempfile.TemporaryDirectory() as directory:
+        walls, processors, turns, size = asyncio.run(measured(Path(directory)))
+    print(f"{'milliseconds':36}{'median':>8}{'99 of 100':>12}{'longest':>10}")
+    told("a page of 1,000, the wall", walls)
+    page, _ = told("a page of 1,000, the processor", processors)
+    _, turn = told("a turn of the loop, the processor", turns)
+    print(f"the page has {size / 1024:.0f} KiB; goals: {GOAL_PAGE:.0f} ms for 99 of 100 pages, {GOAL_TURN:.0f} ms for every turn")
+    return int(page > GOAL_PAGE or turn > GOAL_TURN)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Person of a session, as their own pages and the JSON tell it."""
 
+import asyncio
 from typing import Any
 
 from authenticate.service import AuthenticateService
@@ -27,8 +28,7 @@ async def _groups(service: AuthenticateService, session: SessionRecord) -> list[
     person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id))
     from_directory = person.group_ids if person is not None else ()
     from_claims = groups_in(session.claims, service.provider_client.provider.groups_claim)
-    groups = []
-    for group_id in list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]:
-        group = group_of(session, await service.broker.get(DIRECTORY_GROUP, group_id)) or DirectoryGroup(group_id)
-        groups.append({"id": group.id, "name": group.name or group.id, "email": group.email})
-    return groups
+    ids = list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]
+    records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, id) for id in ids))
+    groups = [group_of(session, record) or DirectoryGroup(id) for id, record in zip(ids, records, strict=True)]
+    return [{"id": group.id, "name": group.name or group.id, "email": group.email} for group in groups]

@@ -235,8 +235,11 @@ class LastSeen:
 
 def last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
     """Last use of each of these sessions, where one is known; call it in a thread."""
-    rows = Session.objects.filter(pk__in=ids, last_seen__isnull=False).values_list("pk", "last_seen", "last_route")
-    return {id: LastSeen(at.timestamp(), host) for id, at, host in rows if at is not None}
+    try:
+        rows = Session.objects.filter(pk__in=ids, last_seen__isnull=False).values_list("pk", "last_seen", "last_route")
+        return {id: LastSeen(at.timestamp(), host) for id, at, host in rows if at is not None}
+    finally:
+        connection.close()
 
 
 def write_seen(seen: Mapping[str, tuple[float, str]]) -> set[str]:

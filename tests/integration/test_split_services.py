@@ -6,24 +6,27 @@ The admin's tables are in a PostgreSQL that authenticate and authorize share.
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Self
 
 import httpx
 import jwt
 import pytest
+import yaml
 
 from databroker.records import DIRECTORY_USER, SESSION
 from databroker.rpc.client import RemoteBroker
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
+from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import sign_in
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
-from tests.support.split import ROUTE_HOST, Split
+from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
 from tests.support.tcp_upstream import TcpUpstream
 from tests.support.trace_backend import EnvoyRequestHead, TraceBackend, until
 from tests.support.tunnels import TunnelClient, token_of
@@ -128,6 +131,32 @@ async def test_a_tunnel_is_judged_by_authorize_and_ends_with_the_session(split, 
         with TunnelClient(port, ROUTE_HOST) as again:
             assert again.open(TUNNEL, token) == 401
     await broker.close()
+
+
+async def test_the_portal_lists_the_same_by_its_own_records_and_by_asking_authorize(split: Split, tmp_path: Path) -> None:
+    api, expected = f"{split.admin_url()}../api/portal.json", {"bob": ["Hello", "Hello /public/", "Hello /soon/"]}
+    expected["alice"] = ["Hello", "Hello /files/", "Hello /public/", "Hello /soon/", "Hello 7"]
+    authorize = f"https://localhost:{split.ports['authorize']}"
+    config, port = yaml.safe_load(split.write("authenticate", 0).read_text()), free_port()
+    asking = tmp_path / "asking.yaml"
+    asking.write_text(yaml.safe_dump({**config, "address": f"127.0.0.1:{port}", "authorize_service_url": authorize}))
+    with split.run("authenticate", asking) as child:
+        child.wait_for_line("gate is ready", 60)
+        for person, titles in expected.items():
+            async with split.client() as browser:
+                await sign_in(browser, split.url(), person)
+                for _ in range(2):
+                    assert titles_in(await browser.get(api)) == titles
+                    assert "this one" in (await browser.get(f"{split.admin_url()}../sessions")).text
+                at_host = [each for each in browser.cookies.jar if each.domain == AUTHENTICATE_HOST]
+                headers = {"Cookie": "; ".join(f"{each.name}={each.value}" for each in at_host), "Host": httpx.URL(api).netloc.decode()}
+                url = f"https://127.0.0.1:{port}/.gate/api/portal.json"
+                answer = await browser.get(url, headers=headers, extensions={"sni_hostname": AUTHENTICATE_HOST})
+                assert titles_in(answer) == titles
+
+
+def titles_in(answer: httpx.Response) -> list[str]:
+    return [each["title"] for each in answer.raise_for_status().json()["applications"]]
 
 
 async def test_an_open_stream_ends_with_the_session_and_with_the_group(split, tmp_path):

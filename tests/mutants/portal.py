@@ -44,7 +44,7 @@ views.without("the page asked", "change_portal", never("not service.csrf.check(.
 views.without("who asks for the list is signed in", "portal_json", never("session is None"))
 views.without("of what is not listed nothing is said", "_looked_up", always("each.fits(words)"))
 
-own = door("authenticate.session.sessions", "unit/authenticate/views/test_sessions.py")
+own = door("authenticate.session.sessions", "unit/authenticate/portal/test_own_sessions.py", "unit/authenticate/views/test_sessions.py")
 own.without(
     "a session of somebody else is none",
     "Sessions.own",

@@ -118,9 +118,12 @@ class Site:
         communicator = ApplicationCommunicator(self._django_pages, scope)
         await communicator.send_input({"type": "http.request", "body": body, "more_body": False})
         start = await communicator.receive_output(20)
-        content = await communicator.receive_output(5)
+        body_parts = [await communicator.receive_output(20)]
+        while body_parts[-1].get("more_body"):
+            body_parts.append(await communicator.receive_output(20))
         await communicator.wait()
-        return Response(start["status"], [(name.decode(), value.decode()) for name, value in start["headers"]], content["body"].decode())
+        content = b"".join(part["body"] for part in body_parts).decode()
+        return Response(start["status"], [(name.decode(), value.decode()) for name, value in start["headers"]], content)
 
 
 @dataclass(frozen=True)

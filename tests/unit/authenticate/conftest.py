@@ -19,7 +19,7 @@ async def idp() -> AsyncIterator[FakeIdP]:
 
 
 @pytest.fixture
-def django_pages() -> Iterator[ASGIHandler]:
+def django_pages(database: None) -> Iterator[ASGIHandler]:
     middleware = [f"gateproject.middleware.{name}Middleware" for name in ("TimeZone", "StoreUnavailable")]
     with override_settings(ROOT_URLCONF="authenticate.urls", MIDDLEWARE=middleware, ALLOWED_HOSTS=["*"]):
         yield ASGIHandler()

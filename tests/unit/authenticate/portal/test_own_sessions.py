@@ -79,3 +79,16 @@ async def test_no_more_are_told_than_a_page_should_hold(broker: LocalBroker, ses
         await made(broker, sessions, f"other-{number}", issued=float(number))
     found = await own_sessions(sessions, broker, this, NOW)
     assert (len(found), found[0].id, found[1].id) == (MOST_SHOWN, "this", f"other-{MOST_SHOWN + 4}")
+
+
+async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: LocalBroker) -> None:
+    sessions = Sessions(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
+    ours, theirs = (
+        f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"
+    )
+    azure = {"provider": "azure", "user_id": "azure/1"}
+    this = await made(broker, sessions, "this", issuer=ours, **azure)
+    await made(broker, sessions, "mine", issuer=ours, **azure)
+    await made(broker, sessions, "theirs", issuer=theirs, **azure)
+    assert [each.id for each in await others_of(sessions, this, NOW)] == ["mine"]
+    assert await sessions.own(this, "theirs", NOW) is None

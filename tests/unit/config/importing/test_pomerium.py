@@ -105,6 +105,10 @@ def test_a_lost_permission_leaves_the_others(tmp_path: Path) -> None:
     assert found["allowed_domains"] == ["example.com"]
 
 
+def test_what_people_read_of_a_route_is_taken_over(tmp_path: Path) -> None:
+    assert route(tmp_path, description="Minutes and plans")["description"] == "Minutes and plans"
+
+
 def test_membership_is_said_in_our_word(tmp_path: Path) -> None:
     found = route(tmp_path, policy=[{"allow": {"or": [{"groups": {"has": "admins"}}]}}])
     assert found["policy"] == [{"allow": {"or": [{"groups": {"is": "admins"}}]}}]
