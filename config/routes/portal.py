@@ -1,4 +1,5 @@
-"""Portal keys of a route: under which name, with which picture, and whether people find its application on their start page."""
+"""Portal keys of a route: under which name, with which picture, and whether people find its application on their start page;
+and what they read who may not open it."""
 
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from foundation.values import WatchedFile
 
 SHOW, HIDE = "show", "hide"
 CHOICES = (SHOW, HIDE)
-LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_CATEGORY = 60, 200, 40
+LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_CATEGORY, LONGEST_MESSAGE = 60, 200, 40, 300
 # Drawn in authenticate/portal/icons.py.
 ICONS = (
     "book",
@@ -66,4 +67,5 @@ def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
 Title = Annotated[str, line(LONGEST_TITLE)]
 Description = Annotated[str, line(LONGEST_DESCRIPTION)]
 Category = Annotated[str, line(LONGEST_CATEGORY)]
+RefusalMessage = Annotated[str, line(LONGEST_MESSAGE)]
 Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]

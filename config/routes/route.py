@@ -21,7 +21,7 @@ from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from config.routes.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from config.routes.policy_values import regular_expression
 from config.routes.portal import CHOICES as PORTAL_CHOICES
-from config.routes.portal import HIDE, SHOW, Category, Description, Icon, Title
+from config.routes.portal import HIDE, SHOW, Category, Description, Icon, RefusalMessage, Title
 from config.routes.redirect import RouteRedirect
 from config.routes.rewrites import (
     HeaderName,
@@ -314,6 +314,13 @@ class Route(BearerTokenKeys):
         description="Whether it stands there for those who may open it.",
         examples=[HIDE],
         json_schema_extra={"when_unset": "`show`; `hide` for a route that redirects"},
+    )
+
+    refusal_message: RefusalMessage | None = Field(
+        None,
+        description="What the page of a refused person tells them to do.",
+        examples=["The payroll team lets you in: write to payroll@example.com."],
+        json_schema_extra={"when_unset": "to ask the people who run the application"},
     )
 
     @cached_property

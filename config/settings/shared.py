@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, WrapValidator
 
+from config.types.contact import Contact
 from config.types.fields import (
     HOW_TO_MAKE_ONE,
     Address,
@@ -172,6 +173,11 @@ class SharedSettings(Settings):
         description="In which zone pages and the admin show times where the browser runs no scripts, by its IANA name; "
         "where it does, they follow its own zone and language. Logs, JSON and CSV stay in UTC.",
         examples=["Europe/Berlin"],
+    )
+    support_contact: Contact | None = Field(
+        None,
+        description="Whom people write to who may not open something: an e-mail address, or the address of a page. Stands on their page.",
+        examples=["help@example.com"],
     )
     gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])
     log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Logs at this level and above.", examples=["warn"])

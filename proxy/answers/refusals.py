@@ -1,5 +1,7 @@
 """Refusals: what a client is told that does not get through, and what it may do.  Values only, by what was decided and what went wrong."""
 
+from urllib.parse import quote
+
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
@@ -49,6 +51,7 @@ class Refusals:
     def __init__(self, options: Options, authorize: Authorizer):
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
+        self._contact = options.support_contact
         self._clear_loop = SignInLoops(options).clear()
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
@@ -58,12 +61,14 @@ class Refusals:
         decision, cors = check.decision, self._cors(incoming, check.decision)
         match decision.outcome:
             case Outcome.FORBIDDEN:
-                advice = f"{_signed_in_as(check.identity)}{FORBIDDEN_ADVICE}"
+                own_words = decision.route.route.refusal_message if decision.route is not None else None
+                advice = f"{_signed_in_as(check.identity)}{own_words or FORBIDDEN_ADVICE}"
                 challenge = challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
                 return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check.identity), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
-                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, more=[(b"connection", b"close"), *cors])
+                more = [(b"connection", b"close"), *cors]
+                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, links=self._asking_for_help(incoming), more=more)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
                 return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
@@ -93,9 +98,17 @@ class Refusals:
 
     def _links_for(self, incoming: IncomingRequest, identity: Identity | None) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
+        links = (*self._links, *self._asking_for_help(incoming))
         if identity is None or not self._authorize.may_administer(identity):
-            return self._links
-        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *self._links)
+            return links
+        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *links)
+
+    def _asking_for_help(self, incoming: IncomingRequest) -> tuple[tuple[str, str], ...]:
+        if self._contact is None:
+            return ()
+        about = f"Access to {incoming.request.host_port}, request {incoming.request_id}"
+        is_mail = self._contact.startswith("mailto:")
+        return (("Ask for help", f"{self._contact}?subject={quote(about)}" if is_mail else self._contact),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""

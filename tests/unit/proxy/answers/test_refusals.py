@@ -1,6 +1,7 @@
 """What those read who do not get through, and what is never told them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,8 @@ async def test_a_decision_without_a_route_is_404_with_a_hint(tmp_path: Path) -> 
     assert b"Check the address" in answer.body
 
 
-def forbidden(person: Identity) -> Check:
-    decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"])), NOW)
+def forbidden(person: Identity, **keys: Any) -> Check:
+    decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"], **keys)), NOW)
     return Check(decision, person)
 
 
@@ -57,6 +58,20 @@ async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nob
         link = f"https://auth.example.com/.gate/admin/authorize/loggeddecision/explain/?request={incoming.request_id}"
         assert (link in pages[email]) is (email == "ann@corp.com")
     assert "administrators" not in pages["bob@corp.com"]
+
+
+async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Path) -> None:
+    incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
+    plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
+    assert "ask the people who run this application" in plain
+    assert "Ask for help" not in plain
+    check = forbidden(user(), refusal_message="Payroll <lets> you in.")
+    helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
+    assert "You are signed in as ann@corp.com. Payroll &lt;lets&gt; you in." in helped
+    about = f"Access%20to%20app.example.com%2C%20request%20{incoming.request_id}"
+    assert f'href="mailto:help@corp.com?subject={about}">Ask for help' in helped
+    page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
+    assert 'href="https://help.corp.com/new">Ask for help' in page.body.decode()
 
 
 async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
