@@ -9,7 +9,7 @@ import yaml
 
 from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import certificate_files
-from tests.support.children import ROOT, Child, clean_environment, free_port
+from tests.support.children import ROOT, Child, clean_environment, free_ports
 from tests.support.confinement import calls_of_unit, confined, write_filter
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
@@ -49,8 +49,8 @@ async def test_gate_needs_nothing_that_the_unit_keeps_out(
     write_filter(tmp_path / "calls", calls_of_unit(UNIT))
     certificates = certificate_files(tmp_path, AUTHENTICATE_HOST, APP)
     builder = GateBuilder(provider.url).route(APP, to=upstream.url, allow_any_authenticated_user=True, allow_websockets=True)
-    metrics = f"127.0.0.1:{free_port()}"
-    config = builder.setting(metrics_address=metrics, **settings).write(tmp_path, certificates)
+    metrics, grpc = (f"127.0.0.1:{port}" for port in free_ports(2))
+    config = builder.setting(metrics_address=metrics, grpc_address=grpc, **settings).write(tmp_path, certificates)
     data = Path(yaml.safe_load(config.read_text())["data_dir"])
     before = confined(readable=[tmp_path], writable=[data], filter_of_calls=tmp_path / "calls")
     environment = clean_environment(PYTHONDONTWRITEBYTECODE="1")
