@@ -8,9 +8,8 @@ use `surely`, who keeps somebody out `possibly`: where the two readings part, no
 import re
 from dataclasses import dataclass
 
-import re2
-
 from config.importing.expressions import Expression, any_of
+from config.importing.foreign_values import compiled
 
 # Of letters, digits and `-._~/` alone: every server reads these alike, and the canonical path holds them unescaped.
 _PLAIN_CLASS = r"\[(?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_~/.]|\\[./_-])+-?\]"
@@ -50,11 +49,8 @@ class PathBounds:
 
 def path_bounds(expression: str, *, sees_query: bool) -> PathBounds:
     """Bounds of an expression (RE2) that is searched for; `sees_query`: in the path and the query, else in the path."""
-    try:
-        names = re2.compile(expression).groupindex
-    except re2.error:
-        return PathBounds(False, True)
-    if names:  # of a person or a group, to Authelia
+    searched = compiled(expression)
+    if searched is None or searched.groupindex:  # which Authelia compares with a person or a group
         return PathBounds(False, True)
     found = [_bounds(part, sees_query) for part in _alternatives(expression)]
     return PathBounds(any_of([bounds.surely for bounds in found]), any_of([bounds.possibly for bounds in found]))
@@ -84,19 +80,11 @@ def _bounds(expression: str, sees_query: bool) -> PathBounds:
     if expression.startswith("^"):
         for tail, (surely, possibly) in _TAILS.items():
             head = expression[1:].removesuffix(tail) if tail else expression[1:]
-            if expression.endswith(tail) and head.startswith(("/", r"\/", "(")) and _PLAIN.fullmatch(head) and _is_whole(head):
+            if expression.endswith(tail) and head.startswith(("/", r"\/", "(")) and _PLAIN.fullmatch(head) and compiled(head):
                 if not sees_query and tail in ("$", "(/.*)?$", "(?:/.*)?$"):
                     surely = possibly
                 return PathBounds(False if surely is None else _path(head + surely), _path(head + possibly))
     return PathBounds(_surely(expression, sees_query), _possibly(expression))
-
-
-def _is_whole(expression: str) -> bool:
-    try:
-        re2.compile(expression)
-    except re2.error:
-        return False
-    return True
 
 
 def _path(whole: str) -> Expression:

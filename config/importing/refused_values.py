@@ -1,12 +1,12 @@
 """Refused values of a converted configuration are left out and said, and nothing becomes more open by that."""
 
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
 
 import yaml
 
 from config.documents.document import path_of
 from config.importing.converted import ConversionNote, Converted, ConvertedEntry, ConvertedPart
+from config.importing.foreign_values import address_parts
 from foundation.errors import Problem
 
 # The problems of a configuration, as YAML.
@@ -60,7 +60,7 @@ def _is_of_a_test(problem: Problem) -> bool:
 
 
 def _is_at(origin: str, url: str) -> bool:
-    host, asked = urlsplit(origin).netloc, urlsplit(url).netloc
+    host, asked = address_parts(origin).netloc, address_parts(url).netloc
     return host == asked or (host.startswith("*.") and asked.partition(".")[2] == host[2:])
 
 

@@ -5,7 +5,6 @@ Authelia knows no upstreams: `to` is to be written, or a front proxy stays that 
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from config.importing.authelia.examples import examples
 from config.importing.authelia.rules import BYPASS, DENY, TWO_FACTOR, AutheliaRule, read_rules
@@ -13,6 +12,7 @@ from config.importing.beginning import NO_UPSTREAM, SIGNED_IN, begin, let_in
 from config.importing.converted import Converted, ConvertedPart
 from config.importing.expressions import Expression, all_of, any_of, none_of
 from config.importing.foreign_file import AUTHELIA, ForeignConfig
+from config.importing.foreign_values import address_parts
 from config.importing.path_bounds import path_bounds
 
 SECOND_FACTOR: Expression = {"claim/amr": "mfa"}
@@ -59,7 +59,7 @@ def _cookie(values: dict[str, Any]) -> tuple[str, str]:
     first = first if isinstance(first, dict) else {}
     domain = str(first.get("domain") or "example.com").lower()
     portal = str(first.get("authelia_url") or f"https://auth.{domain}")
-    parts = urlsplit(portal)
+    parts = address_parts(portal)
     return domain, portal if parts.scheme == "https" and parts.hostname else f"https://auth.{domain}"
 
 

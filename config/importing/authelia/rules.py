@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import re2
-
 from config.importing.converted import ForeignKey
 from config.importing.foreign_file import ForeignConfig
+from config.importing.foreign_values import compiled
 
 BYPASS, ONE_FACTOR, TWO_FACTOR, DENY = POLICIES = ("bypass", "one_factor", "two_factor", "deny")
 _PLACEHOLDERS = ("{user}", "{group}")
@@ -100,15 +99,14 @@ def _is_domain(domain: str, host: str) -> bool:
 
 
 def _is_usable(expression: str) -> bool:
-    try:
-        return not re2.compile(expression).groupindex
-    except re2.error:
-        return False
+    searched = compiled(expression)
+    return searched is not None and not searched.groupindex
 
 
 def _search(expression: str, text: str) -> bool | None:
     """None where it can't be told: the expression is none, or names a person or a group."""
-    return re2.compile(expression).search(text) is not None if _is_usable(expression) else None
+    searched = compiled(expression)
+    return None if searched is None or searched.groupindex else searched.search(text) is not None
 
 
 def read_rules(foreign: ForeignConfig) -> tuple[AutheliaRule, ...]:

@@ -6,13 +6,13 @@ It stays the provider of the people.  Whom an expression policy, a reputation or
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from config.importing.authentik.entries import APPLICATION, BINDING, GROUP, PROVIDER, USER, AuthentikEntries, AuthentikEntry, read_entries
 from config.importing.beginning import NO_UPSTREAM, SIGNED_IN, begin, let_in
 from config.importing.converted import Converted, ConvertedPart
 from config.importing.expressions import Expression, all_of, any_of, none_of
 from config.importing.foreign_file import AUTHENTIK, ForeignConfig
+from config.importing.foreign_values import address_parts
 from config.importing.path_bounds import path_bounds, sample_path
 
 _LOST = {
@@ -33,7 +33,7 @@ class Bound:
 def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
     """Conversion; `new_secret` gives 32 random bytes."""
     converted, entries = Converted(AUTHENTIK), read_entries(foreign)
-    hosts = [urlsplit(str(provider.attrs.get("external_host"))).hostname or "" for provider in entries.of(PROVIDER)]
+    hosts = [address_parts(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
     domain = next((host.partition(".")[2] for host in hosts if host.count(".") > 1), "example.com")
     issuer = f"https://authentik.{domain}/application/o/gate/"
     begin(converted.top, domain, issuer, "where your authentik is, with an application `gate` for it", "of that application", new_secret)
@@ -51,12 +51,12 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
 
 def _length(provider: AuthentikEntry) -> int:
     """Of the path: gate's first route that matches decides."""
-    return len(urlsplit(str(provider.attrs.get("external_host"))).path)
+    return len(address_parts(provider.attrs.get("external_host")).path)
 
 
 def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEntries) -> ConvertedPart | None:
     attrs, mode = provider.attrs, str(provider.attrs.get("mode") or "proxy")
-    url = urlsplit(str(attrs.get("external_host")))
+    url = address_parts(attrs.get("external_host"))
     if mode == "forward_domain":
         converted.top.lose(
             provider.source, f"{attrs.get('name')}: it stood for all hosts of a domain; gate has a route for each: write them"

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from config.importing.converted import ForeignKey
 from config.importing.foreign_file import ForeignConfig
+from config.types.files import LARGEST_CONFIGURATION, read_capped
 
+_VARIABLE = re.compile(r"\$\$|\$\{(\w+)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
 _LABEL = re.compile(r"traefik\.http\.(routers|services|middlewares)\.([^.]+)\.(.+)", re.IGNORECASE)
 
 
@@ -32,6 +35,7 @@ class TraefikLabels:
 
 def read_labels(foreign: ForeignConfig) -> TraefikLabels:
     found: dict[str, dict[str, TraefikPart]] = {"routers": {}, "services": {}, "middlewares": {}}
+    variables = _variables(foreign.base / ".env")
     for container, raw in foreign.values["services"].items():
         labels = list(_labels(foreign, container, raw if isinstance(raw, dict) else {}))
         if any(name.lower() == "traefik.enable" and value.lower() == "false" for name, value, _ in labels):
@@ -41,7 +45,7 @@ def read_labels(foreign: ForeignConfig) -> TraefikLabels:
             if match is None:
                 continue
             part = found[match[1].lower()].setdefault(match[2], TraefikPart(match[2], container, source))
-            part.options[match[3].lower()] = value
+            part.options[match[3].lower()] = _filled_in(value, variables)
     return TraefikLabels(found["routers"], found["services"], found["middlewares"])
 
 
@@ -53,8 +57,27 @@ def _labels(foreign: ForeignConfig, container: str, raw: dict[str, Any]) -> Iter
         pairs: list[Any] = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
         for key, content in pairs:
             label, _, text = str(content).partition("=") if isinstance(key, int) else (key, "", _text(content))
-            # Compose writes $$ for a dollar sign.
-            yield label.strip(), text.strip().replace("$$", "$"), foreign.source("services", container, *path, key)
+            yield label.strip(), text.strip(), foreign.source("services", container, *path, key)
+
+
+def _variables(file: Path) -> dict[str, str]:
+    """What Compose fills in: the file `.env` beside its own, if there is one."""
+    try:
+        lines = read_capped(file, LARGEST_CONFIGURATION).decode("utf-8", "replace").splitlines()
+    except ValueError:
+        return {}
+    pairs = (line.strip().removeprefix("export ").partition("=") for line in lines if not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip().strip("'\"") for name, sign, value in pairs if sign}
+
+
+def _filled_in(text: str, variables: dict[str, str]) -> str:
+    """Text with its variables; one that is not known stays as it is written.  `$$` is a dollar sign."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        return "$" if name is None else variables.get(name) or match[2] or match[0]
+
+    return _VARIABLE.sub(value, text)
 
 
 def _text(value: Any) -> str:

@@ -1,12 +1,36 @@
 """`importconfig` prints a configuration and counts on stderr what its reader must look at."""
 
+import json
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateproject.management.commands.importconfig import Command
+
+KEYS = (
+    *(
+        "rules",
+        "domain",
+        "policy",
+        "subject",
+        "networks",
+        "resources",
+        "domain_regex",
+        "query",
+        "session",
+        "cookies",
+        "definitions",
+        "network",
+    ),
+    *("model", "id", "identifiers", "attrs", "pk", "name", "external_host", "skip_path_regex", "provider", "target", "group", "providers"),
+    *("bindings", "groups", "results", "labels", "deploy", "traefik.http.routers.a.rule", "traefik.http.routers.a.middlewares"),
+)
 
 
 def run(path: Path, upstreams: Path | None = None) -> tuple[int, str, str]:
@@ -56,3 +80,27 @@ def test_upstreams_are_taken_from_a_compose_file_alone(tmp_path: Path) -> None:
     code, out, err = run(tmp_path / "a.yml", tmp_path / "a.yml")
     assert (code, out) == (1, "")
     assert "--upstreams takes a Compose file" in err
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["", "a.test", "*.a.test", "https://a.test", "http://[", "(", "Host(`a.test`)", "x:y"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("product", ["access_control", "entries", "applications", "services"])
+@settings(max_examples=60)
+@given(value=ANYTHING, rest=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=3))
+def test_whatever_a_file_holds_it_is_imported_or_told_in_words(product: str, value: Any, rest: dict[str, Any]) -> None:
+    written = {**rest, product: {"rules": [value], "results": [value], "a": {"labels": value}} if product != "entries" else [value]}
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "x.json"
+        path.write_text(json.dumps(written))
+        code, out, err = run(path)
+    assert code in (0, 1)
+    assert err.count("\n") == 1 or code == 1
+    assert code or "policy" in yaml.safe_load(out)
