@@ -186,10 +186,11 @@ class AppendOnly(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """An administrator's action, in words that need no other table: it outlives accounts, people and sessions.
+    """An action of an administrator, of the provider, or of a person on their own sessions, in words that need no other table: it outlives
+    accounts, people and sessions.
 
-    `who` is the administrator as people know them, `account` their name in the admin; `object_words` names the object, `object_id` is
-    for programs.
+    `who` is the one who acts as people know them, `account` their name in the admin, else the id of the person; `object_words` names the
+    object, `object_id` is for programs.
     """
 
     when = models.DateTimeField(default=timezone.now)

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.page_context import page_context
-from authenticate.portal.own_sessions import others_of, own_sessions
+from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.person import described_person
@@ -121,6 +121,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         claims=claims,
         technical=technical,
         csrf=token,
+        most=MOST_SHOWN,
         portal=PORTAL,
         time=time_element,
     )

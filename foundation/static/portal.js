@@ -4,7 +4,7 @@
   const search = document.getElementById("q"), found = document.getElementById("found");
   const plain = text => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   const tiles = [...document.querySelectorAll(".apps > li")];
-  const said = new Map(tiles.map(tile => [tile, plain(`${tile.closest("section").querySelector("h2")?.textContent ?? ""}\n${tile.firstElementChild.innerText || tile.firstElementChild.textContent}`)]));
+  const said = new Map(tiles.map(tile => [tile, plain(`${tile.closest("section").querySelector("h2")?.textContent ?? ""}\n${tile.firstElementChild.textContent}`)]));
   const opens = () => tiles.filter(tile => !tile.hidden).map(tile => tile.querySelector("a, .copy")).filter(Boolean);
   const before = [...found.childNodes];
 

@@ -3,19 +3,26 @@
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
+from authorize.openings import StartPage
+from authorize.policy.decision import Outcome
+from authorize.policy.request import AccessRequest
+from foundation.crypto.session_cookie import SessionCookies
 from foundation.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site
+from tests.support.cookies import signed_in as cookies_of
 from tests.support.fake_idp import PEOPLE, FakeIdP
+from tests.unit.authorize.test_openings import random_policy
 
 
 async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) -> None:
@@ -271,3 +278,34 @@ async def test_without_the_broker_nobody_is_shown_half_a_page(portal: Site) -> N
     for answer in (await alice.get("/.gate/"), await alice.post("/.gate/portal", form_of(page, favourite=id_of(page, "Lab")))):
         assert answer.status == 503
         assert "Team wiki" not in answer.text
+
+
+async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_nothing_else(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = ["g1", "payroll"]
+    monkeypatch.setitem(PEOPLE, "ann", {"email": "ann@corp.com", "email_verified": True, "groups": groups, "team": "a", "level": 1})
+    policy = [{**route, "title": f"Title {number}.", "to": "http://127.0.0.1:1"} for number, route in enumerate(random_policy(7))]
+    site = Site(tmp_path, idp, django_pages, policy=policy)
+    browser, authorize, told = await signed_in(site, "ann"), site._authorize, Counter[bool]()
+    (session,) = await site.sessions()
+    address, cookies = {"source_ip": site.client_address}, SessionCookies(site.options)
+    listed = set(await titles(browser))
+    pages = [(await browser.get(path)).text for path in ("/.gate/", "/.gate/?q=title", "/.gate/why?address=title")]
+    for route in authorize.routes.routes():
+        page = StartPage.of(route, authorize.default_ports)
+        start = page.request(AccessRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
+        opens = False
+        if start is not None:
+            at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued"], expires=session.data["expires"])
+            decision = (await authorize.check(start, [at_host.encode()])).decision
+            opens = decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
+        told[opens] += 1
+        assert (route.route.title in listed) is opens, route.route.title
+        assert (f"<b>{route.route.title}</b>" in pages[0]) is opens
+        assert opens or not any(f"{route.route.title}<" in text for text in pages)
+    hosts = {route.route.from_.host for route in authorize.routes.routes()}
+    shown = {urlsplit(each["url"]).hostname for each in json.loads((await browser.get("/.gate/api/portal.json")).text)["applications"]}
+    assert {host for host in hosts if any(re.search(rf"(?<![\w.-]){re.escape(host)}", text) for text in pages)} == shown
+    assert min(told[True], told[False]) > 50
+    await site.service.stop()
