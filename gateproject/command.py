@@ -3,17 +3,21 @@
 `manage.py` is the same with Django's own names, for a checkout.
 """
 
+import difflib
 import gc
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 # Short name, management command, what it does: in the order in which an operator meets them.
 COMMANDS = (
+    ("demo", "demo", "the whole product on loopback, with a provider and applications"),
     ("init", "init", "write a first configuration, by asking"),
-    ("run", "rungate", "serve, as the configuration says"),
+    ("import", "importconfig", "convert the configuration of another proxy"),
     ("check", "checkconfig", "find every problem of a configuration, without starting anything"),
+    ("run", "rungate", "serve, as the configuration says"),
     ("ready", "checkready", "ask the running gate whether it is ready, and why not"),
     ("status", "status", "show how the running gate does, once or --watch"),
     ("explain", "explainaccess", "tell why somebody may, or may not, open an address"),
@@ -22,12 +26,18 @@ COMMANDS = (
     ("end-sessions", "endsessions", "end the sessions of a person"),
     ("service-account", "serviceaccount", "make, list and end the accounts of programs"),
     ("tunnel", "tunnel", "open a TCP route on this machine"),
-    ("import", "importconfig", "convert the configuration of another proxy"),
     ("check-broker", "checkbroker", "compare the records with the admin's tables, and repair these"),
     ("reseal", "reseal", "seal the records with a new shared_secret"),
     ("completion", "completion", "print what completes all this in bash, zsh or fish"),
-    ("demo", "demo", "the whole product on loopback, with a provider and applications"),
 )
+# What is said above these of them, where all are listed.
+_TITLES = {
+    "demo": "To begin",
+    "run": "To serve",
+    "explain": "To know who may what",
+    "sync": "People, programs, streams",
+    "check-broker": "To maintain",
+}
 
 # Commands that run without Django's settings, which would load the configuration: it is what they check or write, or there is none.
 WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
@@ -35,22 +45,37 @@ WITHOUT_SETTINGS = ("init", "checkconfig", "checkready", "status", "tunnel")
 
 def main() -> None:
     """Entry point of the command `gate`."""
-    asked = sys.argv[1:2]
-    if asked in ([], ["help"], ["-h"], ["--help"]) and len(sys.argv) <= 2:
+    program, *arguments = _take_config(sys.argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
+    if arguments in ([], ["-h"], ["--help"]):
         print(usage())
         return
     names = {short: command for short, command, _ in COMMANDS}
-    manage([sys.argv[0], *(names.get(name, name) for name in asked), *sys.argv[2:]])
+    _require_command(arguments[0], names)
+    manage([program, names.get(arguments[0], arguments[0]), *arguments[1:]])
+
+
+def _require_command(name: str, names: Mapping[str, str]) -> None:
+    """Exit with what was likely meant, where a name is neither ours nor one of Django's own (`migrate`, `showmigrations`, ...)."""
+    if name in names or name in names.values() or not (close := difflib.get_close_matches(name, names, n=1)):
+        return
+    from django.core.management import get_commands
+
+    if name not in get_commands():
+        sys.exit(f"{name} is no command of gate; did you mean {close[0]}? `gate` alone lists all")
 
 
 def usage() -> str:
     """Text of `gate --help`."""
     width = max(len(short) for short, _, _ in COMMANDS)
-    lines = [f"  {short:{width}}  {words}" for short, _, words in COMMANDS]
+    lines = []
+    for short, _, words in COMMANDS:
+        lines += ["", f"{_TITLES[short]}:"] if short in _TITLES else []
+        lines.append(f"  {short:{width}}  {words}")
     return "\n".join(
         [
             "usage: gate COMMAND [-config FILE] [options]",
-            "",
             *lines,
             "",
             "gate COMMAND --help tells its options, gate --version the version.",

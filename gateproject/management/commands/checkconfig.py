@@ -26,7 +26,7 @@ class Command(GateCommand):
     help = "Print every problem of a configuration with its place, and run its policy tests; exit 0 if all is well, else 1."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("-config", "--config", type=Path, help="the file; by default GATE_CONFIG, else config.yaml")
+        parser.add_argument("-config", "--config", type=Path, metavar="FILE", help="the file; by default GATE_CONFIG, else config.yaml")
         parser.add_argument("--format", choices=("text", *FORMATS), default="text", help="text for people, sarif for code review")
         parser.add_argument("--online", action="store_true", help="also ask the provider, the upstreams and the store: do they answer?")
         parser.add_argument("--strict", action="store_true", help="warnings fail, too")

@@ -17,17 +17,29 @@ def test_alone_it_lists_its_commands(arguments, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        (["run", "-config", "x.yaml"], ["rungate", "-config", "x.yaml"]),
+        (["run", "-config", "x.yaml"], ["rungate"]),
         (["syncdirectory"], ["syncdirectory"]),
         (["end-sessions", "run"], ["endsessions", "run"]),
+        (["help", "check"], ["checkconfig", "--help"]),
+        (["-config", "x.yaml", "check"], ["checkconfig"]),
+        (["--config=x.yaml", "check", "--strict"], ["checkconfig", "--strict"]),
+        (["migrate"], ["migrate"]),
     ],
 )
 def test_a_short_name_stands_for_its_command_and_others_are_taken_as_they_are(given, meant, monkeypatch):
     asked = []
+    monkeypatch.setenv("GATE_CONFIG", "")  # it sets this one
     monkeypatch.setattr(command, "manage", asked.append)
     monkeypatch.setattr(sys, "argv", ["gate", *given])
     main()
     assert asked == [["gate", *meant]]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("statsu", "status"), ("end-session", "end-sessions"), ("chek", "check")])
+def test_a_command_that_is_none_is_told_with_what_was_likely_meant(typed, meant, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gate", typed])
+    with pytest.raises(SystemExit, match=f"{typed} is no command of gate; did you mean {meant}\\?"):
+        main()
 
 
 @pytest.mark.parametrize("arguments", [["rungate", "-config"], ["rungate", "--config="]])
