@@ -29,8 +29,8 @@ TLS_1_2 = (
     *("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"),
 )
 
-# What a method is, gate says; what a trailer may be, the filter of answers.
-_HTTP1 = {"allow_custom_methods": True, "enable_trailers": True}
+# What a method is, gate says.
+_HTTP1 = {"allow_custom_methods": True}
 _HTTP2 = {
     "max_concurrent_streams": 128,
     "initial_stream_window_size": 256 * 1024,

@@ -350,6 +350,11 @@ def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages
         with beside_pages.connect() as client:
             assert client.open(f"{OPEN}:{port}", ahead=b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n") == status
             assert b"HTTP/1.1" not in client.ends()
+    with beside_pages.connect() as client:
+        ahead = f"GET /smuggled HTTP/1.1\r\nHost: {OPEN}:{beside_pages.gate.port}\r\n\r\n".encode()
+        assert client.open(f"{OPEN}:6379", "Content-Length: 0", ahead=ahead) == 404
+        assert b"HTTP/1.1" not in client.ends()
+    assert not [entry for entry in beside_pages.gate.log if entry.get("path") == "/smuggled"]
     certificates = beside_pages.gate.certificates
     with RawHttp2Client(beside_pages.gate.port, certificates.client_context(), OPEN) as client:
         answer = client.ask("CONNECT", "", f"{OPEN}:{ECHO_PORT}", body=b"ahead")

@@ -52,14 +52,14 @@ class Stage:
         return subprocess.run(command, input=said, capture_output=True, cwd=ROOT, env=self.environment, timeout=60, check=False)
 
 
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     home = tmp_path_factory.mktemp("home")
     browser = home / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" >> {home}/opened\n')
     browser.chmod(0o755)
     with DevelopmentProvider() as provider, RedisServer(tmp_path_factory.mktemp("redis")) as server, TcpUpstream(is_echo=True) as echo:
-        builder = GateBuilder(provider.url).setting(groups_claim="groups")
+        builder = GateBuilder(provider.url).setting(groups_claim="groups", data_plane=request.param)
         builder.policy += [
             {"from": f"tcp+https://{REDIS}", "to": f"tcp://localhost:{server.port}", "allowed_groups": ["engineering"]},
             {"from": f"tcp+https://{ECHO}", "to": echo.url, "allow_any_authenticated_user": True},

@@ -7,13 +7,13 @@ from typing import Self
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset
+from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
 
 from tests.support.raw_http import WAIT, Broken, RawResponse
 
 
 class RawHttp2Client:
-    """`response()` of a request that the server resets raises Broken."""
+    """`ask()` raises Broken where the server resets it; `trailers` are those of the last answer."""
 
     def __init__(self, port: int, tls: ssl.SSLContext, server_name: str):
         tls.set_alpn_protocols(["h2"])
@@ -21,6 +21,7 @@ class RawHttp2Client:
         self._socket = tls.wrap_socket(plain, server_hostname=server_name)
         if self._socket.selected_alpn_protocol() != "h2":
             raise Broken(b"no HTTP/2 here")
+        self.trailers: dict[str, str] = {}
         config = H2Configuration(header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False)
         self._h2 = H2Connection(config)
         self._h2.initiate_connection()
@@ -54,7 +55,7 @@ class RawHttp2Client:
         if trailers:
             self._h2.send_headers(stream, list(trailers), end_stream=True)
         self._flush()
-        status, received, body = 0, [], b""
+        status, received, body, self.trailers = 0, [], b"", {}
         while True:
             data = self._socket.recv(65536)
             if not data:
@@ -67,6 +68,8 @@ class RawHttp2Client:
                     case DataReceived() if event.stream_id == stream:
                         body += event.data or b""
                         self._h2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+                    case TrailersReceived(headers=given) if event.stream_id == stream:
+                        self.trailers = {str(name): str(value) for name, value in given or ()}
                     case StreamEnded() if event.stream_id == stream:
                         self._flush()
                         return RawResponse(status, [pair for pair in received if not pair[0].startswith(":")], body)
