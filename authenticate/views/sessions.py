@@ -11,7 +11,6 @@ from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.person import described_person
-from authenticate.views.portal import PAGE as PORTAL
 from authenticate.views.portal import STYLE, portal_files
 from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
 from databroker.adminsite.details import claim_text
@@ -122,7 +121,6 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         technical=technical,
         csrf=token,
         most=MOST_SHOWN,
-        portal=PORTAL,
         time=time_element,
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
