@@ -73,6 +73,8 @@ def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
         for target in (upstream.url for upstream in route.to):
             if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
+            elif target.scheme == "http" and route.basic_auth is not None and not _is_private(target.host):
+                yield ("policy", index, "to"), "sends the password of basic_auth over plain http to a public host: use https"
 
 
 def _is_private(host: str) -> bool:

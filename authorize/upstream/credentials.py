@@ -29,16 +29,19 @@ class UpstreamCredentials:
         self._groups_told = groups_told
         self._clusters: dict[str, bytes] = {}
         self._audiences: dict[str, str] = {}
+        self._basic: dict[str, Headers] = {}
         for compiled in routes:
             route = compiled.route
             if route.cluster_service_account_token is not None:
                 self._clusters.setdefault(compiled.id, b"Bearer " + route.cluster_service_account_token.reveal().encode("ascii"))
+            elif route.basic_auth is not None:
+                self._basic.setdefault(compiled.id, ((b"authorization", route.basic_auth.authorization()),))
             elif is_serverless(route, options):
                 self._audiences.setdefault(compiled.id, audience_of(route.to[0].url))
         self._cached: BoundedCache[tuple[str, str], tuple[Identity, Headers]] = BoundedCache(MAX_CACHED, MOST_BYTES)
 
     def __repr__(self) -> str:
-        return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless>"
+        return f"<UpstreamCredentials of {len(self._clusters)} clusters, {len(self._audiences)} serverless, {len(self._basic)} basic>"
 
     def impersonates(self, route: CompiledRoute) -> bool:
         return route.id in self._clusters
@@ -47,6 +50,8 @@ class UpstreamCredentials:
         """Headers; CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
         if (authorization := self._clusters.get(route.id)) is not None:
             return self._impersonation(route, identity, authorization)
+        if (basic := self._basic.get(route.id)) is not None:
+            return basic
         if (audience := self._audiences.get(route.id)) is not None:
             return ((b"authorization", b"Bearer " + (await self._tokens.token_for(audience)).encode("ascii")),)
         return ()

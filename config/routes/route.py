@@ -35,7 +35,9 @@ from config.routes.rewrites import (
 from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set
 from config.routes.upstream_credentials import (
+    BasicAuth,
     ClusterToken,
+    basic_auth_is_alone,
     client_certificate_is_whole,
     cluster_token_in_file,
     impersonation_needs_a_person,
@@ -98,6 +100,7 @@ class Route(BearerTokenKeys):
         _origins_need_websockets,
         _strength_needs_a_sign_in,
         impersonation_needs_a_person,
+        basic_auth_is_alone,
         serverless_needs_an_upstream,
         settings_fit_the_policy,
         regexes_are_whole,
@@ -241,6 +244,11 @@ class Route(BearerTokenKeys):
             description="Bearer token for a cluster's API server; `Impersonate-User` and `Impersonate-Group` say for whom.",
             examples=["PUT-THE-TOKEN-HERE"],
         )
+    )
+    basic_auth: BasicAuth | None = Field(
+        None,
+        description="User name and password that the upstream is shown, for old applications; the client's own are taken out.",
+        examples=[{"user": "gate", "password_file": "token"}],
     )
     enable_cloud_serverless_authentication: Bool | None = Field(
         None,

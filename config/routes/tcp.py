@@ -38,6 +38,7 @@ HTTP_ONLY = (
     "jwt_groups_filter",
     "cluster_service_account_token_file",
     "cluster_service_account_token",
+    "basic_auth",
     "enable_cloud_serverless_authentication",
     "upstream_http2",
     "tls_skip_verify",

@@ -1,14 +1,17 @@
 """Upstream credentials of a route: which of ours its upstream sees, and which settings contradict each other."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from config.types.cloud_service_account import service_account
-from config.types.fields import text
+from config.types.fields import File, or_file, text
 from config.types.pem import check_pair
 from config.types.reader import TEXT, SettingReader
-from config.validation import Finding
+from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
 
 _TOKEN = re.compile(r"[!-~]{1,16384}")
@@ -31,16 +34,60 @@ def cluster_token_in_file(content: bytes) -> SecretText:
 ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT)]
 
 
+def basic_user(value: Any) -> str:
+    written = text(value)
+    if ":" in written or not written.isprintable():
+        raise ValueError("must be a name without colons and control characters (RFC 7617 2)")
+    return written
+
+
+def basic_password(value: Any) -> SecretText:
+    written = value.reveal() if isinstance(value, SecretText) else text(value)
+    if not written.isprintable():
+        raise ValueError("must not hold control characters (RFC 7617 2)")
+    return SecretText(written)
+
+
+def password_in_file(content: bytes) -> SecretText:
+    try:
+        return basic_password(content.decode().rstrip("\r\n"))
+    except (UnicodeDecodeError, ValueError):
+        raise ValueError("the file must hold a password and nothing else: one line of text") from None
+
+
+def _has_a_password(settings: Any) -> Iterator[Finding]:
+    if settings.password is None:
+        yield (), "needs password_file"
+
+
+class BasicAuth(Settings):
+    """User name and password that the upstream is shown (RFC 7617), in place of whatever the client sends."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_has_a_password,)
+
+    user: Annotated[str, SettingReader("string", basic_user, TEXT)] = Field(description="The user's name.", examples=["gate"])
+    password_file: File | None = Field(None, description="File form of `password`, read again when it changes.", examples=["token"])
+    password: Annotated[
+        Annotated[SecretText, SettingReader("string", basic_password, TEXT)] | None, or_file("password_file", password_in_file)
+    ] = Field(None, validate_default=True, description="The password.", examples=["PUT-THE-PASSWORD-HERE"])
+
+    def authorization(self) -> bytes:
+        """Value of the Authorization header; None has no password once its rules are obeyed."""
+        password = self.password.reveal() if self.password is not None else ""
+        return b"Basic " + b64encode(f"{self.user}:{password}".encode())
+
+
 def is_serverless(route: Any, settings: Any) -> bool:
     """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
     if route.enable_cloud_serverless_authentication is not None:
         return bool(route.enable_cloud_serverless_authentication)
-    return bool(settings.enable_cloud_serverless_authentication and route.to and route.cluster_service_account_token is None)
+    has_another = route.cluster_service_account_token is not None or route.basic_auth is not None
+    return bool(settings.enable_cloud_serverless_authentication and route.to and not has_another)
 
 
 def shows_credentials(route: Any, settings: Any) -> bool:
     """Whether the Authorization header that this route's upstream sees comes from us."""
-    return route.cluster_service_account_token is not None or is_serverless(route, settings)
+    return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
 
 
 def token_key(route: Any) -> str:
@@ -57,6 +104,16 @@ def impersonation_needs_a_person(route: Any) -> Iterator[Finding]:
         yield (key,), "is for an upstream: the route needs `to`"
     if route.enable_cloud_serverless_authentication:
         yield (key,), "and enable_cloud_serverless_authentication both set the Authorization header: choose one"
+
+
+def basic_auth_is_alone(route: Any) -> Iterator[Finding]:
+    if route.basic_auth is None:
+        return
+    if not route.to:
+        yield ("basic_auth",), "is for an upstream: the route needs `to`"
+    if route.cluster_service_account_token is not None or route.enable_cloud_serverless_authentication:
+        other = token_key(route) if route.cluster_service_account_token is not None else "enable_cloud_serverless_authentication"
+        yield ("basic_auth",), f"and {other} both set the Authorization header: choose one"
 
 
 def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:

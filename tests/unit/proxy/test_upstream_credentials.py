@@ -48,6 +48,14 @@ async def test_a_cluster_sees_our_token_and_the_person_whatever_the_client_says(
     assert b"theirs" not in received.head
 
 
+async def test_an_old_application_sees_our_password_and_not_the_clients(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {"allow_any_authenticated_user": True, "basic_auth": {"user": "gate", "password": "pass"}}) as gate:
+        assert (await as_ann(gate, {"authorization": "Basic theirs", "Authorization_": "x"})).status == 200
+        (received,) = gate.canary.requests
+    assert received.values(b"authorization") == [b"Basic Z2F0ZTpwYXNz"]
+    assert b"theirs" not in received.head
+
+
 @pytest.mark.parametrize("name", ["impersonate-user", "Impersonate_Extra.x", "impersonategroup"])
 async def test_no_route_passes_a_claim_to_be_somebody_else(tmp_path: Path, name: str) -> None:
     async with proxied(tmp_path, {"allow_any_authenticated_user": True}) as gate:

@@ -48,6 +48,13 @@ async def test_a_cluster_is_told_for_whom(credentials: UpstreamCredentials) -> N
     )
 
 
+async def test_an_old_application_gets_its_user_and_password_whoever_asks(tmp_path: Path) -> None:
+    old = compile_route(make_route("old.example.com", basic_auth={"user": "gate", "password": "pass"}), "policy[0]")
+    found = made(tmp_path, old)
+    for person in (user(), None):
+        assert await found.headers_for(old, person) == ((b"authorization", b"Basic Z2F0ZTpwYXNz"),)
+
+
 async def test_the_token_never_goes_without_a_person(credentials: UpstreamCredentials) -> None:
     with pytest.raises(NobodyToActFor):
         await credentials.headers_for(CLUSTER, None)
@@ -128,6 +135,8 @@ def test_an_audience_is_an_https_url_without_a_path(to: str, audience: str) -> N
     assert audience_of(parse_url(to)) == audience
 
 
-def test_a_token_is_not_shown(credentials: UpstreamCredentials) -> None:
-    assert repr(credentials) == "<UpstreamCredentials of 1 clusters, 1 serverless>"
+def test_a_token_is_not_shown(credentials: UpstreamCredentials, tmp_path: Path) -> None:
+    assert repr(credentials) == "<UpstreamCredentials of 1 clusters, 1 serverless, 0 basic>"
     assert TOKEN not in repr(CLUSTER.route)
+    old = compile_route(make_route(basic_auth={"user": "gate", "password": TOKEN}), "policy[0]")
+    assert TOKEN not in repr(old.route) + repr(made(tmp_path, old))

@@ -14,6 +14,7 @@ from config.reference.schema import json_schema, properties_of
 from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.policy_tests import PolicyTest
 from config.routes.redirect import RouteRedirect
+from config.routes.upstream_credentials import BasicAuth
 from config.routes.upstream_health import (
     GrpcHealthCheck,
     HealthCheck,
@@ -83,6 +84,9 @@ def checked(keys: dict[str, Any]) -> dict[str, Any]:
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
+    BasicAuth: lambda keys: {
+        "policy": [{**ROUTE, "basic_auth": {"user": "gate", **({} if "password" in keys else {"password_file": "token"}), **keys}}]
+    },
     RouteRedirect: lambda keys: {"policy": [{"from": "https://a.example.com", "redirect": {"host_redirect": "b.example.com", **keys}}]},
     LeastRequestSettings: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config=keys),
     ActiveRequestBias: lambda keys: balanced("LEAST_REQUEST", least_request_lb_config={"active_request_bias": keys}),

@@ -1,5 +1,6 @@
 """Settings for our credentials at upstreams that contradict each other are refused, and tokens stay hidden."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,14 @@ ROUTE: dict[str, Any] = {"from": "https://app.example.com", "to": "https://clust
             "`to`",
         ),
         (
+            {"cluster_service_account_token": TOKEN, "basic_auth": {"user": "gate", "password": TOKEN}},
+            "basic_auth",
+            "both set the Authorization header",
+        ),
+        ({"basic_auth": {"user": "gate"}}, "basic_auth", "needs password_file"),
+        ({"basic_auth": {"user": "a:b", "password": TOKEN}}, "basic_auth.user", "without colons"),
+        ({"basic_auth": {"user": "a", "password": f"{TOKEN}\n"}}, "basic_auth.password", "control characters"),
+        (
             {"enable_cloud_serverless_authentication": True, "to": None, "redirect": {"https_redirect": True}},
             "enable_cloud_serverless_authentication",
             "`to`",
@@ -47,6 +56,18 @@ def test_a_contradiction_is_refused(route_problems: Problems, keys: dict[str, An
     found = route_problems(**keys)
     assert message in found[key]
     assert TOKEN not in str(found)
+
+
+def test_a_password_is_shown_to_the_upstream_and_to_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("p\u00e4ss:word \n")
+    (route,) = make_options(tmp_path, policy=[{**ROUTE, "basic_auth": {"user": "g\u00e4te", "password_file": "password"}}]).policy
+    assert route.basic_auth is not None
+    assert base64.b64decode(route.basic_auth.authorization().removeprefix(b"Basic ")).decode() == "g\u00e4te:p\u00e4ss:word "
+    assert "word" not in repr(route).replace("password", "")
+    (tmp_path / "password").write_text("two\nlines\n")
+    with pytest.raises(ConfigError, match="one line") as refused:
+        make_options(tmp_path, policy=[{**ROUTE, "basic_auth": {"user": "gate", "password_file": "password"}}])
+    assert "two" not in str(refused.value)
 
 
 def test_a_token_in_a_file_is_one_line(tmp_path: Path) -> None:
