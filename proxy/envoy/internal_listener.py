@@ -1,16 +1,19 @@
 """Internal listener for what Envoy does not carry itself: a Unix socket, each request with the mark that Envoy has of gate alone."""
 
 import hmac
+from collections.abc import Iterable
 from typing import Any
 
 from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
 from proxy.envoy.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.head import extensions, is_of_envoy
+from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
+from proxy.forwarding.tunnel import TunnelSide
 from proxy.incoming import Receive, Send
 from proxy.listener.context import Application
 from proxy.listener.http1.request import TUNNEL
-from proxy.rewriting.header_names import Headers
+from proxy.rewriting.header_names import Header, Headers
 
 _JUDGED = JUDGED.encode()
 
@@ -25,18 +28,24 @@ class InternalListener:
     Connections that Envoy has handed on unread are TLS; nobody says anything of them but their client.
     """
 
-    def __init__(self, application: Application, mark: str, scheme: str):
+    def __init__(self, application: Application, mark: str, scheme: str, cut: Cut):
         self._application = application
+        self._cut = cut
         self._mark = mark.encode()
         self._scheme = scheme
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["scheme"] == "http":
-            scope = self._as_client_sent(scope)
-        await self._application(scope, receive, send)
+            scope, ends = self._as_client_sent(scope)
+            await self._application(scope, receive, send)
+            for end in ends:  # gate's own connection ends with the application
+                await end.settled()
+        else:
+            await self._application(scope, receive, send)
 
-    def _as_client_sent(self, scope: dict[str, Any]) -> dict[str, Any]:
-        """The request as our listener read it, from the client that Envoy saw."""
+    def _as_client_sent(self, scope: dict[str, Any]) -> tuple[dict[str, Any], list[EnvoyTunnelEnd]]:
+        """The request as our listener read it, from the client that Envoy saw; and where to find its tunnel, once it has one."""
+        ends: list[EnvoyTunnelEnd] = []
         headers: Headers = scope["headers"]
         marks = [value for name, value in headers if name == _JUDGED]
         if len(marks) != 1 or not hmac.compare_digest(marks[0], self._mark):
@@ -49,17 +58,26 @@ class InternalListener:
         if TUNNEL in seen and facts.coding:  # which Envoy takes out of a handshake
             kept.append((b"transfer-encoding", facts.coding))
         if scope["method"] == CONNECT and TUNNEL in seen:
-            seen |= self._tunnel(seen.pop(TUNNEL), facts)
-        return {
+            seen |= self._tunnel(seen.pop(TUNNEL), facts, ends)
+        sent = {
             **scope,
             "scheme": self._scheme,
             "client": list(facts.client) if facts.client else None,
             "headers": kept,
             "extensions": seen,
         }
+        return sent, ends
 
-    def _tunnel(self, offered: dict[str, Any], facts: EdgeFacts) -> dict[str, Any]:
+    def _tunnel(self, offered: dict[str, Any], facts: EdgeFacts, ends: list[EnvoyTunnelEnd]) -> dict[str, Any]:
         """Tunnel that Envoy (1.40) can carry: neither end may end before the other.  None over HTTP/2, where it drops what the client has
         not taken yet when the upstream ends.
         """
-        return {} if facts.is_http2 else {TUNNEL: {**offered, "half_closes": False}}
+        if facts.is_http2 or (client := facts.peer) is None:
+            return {}
+
+        def take_over(headers: Iterable[Header], protocol: TunnelSide, upgrade: bytes = b"") -> tuple[EnvoyTunnelEnd, bytes]:
+            end, sent_ahead = offered["take_over"](headers, protocol)
+            ends.append(EnvoyTunnelEnd(end, client, self._cut))
+            return ends[-1], sent_ahead
+
+        return {TUNNEL: {"take_over": take_over, "half_closes": False}}

@@ -89,11 +89,11 @@ class EnvoyPlane:
         admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
         self.socket, self.unread_socket = _listening(sockets.gate), _listening(sockets.unread)
         self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
-        self.internal_listener = InternalListener(application, self._judged_mark, scheme)
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
         self._mark = secrets.token_urlsafe(32)
         connections = Connections(cuts)
+        self.internal_listener = InternalListener(application, self._judged_mark, scheme, connections.cut)
         self._carried = CarriedRequests(connections, time.monotonic)
         granted = GrantAccessLog(service, 2 * options.envoy_remembers)
         readers = {OF_JUDGED: self._carried.tell, OF_GRANTS: granted.tell, OF_UPGRADES: EndedUpgrades(connections).tell}

@@ -205,7 +205,7 @@ def test_a_timeout_that_was_set_ends_it(stage: Stage) -> None:
     with stage.connect() as client:
         assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
         with stage.held.accepted():
-            assert client.ends() == b""
+            assert client.breaks_off()
     assert stage.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
 
 
@@ -343,7 +343,7 @@ def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages
     with beside_pages.connect() as client:
         assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
         with beside_pages.held.accepted():
-            assert client.ends() == b""
+            assert client.breaks_off()
     assert beside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
     before = beside_pages.echo.count, beside_pages.held.count
     for port, status in ((DEAD_PORT, 502), (SHORT_PORT, 401), (6379, 404)):

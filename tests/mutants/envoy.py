@@ -30,6 +30,8 @@ known_ones.without(
     never("self._over.pop(carried.number, None) is not None"),
 )
 known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
+tunnel_end = door("proxy.envoy.tunnel_end", "unit/proxy/envoy/test_internal_listener.py", "unit/proxy/envoy/test_tunnel_end.py")
+tunnel_end.without("what is broken off does not look whole", "EnvoyTunnelEnd._break_off", skips("await self._cut([self._client])"))
 upgrades = door("proxy.envoy.ended_upgrades", "unit/proxy/envoy/test_ended_upgrades.py")
 upgrades.without("nobody loses what was not taken yet", "EndedUpgrades._finish", replaced("peer not in left", "True"))
 upgrades.without("what else a connection carries goes on", "EndedUpgrades.tell", always('protocol == "HTTP/1.1"'))
@@ -178,6 +180,7 @@ DOORS = (
     judge,
     carried,
     known_ones,
+    tunnel_end,
     upgrades,
     traced,
     answers,

@@ -50,6 +50,17 @@ class TunnelClient(RawClient):
         """Everything until the server ends its direction, or breaks off."""
         return self.rest()
 
+    def breaks_off(self) -> bool:
+        """Whether the server ends without saying so: by a reset, or without close_notify (RFC 8446 6.1)."""
+        try:
+            while self._tls.recv(65536):
+                pass
+        except SSL.ZeroReturnError:
+            return False
+        except SSL.Error:
+            return True
+        return False
+
     def _receive(self) -> None:
         try:
             data = self._tls.recv(65536)

@@ -1,10 +1,11 @@
 """Only our Envoy comes in, with the client that it has seen."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from proxy.envoy.edge_headers import FACTS, JUDGED
+from proxy.envoy.edge_headers import FACTS, JUDGED, Address
 from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.incoming import TLS
 from tests.support.asgi import Answer, body_of, http_scope
@@ -31,7 +32,7 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
     mark = (JUDGED.encode(), MARK.encode())
     scope = from_envoy(mark, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
-    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
     assert scope["extensions"] == {"gate.tunnel": {}, TLS: {"server_name": "app.example.com", "chain": ()}}
@@ -42,34 +43,66 @@ async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
     application = Application()
     known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
     scope = from_envoy((JUDGED.encode(), MARK.encode()), known)
-    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert (b"transfer-encoding", b"chunked") in application.scopes[0]["headers"]
 
 
-async def tunnel_of(protocol: bytes) -> dict[str, Any]:
-    application, offered = Application(), {"take_over": None, "half_closes": True}
-    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 %b / db.example.com" % protocol)
-    scope = from_envoy((JUDGED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": offered}}
-    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
-    found: dict[str, Any] = application.scopes[0]["extensions"]
-    return found
+async def nobody(peers: list[Address]) -> int:
+    raise AssertionError(f"{peers} were cut")
+
+
+def connect(protocol: bytes, offered: dict[str, Any]) -> dict[str, Any]:
+    known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.8:6000 %b / db.example.com" % protocol)
+    return from_envoy((JUDGED.encode(), MARK.encode()), known) | {"method": "CONNECT", "extensions": {"gate.tunnel": offered}}
 
 
 async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_there_is_none() -> None:
-    assert (await tunnel_of(b"HTTP/1.1"))["gate.tunnel"] == {"take_over": None, "half_closes": False}
-    assert "gate.tunnel" not in await tunnel_of(b"HTTP/2")
+    found = []
+    for protocol in (b"HTTP/1.1", b"HTTP/2"):
+        application = Application()
+        scope = connect(protocol, {"take_over": None, "half_closes": True})
+        await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
+        found.append(application.scopes[0]["extensions"].get("gate.tunnel"))
+    assert (found[0]["half_closes"], found[1]) == (False, None)
+
+
+async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_has_ended() -> None:
+    done: list[object] = []
+
+    class End:
+        def abort(self) -> None:
+            done.append("aborted")
+
+        def close(self) -> None:
+            done.append("closed")
+
+    async def cut(peers: list[Address]) -> int:
+        await asyncio.sleep(0)
+        done.append(peers)
+        return 1
+
+    async def application(scope: dict[str, Any], receive: object, send: object) -> None:
+        end, sent_ahead = scope["extensions"]["gate.tunnel"]["take_over"]([], None)
+        assert sent_ahead == b"ahead"
+        end.abort()
+        end.abort()
+        end.close()
+
+    offered = {"take_over": lambda headers, protocol: (End(), b"ahead"), "half_closes": True}
+    await InternalListener(application, MARK, "https", cut)(connect(b"HTTP/1.1", offered), body_of(), Answer().send)
+    assert done == [[("192.0.2.8", 6000)], "aborted"]
 
 
 async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None:
     application = Application()
     scope = from_envoy((JUDGED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
-    await InternalListener(application, MARK, "https")(scope, body_of(), Answer().send)
+    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert application.scopes == [scope]
 
 
 async def test_without_gates_mark_nobody_comes_in() -> None:
     application = Application()
-    internal_listener = InternalListener(application, MARK, "https")
+    internal_listener = InternalListener(application, MARK, "https", nobody)
     for marks in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
         with pytest.raises(NoMark):
             await internal_listener(from_envoy(KNOWN, *((JUDGED.encode(), each) for each in marks)), body_of(), Answer().send)
