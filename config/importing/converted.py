@@ -40,9 +40,15 @@ class ConvertedEntry:
 
 @dataclass(slots=True)
 class ConvertedPart:
-    """Part of the conversion: the top level, or one route."""
+    """Part of the conversion: the top level, or one route.
+
+    `asked` are the addresses that the original asked whether a request may pass; `has_lost_limits`: it kept out others, too, whom nothing
+    here keeps out.
+    """
 
     entries: list[ConvertedEntry] = field(default_factory=list)
+    asked: tuple[str, ...] = ()
+    has_lost_limits: bool = False
 
     def set(self, source: ForeignKey | None, key: str, value: Any, check: str = "", new: str = "") -> None:
         notes = []

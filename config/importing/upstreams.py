@@ -1,21 +1,34 @@
 """Upstreams for a file that says who enters, and not where: another file knows where the same hosts lead."""
 
+from dataclasses import replace
+
 from config.importing.beginning import NO_UPSTREAM
 from config.importing.converted import GRANTS, OPEN, Converted, ConvertedEntry, ConvertedPart
+from config.importing.foreign_file import AUTHELIA, AUTHENTIK
 
 _WHO = ("policy", *GRANTS, *OPEN)
 # What the file that says who enters also says of what an application is told.
 _KEPT = (*_WHO, "pass_identity_headers")
 
 
+# What stands in the address at which each product is asked.
+_ASKED_AT = {AUTHELIA: ("/api/authz/", "/api/verify"), AUTHENTIK: ("/outpost.goauthentik.io/",)}
+
+
 def take_upstreams(converted: Converted, places: Converted) -> None:
-    """Take the routes of `places` for those that lead nowhere; who passes stays what it was for their host, or its wildcard."""
+    """Take the routes of `places` for those that lead nowhere; who passes stays what it was for their host, or its wildcard.
+
+    A place that kept out whom nothing here does, or that asked somebody else as well, is closed.
+    """
     taken = set[str]()
     routes = list[ConvertedPart]()
     for route in converted.routes:
         found = [place for place in places.routes if _host(place) not in taken and _is_for(route, place)]
         for place in found:
             routes.append(_together(route, place))
+            if _has_other_limits(place, route, converted.product):
+                routes[-1].close()
+                routes[-1].note("CHECK", "nobody passes: it had limits beside those of this file, as told above: say who may")
         taken |= {_host(place) for place in found}
         if not found or _host(route).startswith("https://*."):
             routes.append(route)
@@ -23,6 +36,18 @@ def take_upstreams(converted: Converted, places: Converted) -> None:
         if _host(place) not in taken:
             converted.top.note("CHECK", f"{_host(place)} has an upstream, and no rule is about it: it has no route")
     converted.routes = routes
+
+
+def _has_other_limits(place: ConvertedPart, route: ConvertedPart, product: str) -> bool:
+    """Whether the place kept out others, asked somebody else, or may have asked about another path than the one that rules see here."""
+    policy = route.find("policy")
+    looks_at_path = policy is not None and "http_path" in str(policy.value)
+    asked_others = not all(_is_at(address, product) for address in place.asked)
+    return place.has_lost_limits or asked_others or (looks_at_path and place.has("prefix_rewrite"))
+
+
+def _is_at(address: str, product: str) -> bool:
+    return any(part in address for part in _ASKED_AT.get(product, ()))
 
 
 def _host(route: ConvertedPart) -> str:
@@ -40,7 +65,8 @@ def _is_for(route: ConvertedPart, place: ConvertedPart) -> bool:
 def _together(route: ConvertedPart, place: ConvertedPart) -> ConvertedPart:
     """Where of the one, who of the other; notes of both, but not that nobody passes."""
     where = [entry for entry in place.entries if entry.key not in _KEPT and not _says_closed(entry)]
-    who = [entry for entry in route.entries if entry.key in _KEPT or not entry.key]
+    # Copies: several places may be of one route, and what closes one of them closes no other.
+    who = [replace(entry, notes=list(entry.notes)) for entry in route.entries if entry.key in _KEPT or not entry.key]
     names = {entry.key for entry in who if entry.key}
     return ConvertedPart([*(entry for entry in where if entry.key not in names), *who])
 

@@ -25,6 +25,11 @@ _KINDS = {
     "ipwhitelist": "write it as a policy with source_ip",
 }
 
+# Those that change the path are not among them: who was asked behind one of these judged another path.
+_LIMITS_NOBODY = frozenset(
+    {"buffering", "circuitbreaker", "compress", "contenttype", "errors", "headers", "ratelimit", "redirectregex", "redirectscheme", "retry"}
+)
+
 
 def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
     """Conversion; `new_secret` gives 32 random bytes."""
@@ -72,6 +77,7 @@ def _route(router: TraefikPart, part: RulePart, labels: TraefikLabels) -> Conver
     route.set(None, "preserve_host_header", True)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
+    route.has_lost_limits = bool(part.unread)
     for matcher in part.unread:
         route.note("CHECK", f"{router.source}: {matcher} has no counterpart, so this route takes more requests than the router did")
     _middlewares(route, router, part, labels)
@@ -100,7 +106,9 @@ def _middlewares(route: ConvertedPart, router: TraefikPart, part: RulePart, labe
             route.set(middleware.source, "prefix_rewrite", "/")
         else:
             kind = next(iter(kinds), "")
+            route.has_lost_limits = route.has_lost_limits or kind not in _LIMITS_NOBODY
             route.lose(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart, or is not in this file'}")
+    route.asked = tuple(asked)
     if asked:
         said = f"{', '.join(asked)} said who may pass: import its file, and take the policy over"
     else:

@@ -1,7 +1,10 @@
 """Who enters comes from one file and where a host leads from another, and neither makes the other more open."""
 
+import pytest
+
 from config.importing.beginning import NO_UPSTREAM
 from config.importing.converted import Converted, ConvertedPart
+from config.importing.foreign_file import AUTHELIA
 from config.importing.upstreams import take_upstreams
 
 
@@ -14,7 +17,7 @@ def part(host: str, **keys: object) -> ConvertedPart:
 
 
 def together(who: list[ConvertedPart], where: list[ConvertedPart]) -> tuple[list[dict[str, object]], Converted]:
-    converted, places = Converted("x", routes=who), Converted("y", routes=where)
+    converted, places = Converted(AUTHELIA, routes=who), Converted("y", routes=where)
     take_upstreams(converted, places)
     return [{entry.key: entry.value for entry in route.entries if entry.key} for route in converted.routes], converted
 
@@ -53,3 +56,31 @@ def test_a_route_that_leads_somewhere_stays_and_a_host_without_a_rule_is_told() 
     routes, converted = together([part("a.test", to="http://mine")], [part("a.test", to="http://theirs"), part("b.test", to="http://b")])
     assert routes == [{"from": "https://a.test", "to": "http://mine"}]
     assert [note.text for note in converted.top.notes() if "b.test" in note.text]
+
+
+OUTPOST, PORTAL = "http://a:9000/outpost.goauthentik.io/auth/traefik", "http://authelia:9091/api/authz/forward-auth"
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_lost_limits", "is_open"),
+    [
+        ((PORTAL,), False, True),
+        (("http://authelia:9091/api/verify?rd=https://x",), False, True),
+        ((), False, True),  # it asked nobody: here the rules hold for it, too
+        ((PORTAL,), True, False),
+        ((PORTAL, "http://bouncer:8080/api/v1/forwardAuth"), False, False),
+        ((OUTPOST,), False, False),
+    ],
+)
+def test_a_place_with_limits_of_its_own_is_closed(asked: tuple[str, ...], has_lost_limits: bool, is_open: bool) -> None:
+    place = part("a.test", to="http://a")
+    place.asked, place.has_lost_limits = asked, has_lost_limits
+    (route,), _ = together([part("a.test", to=NO_UPSTREAM, allow_any_authenticated_user=True)], [place])
+    assert ("allow_any_authenticated_user" in route) is is_open
+
+
+def test_rules_on_paths_are_not_held_against_a_path_that_was_cut_before() -> None:
+    who = [part("a.test", to=NO_UPSTREAM, policy=[{"allow": {"http_path": {"matches": "/x.*"}}}])]
+    (cut, whole), _ = together(who, [part("a.test", to="http://a", prefix="/x", prefix_rewrite="/"), part("a.test", to="http://a")])
+    assert "policy" not in cut
+    assert "policy" in whole

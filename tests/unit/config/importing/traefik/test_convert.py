@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from config.importing.converted import Converted
 from gateproject.management.commands.importconfig import imported
 
@@ -84,3 +86,37 @@ def test_the_service_that_a_router_names_is_its_upstream(tmp_path: Path) -> None
     services = ", ".join(f"'traefik.http.services.s{number}.loadbalancer.server.port=900{number}'" for number in (1, 2))
     (route,) = routes_of(converted(tmp_path, f"services: {{a: {{labels: [{labels}{services}]}}}}\n"))
     assert route["to"] == "http://a:9002"
+
+
+@pytest.mark.parametrize(
+    ("middleware", "is_lost"),
+    [
+        ("compress=true", False),
+        ("headers.stsseconds=1", False),
+        ("addprefix.prefix=/x", True),
+        ("basicauth.users=x", True),
+        ("ipallowlist.sourcerange=10.0.0.0/8", True),
+    ],
+)
+def test_who_was_kept_out_by_another_middleware_is_remembered(tmp_path: Path, middleware: str, is_lost: bool) -> None:
+    labels = (
+        f"'traefik.http.routers.a.rule=Host(`a.test`)', 'traefik.http.routers.a.middlewares=m', 'traefik.http.middlewares.m.{middleware}'"
+    )
+    (route,) = converted(tmp_path, f"services: {{a: {{labels: [{labels}]}}}}\n").routes
+    assert route.has_lost_limits is is_lost
+
+
+@pytest.mark.parametrize("more", [" && ClientIP(`10.0.0.0/8`)", " && !PathPrefix(`/admin`)"])
+def test_a_matcher_that_is_lost_was_a_limit(tmp_path: Path, more: str) -> None:
+    (route,) = converted(tmp_path, f"services: {{a: {{labels: ['traefik.http.routers.a.rule=Host(`a.test`){more}']}}}}\n").routes
+    assert route.has_lost_limits
+
+
+def test_a_middleware_of_another_file_may_be_a_limit_and_who_is_asked_is_known(tmp_path: Path) -> None:
+    assert [(route.has_lost_limits, route.asked) for route in converted(tmp_path).routes] == [
+        (False, ()),
+        (False, ("http://authelia:9091/api/authz/forward-auth",)),
+    ]
+    router = "traefik.http.routers.a.rule: Host(`a.test`), traefik.http.routers.a.middlewares: x@file"
+    (route,) = converted(tmp_path, f"services: {{a: {{labels: {{{router}}}}}}}").routes
+    assert route.has_lost_limits
