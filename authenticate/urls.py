@@ -24,7 +24,7 @@ from foundation.responses import error_page
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
     if "/" + path != page_context(request).options.authenticate_callback_path:
-        return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
+        return error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
     return await callback(request)
 
 

@@ -49,7 +49,7 @@ def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
 
 def _handler(status: int, reason: str) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, exception: Exception | None = None, **_: object) -> HttpResponse:
-        return error_page(request, status, reason, links=(("Who am I?", "/.gate/"),))
+        return error_page(request, status, reason, links=(("Your applications", "/.gate/"),))
 
     return answer
 

@@ -71,7 +71,7 @@ ENDPOINTS = {
 async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     service = page_context(request).authenticate
     if not service.scim_access:
-        return error_page(request, 404, "There is no such page.", links=(("Who am I?", "/.gate/"),))
+        return error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
     try:
         if not service.scim_access.admits(request.headers.get("Authorization", "")):
             log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)
