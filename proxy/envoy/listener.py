@@ -65,8 +65,11 @@ def listener(
         if others := sorted(_hosts(options).difference(certificate_hosts, tunnels)):
             chains.append(_chain(options, limits, files, judge, again, "others", others))
         chains.append(_chain(options, limits, files, judge, again, "nameless", asks=True))
-    if tunnels:
-        chains.append({"name": "tunnels", "filter_chain_match": {"server_names": tunnels}, "filters": [_unread(_longest_silence(options))]})
+    # Each by itself: Envoy ends the connections of a chain that changes.
+    chains += [
+        {"name": f"tunnels-{host}", "filter_chain_match": {"server_names": [host]}, "filters": [_unread(_longest_silence(options, host))]}
+        for host in tunnels
+    ]
     if options.autocert and not options.insecure_server:
         chains += [_proofs(limits, chain) for chain in chains]
     filters: list[Json] = []
@@ -101,9 +104,9 @@ def tunnel_hosts(options: Options) -> list[str]:
     return sorted(tcp.difference(route.from_.host for route in options.policy if not route.is_tcp))
 
 
-def _longest_silence(options: Options) -> float:
-    """Seconds in which nothing moves on a connection that gate still wants; 0 for any number.  gate's own bounds end before."""
-    silences = [route.idle_timeout.total_seconds() for route in options.policy if route.is_tcp]
+def _longest_silence(options: Options, host: str) -> float:
+    """Seconds in which nothing moves on a connection to the host that gate still wants; 0 for any number.  gate's own bounds end before."""
+    silences = [route.idle_timeout.total_seconds() for route in options.policy if route.from_.host == host]
     idle = ListenerLimits.from_options(options).idle
     return 0.0 if 0.0 in silences or idle == float("inf") else max(idle, *silences) + _MARGIN
 

@@ -108,6 +108,13 @@ def test_who_may_be_silent_for_ever_is_not_cut(tmp_path: Path, with_tls: dict[st
         assert proxy["typed_config"]["idle_timeout"] == "0.000s"
 
 
+def test_a_new_host_ends_no_tunnel_of_another(tmp_path: Path, with_tls: dict[str, Any]) -> None:
+    """Envoy ends the connections of a chain that has changed."""
+    another = {"from": "tcp+https://new.example.com:22", "to": "tcp://127.0.0.1:1", "idle_timeout": "0s", **PEOPLE}
+    before, after = (made(tmp_path, policy=policy, **with_tls)["filter_chains"] for policy in (TUNNELS, [*TUNNELS, another]))
+    assert after[: len(before)] == before
+
+
 def test_a_host_has_one_chain_also_where_it_wants_certificates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
     hosts = ("both.example.com", "db.example.com")
