@@ -17,7 +17,9 @@ CALLBACK = "/oauth2/callback"
 
 
 class UnusableAnswer(ValueError):
-    """Answer that no setting can be made of; the message says what to write instead."""
+    """Answer that no setting can be made of, to the question of this `key`; the message says what to write instead."""
+
+    key = "who"
 
 
 def _never(answers: Answers) -> str:
@@ -154,7 +156,11 @@ def settings_of(answers: Answers) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for question in QUESTIONS:
         if question.key in answers and question.applies(answers):
-            settings |= dict(_settings_of_one(question.key, answers[question.key].strip()))
+            try:
+                settings |= dict(_settings_of_one(question.key, answers[question.key].strip()))
+            except UnusableAnswer as error:
+                error.key = question.key
+                raise
     route = dict(_route(answers))
     return {**settings, "policy": [route]} if route else settings
 

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -124,7 +123,7 @@ class Dialog:
 
     def write(self, path: Path) -> Options:
         """Write the configuration; CommandError where the whole has a problem that no single answer has, OSError."""
-        text = self._configuration()
+        text = self._configuration(self._answers)
         checked = self._checked(text)
         if checked.options is None:
             raise CommandError("nothing was written\n" + "\n".join(map(str, checked.errors)))
@@ -181,17 +180,22 @@ class Dialog:
                             self._ask(question)
         self._tell("  it knows this client.\n")
 
-    def _configuration(self, instead: Mapping[str, str] = MappingProxyType({})) -> str:
-        """Text of the configuration so far; `instead` are answers to what was not asked yet.  Raises UnusableAnswer."""
+    def _configuration(self, answers: Mapping[str, str]) -> str:
+        """Text of the configuration that follows from these answers.  Raises UnusableAnswer."""
         data_home = os.environ.get("XDG_DATA_HOME")  # noqa: TID251 - an entry point
-        return configuration({**instead, **self._answers}, self._secrets, None if data_home else "data")
+        return configuration(answers, self._secrets, None if data_home else "data")
 
     def _problems(self, question: Question) -> list[str]:
         """What is wrong with the answer to this question, as far as it can be told yet."""
-        try:
-            text = self._configuration()
-        except UnusableAnswer as error:
-            return [str(error)]
+        usable = dict(self._answers)
+        while True:
+            try:
+                text = self._configuration(usable)
+                break
+            except UnusableAnswer as error:
+                if error.key == question.key:
+                    return [str(error)]
+                del usable[error.key]  # it is told of where it is asked for
         return [problem.message for problem in self._checked(text).errors if _is_of(problem.key, question)]
 
     def _checked(self, text: str) -> CheckedConfig:
@@ -202,7 +206,7 @@ class Dialog:
         """What the provider says against this client, in words; the rest of the configuration may still be missing."""
         from gateproject.management.online_checks import provider_findings  # its imports take longer than all questions
 
-        options = self._checked(self._configuration(_ANY_APPLICATION)).options
+        options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
         if options is None:
             return ["it can't be asked yet: other answers have problems"]
         return [_told(finding) for finding in asyncio.run(provider_findings(options))]

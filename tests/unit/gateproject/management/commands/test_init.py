@@ -60,6 +60,13 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     assert {line.partition(":")[0] for line in str(told.value).splitlines()[1:]} >= {"upstream", "who", "sign_in_url"}
 
 
+def test_one_answer_that_is_wrong_is_told_of_once(tmp_path: Path) -> None:
+    with pytest.raises(CommandError) as told:
+        run(tmp_path, yaml.safe_dump({**GIVEN, "domain": "localhost", "who": "bob"}))
+    said = str(told.value).splitlines()[1:]
+    assert [line.partition(": ")[0] for line in said] == ["domain", "who"]
+
+
 def test_a_file_that_is_not_there_and_a_folder_that_can_t_be_made(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no such file"):
         Command().handle(directory=tmp_path / "gate", answers=tmp_path / "none.yaml", offline=True)
