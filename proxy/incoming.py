@@ -46,6 +46,11 @@ class IncomingRequest:
         return client[0] if client else ""
 
     @property
+    def sent_names(self) -> list[bytes]:
+        """Names of all headers of the client, those among them that our listener left out: who asks us about a request forwards them."""
+        return [*(name for name, _ in self.scope["headers"]), *self.scope.get("gate.ignored_headers", ())]
+
+    @property
     def is_head(self) -> bool:
         """Whether the request on our connection is HEAD, whatever the one that is judged was (forward auth)."""
         return bool(self.scope["method"] == "HEAD")

@@ -98,7 +98,7 @@ class Verdicts:
 
 def _claims_to_be_told(incoming: IncomingRequest, route: Route) -> bool:
     names = {fold(name) for name in told_names(route)} - {b"authorization"}  # which the answer says anew
-    return bool(names) and any(fold(name) in names for name, _ in incoming.scope["headers"])
+    return bool(names) and any(fold(name) in names for name in incoming.sent_names)
 
 
 def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:

@@ -10,7 +10,8 @@ def header_value(value: Any) -> bytes:
     """One line of printable ASCII.
 
     Text that is not is percent-encoded as UTF-8 (its own "%" too), so that no claim can end a header or begin another.  A comma
-    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.
+    inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.  Blanks at either end, which every
+    reader takes away (RFC 9110 5.5), become "%20": "admin " must not read as "admin".
     """
     if isinstance(value, list):
         return b",".join(_element(item).replace(b",", b"%2C") for item in value)

@@ -149,8 +149,7 @@ class _NeverSuccess:
 def _refuse_what_is_not_the_clients(incoming: IncomingRequest) -> None:
     """We can't take a header out of what the front proxy will forward, so a request that claims an identity, or steers the application
     away from what is judged, does not pass.  Some names that steer are the front proxy's own words to us."""
-    names = [*(name for name, _ in incoming.scope["headers"]), *incoming.scope.get("gate.ignored_headers", ())]
-    for name, folded in [(name, fold(name)) for name in names]:
+    for name, folded in [(name, fold(name)) for name in incoming.sent_names]:
         if is_identity_header(folded):
             raise CarriedElsewhere("it carries a header that only gate may set")
         if is_internal_header(folded) and name.lower() != folded:

@@ -76,6 +76,7 @@ preflight                | 200 200 200 400 400   - | 200 200 200 400 400   - | 2
 preflight of a bearer    | 200 200 200 400 400   - | 200 200 200 400 400   - | 200 200 200 403 200   - | 200 200 200 403 200   -
 in another proxy's words | 200 200 200 101 101   - | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
 who pretends those       | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
+who spells those with _  | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
 who pretends             | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 200 200 200 200 200   -
 """
 
@@ -276,6 +277,10 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "in another proxy's words": Sent("/words/", (alice, app), (MINE, *IN_WORDS), (own, "of.the.app"), tunnel=()),
         "who pretends those": Sent(
             "/words/", (alice, "X-Auth-Request-Email: evil@example.com", "X-Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
+        ),
+        # Which our own listener leaves out, and a server that maps headers to variables takes for the same.
+        "who spells those with _": Sent(
+            "/words/", (alice, "X_Auth_Request_Email: evil@example.com", "X_Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
         ),
         "program token": token("/", "Gate ", program, *ALICE, tunnel=(f"Authorization: Gate {tunnel}",)),
         "in Proxy-Authorization": Sent(

@@ -45,7 +45,6 @@ forward_auth.without(
     "_refuse_what_is_not_the_clients",
     never("is_internal_header(folded) and name.lower() != folded"),
 )
-forward_auth.without("a header that was left out is looked at, too", "_refuse_what_is_not_the_clients", lacks("*incoming.scope.get(...)"))
 forward_auth.without(
     "an unknown host is refused before our pages",
     "ForwardAuth._original",

@@ -169,6 +169,9 @@ verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize
 verdicts.without("nobody else carries what shows our credentials", "Verdicts._require_askable", never("self._shows_credentials(compiled)"))
 
 verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("_claims_to_be_told(...)"), WORDS)
+verdicts.without(
+    "no client pretends by what our listener left out", "_claims_to_be_told", replaced("incoming.sent_names", "incoming.headers"), WORDS
+)
 asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
 asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))
 

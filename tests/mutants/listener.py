@@ -1,7 +1,7 @@
 """Defences of the listener: what is not strict HTTP/1.1 is refused, and every answer belongs to its question."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, in_text, never, omits, passes, replaced, skips
+from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
 head = door("proxy.listener.http1.head", "unit/proxy/listener/http1/test_head.py")
 head.without(
@@ -128,6 +128,12 @@ mutual_tls.without(
 shown = door("proxy.incoming", "unit/proxy/test_incoming.py")
 shown.without(
     "a certificate counts for the host of its connection", "client_certificate", never('server_name.lower().removesuffix(".") != host')
+)
+shown.without(
+    "a header that was left out is looked at, too",
+    "IncomingRequest.sent_names",
+    lacks("*self.scope.get(...)"),
+    "unit/proxy/planes/test_forward_auth.py",
 )
 doubtful = door("proxy.client_address", "unit/proxy/test_client_address.py")
 doubtful.without("an address that trusted proxies leave in doubt is none", "source_ip", replaced('return ""', "return peer"))
