@@ -1,8 +1,10 @@
 """Header values: whatever a provider says, as one line of printable ASCII."""
 
+import re
 from typing import Any
 from urllib.parse import quote
 
+_AT_ENDS = re.compile(r"\A +| +\Z")
 _PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
@@ -23,6 +25,6 @@ def header_value(value: Any) -> bytes:
 
 def _element(value: Any) -> bytes:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text.isascii() and text.isprintable():
-        return text.encode("ascii")
-    return quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace").encode("ascii")
+    if not (text.isascii() and text.isprintable()):
+        text = quote(text, safe=_PRINTABLE_BUT_PERCENT, errors="replace")
+    return _AT_ENDS.sub(lambda blanks: "%20" * len(blanks[0]), text).encode("ascii")

@@ -18,7 +18,6 @@ Named = tuple[tuple[bytes, Parts], ...]
 
 _AUTHORIZATION = b"authorization"
 _OF_REQUESTS = frozenset({REQUEST_ID, FINGERPRINT})
-_NOTHING: tuple[Any, ...] = (None, "", [], ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +87,13 @@ def of_request(templates: Named, request: AccessRequest, request_id: str) -> Hea
 
 
 def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | None:
-    """The parts with these values in place of their variables; None where one is not known."""
+    """The parts with these values in place of their variables; None where one is not known, or empty."""
     filled: list[str | Variable] = []
     for part in parts:
         if isinstance(part, str) or part.name not in values:
             filled.append(part)
-        elif values[part.name] not in _NOTHING:
-            filled.append(header_value(values[part.name]).decode("ascii"))
+        elif (value := values[part.name]) is not None and (said := header_value(value)):
+            filled.append(said.decode("ascii"))
         elif name == _AUTHORIZATION:
             # Without it the application would take the request for nobody's, or for the client's own words.
             raise NobodyToActFor(f"it wants to be told {part.name} of who asks, which is not known of you")

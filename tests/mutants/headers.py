@@ -99,6 +99,7 @@ identity_headers.without(
 )
 header_values = door("authorize.upstream.header_values", "unit/authorize/upstream/test_header_values.py")
 header_values.without("a claim can't end its header", "_element", always("text.isprintable()"))
+header_values.without("no blank is lost on the way", "_element", replaced('"%20" * len(blanks[0])', "blanks[0]"))
 header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
 identity_headers.without(
     "no address of another issuer is told as ours", "IdentityHeaders._made", never("identity is not None and identity.is_foreign")
@@ -111,6 +112,9 @@ WORDS = "contract/test_verdict_matrix.py"
 told_headers = door("authorize.upstream.told_headers", "unit/authorize/upstream/test_told_headers.py")
 told_headers.without("what another issuer says of its people is not told as ours", "PersonFacts.value", never("identity.is_foreign"))
 told_headers.without("no bare name of another is told", "PersonFacts.value", replaced("identity.own_subject", "identity.subject"))
+told_headers.without(
+    "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
+)
 told_headers.without("no request goes on in nobody's name", "_filled", never("name == _AUTHORIZATION"))
 told_templates = door("config.routes.told_headers", "unit/config/routes/test_told_headers.py")
 told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)

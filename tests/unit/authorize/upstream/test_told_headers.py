@@ -53,6 +53,15 @@ def test_who_another_issuer_names_is_told_of_by_their_id_alone(tmp_path: Path) -
     assert "x-forwarded-user" not in told(tmp_path, account, identity_headers="oauth2-proxy")
 
 
+@pytest.mark.parametrize("empty", [("",), [""], ""])
+def test_an_empty_claim_is_none(tmp_path: Path, empty: Any) -> None:
+    """An application may take an empty name for that of a request of its own, or for its first account."""
+    person = user(claims={"preferred_username": empty})
+    assert "remote-user" not in told(tmp_path, person, identity_headers="remote-user")
+    with pytest.raises(NobodyToActFor):
+        told(tmp_path, person, set_request_headers={"Authorization": "App ${claim.preferred_username}"})
+
+
 def test_a_claim_never_ends_its_header(tmp_path: Path) -> None:
     evil = user(claims={"team": ("a\r\nX-Admin: 1",), "name": ("J\u00fcrgen",)})
     found = told(tmp_path, evil, set_request_headers={"X-Team": "team=${claim.team}; ${user}"})
