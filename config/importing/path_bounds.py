@@ -17,6 +17,7 @@ _PLAIN = re.compile(rf"(?:[A-Za-z0-9_~/-]|\\[./_~dw-]|{_PLAIN_CLASS}|\((?:\?:)?|
 _LITERAL = re.compile(r"\^((?:[A-Za-z0-9_~/-]|\\[./_~-])*)([*+?{]?)")
 # What an end of the text, or of a word, decides, and flags, which change what the other signs mean.
 _ENDS = re.compile(r"\$|\\[zZbBQ]|\(\?(?!:)")
+_FLAGS = re.compile(r"\(\?(?!:)")  # `a(?i)*` is `a*`
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]|.", re.DOTALL)
 _BELOW = "(?:/.*)?"
 # How such expressions end -> what the path itself surely, and possibly, ended with; a query may follow.
@@ -50,7 +51,8 @@ class PathBounds:
 def path_bounds(expression: str, *, sees_query: bool) -> PathBounds:
     """Bounds of an expression (RE2) that is searched for; `sees_query`: in the path and the query, else in the path."""
     searched = compiled(expression)
-    if searched is None or searched.groupindex:  # which Authelia compares with a person or a group
+    # Authelia compares named groups with a person or a group; and behind \Q no sign means what it does elsewhere.
+    if searched is None or searched.groupindex or r"\Q" in expression:
         return PathBounds(False, True)
     found = [_bounds(part, sees_query) for part in _alternatives(expression)]
     return PathBounds(any_of([bounds.surely for bounds in found]), any_of([bounds.possibly for bounds in found]))
@@ -100,7 +102,7 @@ def _surely(expression: str, sees_query: bool) -> Expression:
 
 def _possibly(expression: str) -> Expression:
     match = _LITERAL.match(expression)
-    begin = _literal(match) if match else ""
+    begin = _literal(match) if match and not _FLAGS.search(expression) else ""
     return {"http_path": {"starts_with": begin}} if len(begin) > 1 else True
 
 

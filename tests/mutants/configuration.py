@@ -34,6 +34,7 @@ bounds = door("config.importing.path_bounds", "unit/config/importing/test_path_b
 bounds.without("a query may follow where the expression wanted the end", "_surely", never("sees_query and _ENDS.search(...)"))
 bounds.without("what is escaped may be anything", "_surely", lacks("'not_contains'"))
 bounds.without("an expression of anything may match in the query", "_possibly", replaced("True", "False"))
+bounds.without("what is quoted is not read", "path_bounds", never(r'"\\Q" in expression'))
 bounds.without("an alternative is bounded by itself", "path_bounds", replaced("_alternatives(expression)", "[expression]"))
 
 authelia = door("config.importing.authelia.convert", "unit/config/importing/authelia/test_convert.py")

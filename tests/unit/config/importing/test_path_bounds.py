@@ -96,10 +96,14 @@ def test_what_may_be_written_with_escapes_opens_no_path_that_has_some(expression
     assert path_bounds(expression, sees_query=True).surely["http_path"]["not_contains"] == "%"
 
 
-@pytest.mark.parametrize("expression", ["^/(?P<User>[a-z]+)", "(", "^/a[", "(?=x)"])
+@pytest.mark.parametrize("expression", ["^/(?P<User>[a-z]+)", "(", "^/a[", "(?=x)", r"^/public\Q|", r"^/a\Qb|c\E"])
 def test_a_name_of_a_person_and_what_is_no_expression_open_nothing(expression: str) -> None:
     bounds = path_bounds(expression, sees_query=True)
     assert (bounds.surely, bounds.possibly) == (False, True)
+
+
+def test_flags_may_stand_between_a_letter_and_how_often_it_comes() -> None:
+    assert path_bounds("^/b(?i)*admin(/.*)?", sees_query=True).possibly is True
 
 
 @pytest.mark.parametrize("sees_query", [True, False])
