@@ -27,7 +27,7 @@ picture.without("an SVG is of shapes", "_SvgCheck._begin", never("not _SHAPES.fu
 picture.without("an SVG is of no other language", "_SvgCheck._begin", never("namespace != _NAMESPACE"))
 picture.without("an SVG has attributes of shapes", "_check_attribute", never("not _ATTRIBUTES.fullmatch(name)"))
 picture.without("an SVG refers to itself", "_check_attribute", never("not _LOCAL.fullmatch(value)"))
-picture.without("an SVG loads nothing", "_check_attribute", never("'url' in rest.lower()"))
+picture.without("an SVG loads nothing", "_check_attribute", never("_OTHER_FUNCTION.search(rest)"))
 picture.without("an SVG hides no reference", "_check_attribute", never(r"'\\' in rest"))
 picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype"))
 picture.without(

@@ -26,6 +26,7 @@ def png(width: int = 1, height: int = 1) -> bytes:
         '<defs><linearGradient id="g"><stop offset="0" stop-color="red"/></linearGradient></defs><rect fill="url(#g)" style="opacity:.5"/>',
         '<g transform="rotate(4)"><title>Wiki</title><circle r="2"/></g>',
         '<linearGradient id="h" xlink:href="#g"/>',
+        '<g transform="translate (1 2) skewX(3)"><path fill="var(--fill-0, black)" style="stroke:RGB(0 0 0);r:calc((1 + 2) * 1px)"/></g>',
     ],
 )
 def test_shapes_are_taken(inside: str) -> None:
@@ -51,6 +52,8 @@ def test_a_png_is_taken() -> None:
         f'{HEAD}<animate attributeName="href"/></svg>',
         f'{HEAD}<linearGradient xlink:href="http://x"/></svg>',
         f'{HEAD}<linearGradient href="javascript:alert(1)"/></svg>',
+        f"{HEAD}<rect style=\"background:image-set('http://x' 1x)\"/></svg>",
+        f"{HEAD}<rect style=\"fill:SRC('http://x')\"/></svg>",
         f'{HEAD}<rect fill="url(http://x)"/></svg>',
         f'{HEAD}<rect style="fill:\\75rl(http://x)"/></svg>',
         f'{HEAD}<rect style="fill:u/**/rl(x)"/></svg>',
