@@ -15,7 +15,7 @@ from proxy.envoy.certificates import StapledCertificate
 
 LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
-MOST_NAMED = 100  # clusters that are asked for by their names
+MOST_NAMED = 20  # clusters that are asked for one by one
 
 
 class ConfigurationRejected(Exception):
@@ -151,21 +151,28 @@ async def _state(client: httpx.AsyncClient, missing: frozenset[str]) -> EnvoySta
     Piece by piece: all that it has, of ten thousand routes, are 14 MB, which take Envoy and us seconds.
     """
     try:
-        (dump,) = await _dumped(client, mask="version_info,dynamic_listeners") or ({},)
+        dumps = await _dumped(client, mask="version_info,dynamic_listeners")
+        dump = next((each for each in dumps if "dynamic_listeners" in each), {})
         listeners = dump.get("dynamic_listeners", [])
         warming = await _dumped(client, resource="dynamic_warming_clusters", mask="error_state")
         secrets = await _dumped(client, resource="dynamic_warming_secrets", mask="error_state")
-        active: list[Json] = []
-        if missing:
-            named = {"name_regex": "|".join(missing)} if len(missing) <= MOST_NAMED else {}
-            active = await _dumped(client, resource="dynamic_active_clusters", mask="cluster.name,error_state", **named)
-    except httpx.TransportError:
+        active = await _active(client, missing)
+    except httpx.HTTPError:
         return None
     failures = tuple(each["error_state"] for each in (*listeners, *active, *warming, *secrets) if "error_state" in each)
     return EnvoyState(dump.get("version_info", ""), tuple(listeners), frozenset(each["cluster"]["name"] for each in active), failures)
 
 
+async def _active(client: httpx.AsyncClient, missing: frozenset[str]) -> list[Json]:
+    """Active clusters with these names, and perhaps others.  Envoy takes no regular expression that is as long as three names."""
+    asked = {"resource": "dynamic_active_clusters", "mask": "cluster.name,error_state"}
+    if len(missing) > MOST_NAMED:
+        return await _dumped(client, **asked)
+    return [each for name in missing for each in await _dumped(client, **asked, name_regex=name)]
+
+
 async def _dumped(client: httpx.AsyncClient, **asked: str) -> list[Json]:
     answer = await client.get("http://envoy/config_dump", params=asked)
+    answer.raise_for_status()
     found: list[Json] = answer.json().get("configs", [])
     return found
