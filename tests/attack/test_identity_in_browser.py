@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.common.exceptions import NoAlertPresentException
 
-from foundation.pages import TIMES_SCRIPT
+from foundation.pages import STATIC_PATH, TIMES_SCRIPT
 from tests.attack.identity_browser import Browser
 from tests.attack.identity_open_redirect import Surfaces
 from tests.attack.identity_pages import MARKUP
@@ -96,5 +96,7 @@ def test_markup_in_claims_runs_nowhere(stage: Stage, chromium: Chromium) -> None
             with pytest.raises(NoAlertPresentException):
                 _ = chromium.driver.switch_to.alert
             assert origin(chromium.url) in ours(stage)
-            strangers = "return [...document.scripts].filter(script => script.text !== arguments[0]).length + document.images.length"
-            assert chromium.driver.execute_script(strangers, TIMES_SCRIPT) == 0
+            own = "script => script.text !== arguments[0] && !script.src.startsWith(arguments[1])"
+            strangers = f"return [...document.scripts].filter({own}).length + document.images.length"
+            portal = stage.url(AUTHENTICATE_HOST, f"{STATIC_PATH}portal.js?v=")
+            assert chromium.driver.execute_script(strangers, TIMES_SCRIPT, portal) == 0

@@ -123,7 +123,7 @@ async def test_signing_out_ends_the_planted_session_too(gate: tuple[RunningGate,
         browser.open(running.url(SIBLING, "/"))
         browser.driver.execute_script(f"document.cookie = '_gate={theirs}; domain=corp.localhost; path=/.gate; secure'")
         assert who_is_at(browser, running.url(AUTH, "/.gate/")) == "alice"
-        browser.click("form button")
+        browser.click(".actions button")
         browser.wait_for_url(provider.url)
         kept = browser.driver.execute_cdp_cmd("Network.getAllCookies", {})["cookies"]
         assert [each for each in kept if "_gate" in each["name"] and (each["domain"] == AUTH or each["path"] == "/.gate")] == []

@@ -88,6 +88,7 @@ CARRIED = string.Template("""
             proxy_set_header X-Scheme $$pass_access_scheme;
             proxy_set_header X-Original-Forwarded-For $$http_x_forwarded_for;
             proxy_set_header Proxy "";
+            $removed
             proxy_http_version 1.1;
             proxy_pass http://$upstream;
         }
@@ -96,6 +97,12 @@ CARRIED = string.Template("""
 
 def ingresses() -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each and each["kind"] == "Ingress"]
+
+
+def removed_headers() -> str:
+    """What the controller makes of the ConfigMap that its `proxy-set-headers` names."""
+    (config,) = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each and each["kind"] == "ConfigMap"]
+    return " ".join(f'proxy_set_header {name} "{value}";' for name, value in config["data"].items())
 
 
 def start(place: Place, stack: ExitStack) -> None:
@@ -119,7 +126,7 @@ def start(place: Place, stack: ExitStack) -> None:
 def _location(ingress: dict[str, Any], path: dict[str, Any], place: Place) -> str:
     said = {key.removeprefix(ANNOTATION): value for key, value in ingress["metadata"].get("annotations", {}).items()}
     upstream = "gate" if path["backend"]["service"]["name"] == "gate" else "application"
-    carried = {"path": path["path"], "upstream": upstream, "host": said.get("upstream-vhost", "$http_host")}
+    carried = {"path": path["path"], "upstream": upstream, "host": said.get("upstream-vhost", "$http_host"), "removed": removed_headers()}
     if "auth-url" not in said:
         return CARRIED.substitute(asked="", **carried)
     known = {"auth-url", "auth-signin", "auth-signin-redirect-param", "auth-response-headers", "upstream-vhost"}

@@ -32,10 +32,10 @@ def test_no_time_is_nobodys() -> None:
 
 def test_a_process_answers_for_all_below_it() -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-    busy = "import sys, time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); sys.stdin.read()"
+    busy = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program, busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         assert len(family(process.pid)) == 2
-        assert processor_seconds(process.pid) >= 0.2
+        assert processor_seconds(process.pid) >= 0.2  # the kernel counts in hundredths, each rounded
         assert mebibytes(process.pid) > 1
         process.stdin.close()
