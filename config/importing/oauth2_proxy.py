@@ -164,10 +164,9 @@ def _route(work: _Conversion, host: str, source: ForeignKey, target: str, path: 
     if "upstream_timeout" in work.values:
         route.set(work.sources["upstream_timeout"], "timeout", work.values["upstream_timeout"])
     if work.values.get("pass_user_headers", True) is not False:
-        said = "X-Forwarded-User, -Email and -Groups become X-Gate-Jwt-Assertion, which is signed, and X-Gate-Claim-..."
-        route.set(work.sources.get("pass_user_headers", source), "pass_identity_headers", True, check=said)
-        if not work.top.has("jwt_claims_headers"):
-            work.top.set(None, "jwt_claims_headers", ["user", "email", "groups"], new="what X-Forwarded-User, -Email and -Groups told")
+        said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion says the same, signed"
+        route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=said)
+        route.set(None, "pass_identity_headers", True, new="for applications that verify who asks")
     route.set(None, "allow_websockets", True, new="oauth2-proxy lets websockets through to every upstream")
     return route
 

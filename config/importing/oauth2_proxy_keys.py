@@ -54,7 +54,7 @@ LOST = {
     "pass_access_token": "the provider's tokens never leave gate",
     "pass_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
     "set_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
-    "set_xauthrequest": "as forward auth answers with X-Gate-... headers where the route has pass_identity_headers",
+    "set_xauthrequest": "forward auth answers with X-Auth-Request-... headers where the route has identity_headers: oauth2-proxy",
     "htpasswd_file": "people sign in at the provider only",
     "skip_provider_button": "there is no page before the provider's",
     "skip_jwt_bearer_tokens": "per route: bearer_token",

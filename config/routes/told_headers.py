@@ -52,8 +52,12 @@ def told_templates(route: Any) -> dict[str, Template]:
 
 
 def told_names(route: Any) -> tuple[bytes, ...]:
-    """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*."""
-    return tuple(name.lower().encode("ascii") for name in told_templates(route))
+    """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*: nobody else may say them.
+
+    Of a preset all count, those too to which the route gives a fixed value.
+    """
+    preset = PRESETS[route.identity_headers] if route.identity_headers else ()
+    return tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told_templates(route), *preset)))
 
 
 def tells_person(route: Any) -> bool:

@@ -23,7 +23,8 @@ def test_a_preset_is_a_set_of_templates_that_can_be_read(preset: str) -> None:
 def test_the_routes_own_words_outrank_the_presets() -> None:
     route = make_route(identity_headers="remote-user", set_request_headers={"remote_user": "${claim.email}", "Remote-Name": "nobody"})
     assert told_templates(route)["remote_user"] == (Variable("claim.email"),)
-    assert set(told_names(route)) == {b"remote_user", b"remote-email", b"remote-groups"}
+    assert set(told_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
+    assert set(told_names(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
 
 
 @pytest.mark.parametrize(
