@@ -142,11 +142,13 @@ def test_what_comes_after_the_client_s_end_is_kept_nowhere(stage: Stage) -> None
             before = stage.resident_bytes()
             for _ in range(96):
                 client.socket.sendall(BIG)
-            # Who sends on when the server has closed may lose what it was told last.
+            # Who sends on when the server has closed may lose what it was told last: a close answers what is unread with a reset.
             wait_until(lambda: _unsent(client.socket) == 0, "all of it has arrived")
             upstream.sendall(b"the end")
             upstream.shutdown(socket.SHUT_WR)
-            assert client.ends() == b"the end"
+            # Behind Envoy it has arrived there, and may not have been read by gate.
+            may_be_lost = stage.gate.builder.settings.get("data_plane") == "envoy"
+            assert client.ends() in ((b"the end", b"") if may_be_lost else (b"the end",))
             assert stage.resident_bytes() - before < 32 * len(BIG)
 
 
