@@ -7,7 +7,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -83,13 +83,16 @@ class Connection:
             await reader.readexactly(int(length))
             return int(head[9:12])
         except (OSError, asyncio.IncompleteReadError):
-            self.close()
+            await self.close()
             return 0
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Return when the socket is closed: TLS would wait for the other end, and the event loop may end before."""
         if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+            (_, writer), self._streams = self._streams, None
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
 @attack("B35", "sessions that end while Envoy remembers them", together=16, sample=16, minutes=3)
@@ -133,7 +136,7 @@ async def _until_refused(home: Remembering, cookie: str, passed: list[float]) ->
         status = await connection.status(cookie)
         expect(status in (0, 401), f"after it was refused it was answered {status}")
         await asyncio.sleep(0.02)
-    connection.close()
+    await connection.close()
 
 
 async def _all_end(target: Target) -> Outcome:
@@ -164,7 +167,7 @@ async def _asked(home: Remembering, cookies: Sequence[str]) -> list[int]:
         connection = Connection(home)
         for cookie in waiting:
             found.append(await connection.status(cookie) or await connection.status(cookie))
-        connection.close()
+        await connection.close()
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return found

@@ -89,7 +89,8 @@ def test_nobody_waits_for_a_reader_of_the_log(
 
         gate.child.is_read.set()
         gate.child.wait_for(lambda: any(line["event"] == DROPPED for line in gate.child.events), "what was lost is told")
-        assert next(line for line in gate.child.events if line["event"] == DROPPED)["lines"] == lost
+        # A line of Envoy's may have come after the count was read, and was lost as well.
+        assert lost <= next(line for line in gate.child.events if line["event"] == DROPPED)["lines"] == gate.dropped()
         assert gate.ask("/afterwards").status_code == 200
         gate.child.wait_for(lambda: any(line.get("path") == "/afterwards" for line in gate.child.events), "lines come again")
         paths = [line["path"] for line in gate.child.events if line.get("path", "").startswith(LONG)]

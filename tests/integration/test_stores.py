@@ -204,7 +204,7 @@ async def test_a_database_that_restarts_or_takes_no_writes_lets_nobody_in_by_mis
                 async with gate.client(timeout=20) as newcomer:
                     assert (await sign_in(newcomer, gate.url(HOST), "carol")).status_code in (500, 503)
                     assert await status_of(newcomer, gate) == 302
-                assert any("read-only" in line for line in gate.child.lines)
+                gate.child.wait_for(lambda: any("read-only" in line for line in gate.child.lines), "the log says why")
             finally:
                 postgresql.query("BEGIN READ WRITE; ALTER DATABASE postgres SET default_transaction_read_only = off; COMMIT")
             postgresql.restart()
