@@ -100,6 +100,8 @@ def test_wheel_and_archive_know_the_revision_that_they_were_made_from(sources: P
 def test_extras_are_what_the_checkout_installs() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras["demo"][0] in (ROOT / "requirements-demo.in").read_text()
+    base = [line.partition("#")[0].strip() for line in (ROOT / "requirements.in").read_text().splitlines()]
+    assert {*extras["kvstore"], *extras["postgresql"]} <= set(base)
     assert extras["envoy"][0].partition(">=")[0] in (ROOT / "requirements-dev.in").read_text()
 
 
