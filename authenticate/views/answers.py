@@ -9,8 +9,11 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.page_context import page_context
+from authenticate.service import AuthenticateService
+from databroker.records import SessionRecord
 from foundation import pages
 from foundation.client_network import client_network
+from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
 from foundation.responses import error_page
 from foundation.telemetry import metrics
@@ -24,6 +27,12 @@ SIGN_IN_AGAIN = ("Sign in again", "/.gate/")
 def cookie_headers(request: HttpRequest) -> list[bytes]:
     """The raw Cookie headers: Django's own dictionary keeps only one of several cookies with the same name."""
     return [value for name, value in request.scope["headers"] if name == b"cookie"]
+
+
+def is_from_our_page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
+    """Whether a page of ours that this session was shown sends this request: its token comes as a field, or from its script as a header."""
+    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
+    return service.csrf.check(token, cookie_headers(request), service.clock(), bound_to=session.id)
 
 
 def wants_json(request: HttpRequest) -> bool:

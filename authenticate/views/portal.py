@@ -18,7 +18,6 @@ from authenticate.views.person import described_person
 from config.types.picture import PNG
 from databroker.records import SessionRecord
 from foundation import pages, responses
-from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BrokerError
 from foundation.times import time_element
 
@@ -88,8 +87,7 @@ async def change_portal(request: HttpRequest) -> HttpResponse:
     session = await _session(request)
     if session is None:
         return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
-    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
-    if not service.csrf.check(token, answers.cookie_headers(request), service.clock(), bound_to=session.id):
+    if not answers.is_from_our_page(request, service, session):
         reason = "This page is too old, or was not one of ours; nothing was changed."
         return responses.error_page(request, 400, reason, links=(("Back", PAGE),))
     wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")

@@ -9,7 +9,6 @@ from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEn
 from authenticate.views import answers
 from databroker.records import SessionRecord
 from foundation import responses
-from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import ProviderError
 
 DASHBOARD = "/.gate/"
@@ -27,8 +26,7 @@ async def refresh(request: HttpRequest) -> HttpResponse:
     session = await service.sessions.find(headers, service.host_port, service.clock())
     if session is None:
         return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
-    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
-    if not service.csrf.check(token, headers, service.clock(), bound_to=session.id):
+    if not answers.is_from_our_page(request, service, session):
         return responses.error_page(request, 400, "This form is too old, or was not one of ours; nothing was changed.", links=BACK)
     if (wait := too_soon(service, session)) > 0:
         return _later(request, "Your session was refreshed only a moment ago.", wait)

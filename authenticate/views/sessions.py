@@ -16,7 +16,6 @@ from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
 from databroker.adminsite.details import claim_text
 from databroker.records import SessionRecord
 from foundation import pages, responses
-from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BrokerError
 from foundation.times import time_element
 
@@ -58,8 +57,7 @@ async def sessions(request: HttpRequest) -> HttpResponse:
         return await _page(request, service, session) if session is not None else responses.redirect(service.sign_in_url_for(PAGE))
     if session is None:
         return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
-    token = request.headers.get(HEADER, "") or request.POST.get(FIELD, "")
-    if not service.csrf.check(token, headers, service.clock(), bound_to=session.id):
+    if not answers.is_from_our_page(request, service, session):
         return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
     return await _end(request, service, session)
 

@@ -40,7 +40,7 @@ choices.without("choices are of one issuer's person", "_of", always("found.issue
 choices.without("choices are bounded", "toggled", replaced("(*choices.favourites, key)[-MOST_FAVOURITES:]", "(*choices.favourites, key)"))
 
 views = door("authenticate.views.portal", "unit/authenticate/views/test_portal.py")
-views.without("the page asked", "change_portal", never("not service.csrf.check(...)"))
+views.without("the page asked", "change_portal", never("not answers.is_from_our_page(...)"))
 views.without("who asks for the list is signed in", "portal_json", never("session is None"))
 views.without("of what is not listed nothing is said", "_looked_up", always("each.fits(words)"))
 
@@ -57,7 +57,7 @@ own.without(
 )
 
 sessions = door("authenticate.views.sessions", "unit/authenticate/views/test_sessions.py")
-sessions.without("the page asked for the end", "sessions", never("not service.csrf.check(...)"))
+sessions.without("the page asked for the end", "sessions", never("not answers.is_from_our_page(...)"))
 sessions.without("an end is told of", "_ended", skips("await service.audit_trail.note(...)"))
 sessions.without("this session is ended by who asks first", "_end", never("found.id in (session.id, *session.earlier)"))
 

@@ -78,7 +78,7 @@ page = door("authenticate.views.refresh", "unit/authenticate/views/test_refresh.
 page.without(
     "a refresh by hand is asked for by our page",
     "refresh",
-    never("not service.csrf.check(token, headers, service.clock(), bound_to=session.id)"),
+    never("not answers.is_from_our_page(request, service, session)"),
 )
 page.without(
     "a refresh by hand waits for the cooldown",
