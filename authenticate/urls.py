@@ -18,7 +18,7 @@ from authenticate.views.sessions import sessions
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
-from foundation.responses import error_page
+from foundation.web.responses import error_page
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:

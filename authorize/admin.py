@@ -18,8 +18,8 @@ from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from authorize.page_context import page_context
 from databroker.adminsite.read_only import ReadOnlyAdmin
-from foundation.times import time_element
 from foundation.values import ip_of
+from foundation.web.times import time_element
 
 _SPANS = {
     "5m": ("Last 5 minutes", timedelta(minutes=5)),

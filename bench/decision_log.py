@@ -22,7 +22,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
+from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
 
 GOAL, SEARCH_GOAL, ROWS = 0.95, 0.5, 100_000
 _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")

@@ -23,7 +23,7 @@ from authorize.identity.loader import IdentityLoader
 from authorize.policy.decision import decide
 from authorize.policy.request import access_request
 from authorize.state import default_ports, route_table
-from bench.rig import child, pin
+from bench.support.rig import child, pin
 from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker

@@ -35,8 +35,8 @@ from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
-from bench.load import Failed, wrk
-from bench.rig import child, free_port, pin, wait_for
+from bench.support.load import Failed, wrk
+from bench.support.rig import child, free_port, pin, wait_for
 from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.rig import free_port
+from bench.support.rig import free_port
 
 ROOT = Path(__file__).parent.parent
 DOMAIN = "first.localhost"

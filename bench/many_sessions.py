@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.contender import SCRIPT, Contender, Turns
-from bench.load import CONNECTIONS
-from bench.processes import processor_seconds
-from bench.proxies import EMBEDDED, REMEMBERS, Stage, gate
-from bench.rig import HOST, cores_of, pin
 from bench.stores import opened
+from bench.support.contender import SCRIPT, Contender, Turns
+from bench.support.load import CONNECTIONS
+from bench.support.processes import processor_seconds
+from bench.support.proxies import EMBEDDED, REMEMBERS, Stage, gate
+from bench.support.rig import HOST, cores_of, pin
 from databroker.records import SESSION
 from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in

@@ -30,8 +30,19 @@ from pathlib import Path
 
 import yaml
 
-from bench.call_tracer import ROOT
-from bench.rig import BODY, HOST, STARTED_WITHIN, child, free_port, gate_settings, signed_in_cookie, start_nginx, start_provider, wait_for
+from bench.support.call_tracer import ROOT
+from bench.support.rig import (
+    BODY,
+    HOST,
+    STARTED_WITHIN,
+    child,
+    free_port,
+    gate_settings,
+    signed_in_cookie,
+    start_nginx,
+    start_provider,
+    wait_for,
+)
 
 MOST_FILES = 43
 WARM_UP, TRACES = 30, 5
@@ -95,7 +106,7 @@ def traced_request() -> list[Call]:
         upstream, provider, port = start_nginx(stack, directory), start_provider(stack), free_port()
         config, written = directory / "gate.yaml", directory / "calls"
         config.write_text(yaml.safe_dump({**gate_settings(directory, port, provider, upstream), "proxy_log_level": "info"}))
-        (directory / "sitecustomize.py").write_text(f"import sys\nsys.path.insert(0, {ROOT!r})\nimport bench.call_tracer\n")
+        (directory / "sitecustomize.py").write_text(f"import sys\nsys.path.insert(0, {ROOT!r})\nimport bench.support.call_tracer\n")
         environment = {"PYTHONPATH": os.pathsep.join((str(directory), *sys.path)), "GATE_CALLS": str(written)}
         command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
         gate = stack.enter_context(child(command, core=0, environment=environment, stdout=subprocess.DEVNULL))

@@ -26,12 +26,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.contender import Contender, Turns
-from bench.load import Figure, Sample, counting
 from bench.many_sessions import many_sessions
-from bench.processes import mebibytes
-from bench.proxies import ASKS, BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
-from bench.rig import HOST, start_nginx, start_provider
+from bench.support.contender import Contender, Turns
+from bench.support.load import Figure, Sample, counting
+from bench.support.processes import mebibytes
+from bench.support.proxies import ASKS, BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
+from bench.support.rig import HOST, start_nginx, start_provider
 from foundation.version import version
 from tests.support.certs import certificate_files
 

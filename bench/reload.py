@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from bench.configuration import configuration
-from bench.rig import child, free_port, gate_settings, wait_for
+from bench.support.rig import child, free_port, gate_settings, wait_for
 
 HOST = "reload.localhost"
 CONNECTIONS = 16

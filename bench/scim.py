@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from bench.rig import AUTHENTICATE_HOST, child, free_port, gate_settings, pin, wait_for
+from bench.support.rig import AUTHENTICATE_HOST, child, free_port, gate_settings, pin, wait_for
 
 USERS, GROUP = 20_000, 1_000
 TOKEN = "bench-token-of-thirty-two-characters"

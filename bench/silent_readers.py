@@ -17,8 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.held import allow_many_files, resident
-from bench.rig import HOST, child, free_port, gate_settings, wait_for
+from bench.support.held import allow_many_files, resident
+from bench.support.rig import HOST, child, free_port, gate_settings, wait_for
 from tests.support.zero_window import EndlessUpstream, Silent1, Silent2
 
 IDLE, GRACE = 10, 6  # seconds

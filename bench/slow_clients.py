@@ -10,8 +10,8 @@ twice that of the same client as long before the slow ones came, in the median o
 `coming` are the answers from slowhttptest's start until a second after its last connection, `held` those afterwards.  gate has a core of
 its own; the good client, the upstream and slowhttptest share the other one, where slowhttptest is niced, because that it spins is not
 gate's doing.  `beside` is the p99 of the same good client at the same gate while the same attack goes to an nginx instead, on gate's
-core: what is not below twice there already is the machine's.  Answers while the machine itself stood still (bench/stalls.py) are counted
-as `stalled` and left out, before as under the attack.
+core: what is not below twice there already is the machine's.  Answers while the machine itself stood still
+(bench/support/stalls.py) are counted as `stalled` and left out, before as under the attack.
 """
 
 import argparse
@@ -31,9 +31,9 @@ from pathlib import Path
 
 import yaml
 
-from bench.held import resident
-from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
-from bench.stalls import Stalls, watched
+from bench.support.held import resident
+from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
+from bench.support.stalls import Stalls, watched
 
 CONNECTIONS = 2000
 GOAL = 2.0  # times the p99 without slow clients

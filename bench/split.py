@@ -25,8 +25,8 @@ import yaml
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from authorize.rpc.client import RemoteAuthorizer
-from bench.rig import child, free_port
 from bench.stores import opened, tell
+from bench.support.rig import child, free_port
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import MAX_SESSIONS, Replica

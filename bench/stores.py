@@ -14,7 +14,7 @@ import time
 from contextlib import aclosing
 from pathlib import Path
 
-from bench.rig import pin
+from bench.support.rig import pin
 from config.settings.storage_url import storage_url
 from databroker.client import LocalBroker
 from databroker.records import SESSION

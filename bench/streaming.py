@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from bench.rig import child, free_port, gate_settings, wait_for
+from bench.support.rig import child, free_port, gate_settings, wait_for
 
 BODY = 1 << 30
 CHUNK = b"x" * (1 << 16)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
-from bench.rig import HOST, free_port, gate_settings, pin, start_provider, wait_for
+from bench.support.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
+from bench.support.rig import HOST, free_port, gate_settings, pin, start_provider, wait_for
 from bench.websockets import start
 from tests.support.certs import certificate_files
 
@@ -113,7 +113,7 @@ def main() -> None:
         files = certificate_files(directory, HOST)
         pair = {"certificate_file": str(files.certificate), "certificate_key_file": str(files.key), "insecure_server": False}
         tls_pid, tls_port = start_gate(stack, directory, provider, echo, **pair)
-        start(stack, "-m", "bench.bare_tunnel", "tunnel", str(bare), str(echo), core=0)
+        start(stack, "-m", "bench.support.bare_tunnel", "tunnel", str(bare), str(echo), core=0)
         wait_for(bare)
         pin(1)
         print(f"{f'memory of {arguments.idle} idle tunnels':34} {'KiB each':>8}   goal below {GOAL_KIB}")

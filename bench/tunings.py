@@ -3,7 +3,8 @@
     python -m bench.tunings
 
 - packed records: MiB of 100,000 sessions in the replica (`databroker/record_cache.py`), without: the records as they were read.
-- descriptors: ms that the longest of as many files as are allowed took, beside other threads (`foundation/fd_limit.py` `raise_limit`).
+- descriptors: ms that the longest of as many files as are allowed took, beside other threads (`foundation/machine/fd_limit.py`
+  `raise_limit`).
 - settled: ms of the longest collection while clients come and go, after a start (`gateproject/process/gc_tuning.py` `settle`).
 - beside requests: ms for which the event loop could not go on while a thread loaded 5,000 routes (`gc_tuning.py` `made_beside_requests`).
 
@@ -52,7 +53,7 @@ def packed_records(is_tuned: bool) -> float:
 def descriptors(is_tuned: bool) -> float:
     import resource
 
-    from foundation.fd_limit import MOST_PREPARED, raise_limit
+    from foundation.machine.fd_limit import MOST_PREPARED, raise_limit
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -72,7 +73,7 @@ def settled(is_tuned: bool) -> float:
 
     from config.load import check_configuration  # noqa: F401
     from gateproject.process.gc_tuning import settle
-    from proxy.envoy import listener  # noqa: F401
+    from proxy.envoy.resources import listener  # noqa: F401
     from proxy.upstreams import client  # noqa: F401
 
     if is_tuned:

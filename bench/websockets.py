@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
-from bench.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
+from bench.support.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
+from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
 from tests.support.certs import certificate_files
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -86,7 +86,7 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         echo = free_port()
-        start(stack, "-m", "bench.bare_tunnel", "echo", str(echo), core=1)
+        start(stack, "-m", "bench.support.bare_tunnel", "echo", str(echo), core=1)
         wait_for(echo)
         provider = start_provider(stack)
         plain, plain_port = start_gate(stack, directory, f"http://127.0.0.1:{echo}", provider)
@@ -99,7 +99,7 @@ def main() -> None:
             stack, directory, f"http://127.0.0.1:{echo}", provider, **secrets, **pair, **open_policy(echo)
         )
         bare = free_port()
-        start(stack, "-m", "bench.bare_tunnel", "tunnel", str(bare), str(echo), core=0)
+        start(stack, "-m", "bench.support.bare_tunnel", "tunnel", str(bare), str(echo), core=0)
         wait_for(bare)
         pin(1)
         print(f"{f'memory of {arguments.idle} idle websockets':34} {'KiB each':>8}   goal below {GOAL_KIB}")

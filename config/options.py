@@ -20,7 +20,7 @@ from config.settings.shared import AUTO, MOST_MEASURED_ROUTES, SharedSettings
 from config.settings.tracing import TracingSettings
 from config.types.pem import check_authority, check_pair, check_signing_key
 from config.validation import Finding, Rule
-from foundation.cores import usable_cores
+from foundation.machine.cores import usable_cores
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from config.options import Options
 from databroker.client import BrokerClient
-from foundation.page_context import PageContext
+from foundation.web.page_context import PageContext
 
 
 class BrokerPageContext(PageContext, Protocol):

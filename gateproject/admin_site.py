@@ -20,7 +20,7 @@ import proxy.admin
 from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
-from foundation.responses import error_page
+from foundation.web.responses import error_page
 from gateproject.middleware import ADMIN
 
 SESSION_KEY = "gate_session"

@@ -13,7 +13,7 @@ from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
-from foundation.responses import error_page
+from foundation.web.responses import error_page
 from proxy.page_context import page_context
 
 log = structlog.get_logger(__name__)

@@ -9,10 +9,10 @@ from config.load import config_path
 from config.options import Options
 from config.settings.storage_url import DatabaseUrl
 from config.source import ConfigSource
-from foundation import pages
 from foundation.crypto.cookies import host_name, is_host_name
 from foundation.crypto.sealing import derive_keys
 from foundation.errors import ConfigError
+from foundation.web import pages
 from gateproject.cache import caches
 from gateproject.worker_process import WorkerProcess
 
@@ -141,7 +141,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_FAILURE_VIEW = "foundation.responses.csrf_failure"
+CSRF_FAILURE_VIEW = "foundation.web.responses.csrf_failure"
 
 STATIC_URL = "/.gate/static/"
 STATIC_ROOT = None

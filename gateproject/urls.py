@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from foundation.responses import handler400, handler403, handler404, handler500
+from foundation.web.responses import handler400, handler403, handler404, handler500
 from gateproject.admin_site import site
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from foundation.responses import handler400, handler403, handler404, handler500
+from foundation.web.responses import handler400, handler403, handler404, handler500
 from proxy.views import kept_form, program_login, route_host
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import structlog
 
-from authenticate.directory.api import Sleep
 from authenticate.directory.follower import DirectoryFollower
 from authenticate.directory.reading import DirectoryReading
 from authenticate.directory.source import DirectorySource
+from authenticate.directory.vendors.api import Sleep
 from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import structlog
 
-from authenticate.directory.api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
 from authenticate.directory.base import DirectoryError, DirectoryPerson, DirectorySnapshot, TimeBudget
-from authenticate.directory.registry import vendor_of
-from authenticate.directory.vendor import Vendor
+from authenticate.directory.vendors.api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
+from authenticate.directory.vendors.registry import vendor_of
+from authenticate.directory.vendors.vendor import Vendor
 from authenticate.provider.http import ProviderHttp
 from config.options import Options
 from foundation.errors import ProviderError

@@ -17,8 +17,8 @@ from authorize.policy.request import AccessRequest
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord
-from foundation import pages
 from foundation.values import WatchedFile
+from foundation.web import pages
 
 T = TypeVar("T")
 

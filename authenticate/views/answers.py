@@ -11,12 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from authenticate.page_context import page_context
 from authenticate.service import AuthenticateService
 from databroker.records import SessionRecord
-from foundation import pages
 from foundation.client_network import client_network
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
-from foundation.responses import error_page
 from foundation.telemetry import metrics
+from foundation.web import pages
+from foundation.web.responses import error_page
 
 log = structlog.get_logger(__name__)
 

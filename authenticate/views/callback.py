@@ -13,8 +13,8 @@ from authenticate.redirect_targets import RedirectTarget
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from foundation import responses
 from foundation.errors import BadRequest, ProviderError
+from foundation.web import responses
 
 log = structlog.get_logger(__name__)
 

@@ -17,9 +17,9 @@ from authenticate.views import answers
 from authenticate.views.person import described_person
 from config.types.picture import PNG
 from databroker.records import SessionRecord
-from foundation import pages, responses
 from foundation.errors import BrokerError
-from foundation.times import time_element
+from foundation.web import pages, responses
+from foundation.web.times import time_element
 
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
 SCRIPT, STYLE = "portal.js", "portal.css"

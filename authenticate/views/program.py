@@ -14,10 +14,10 @@ from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
 from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
-from foundation import responses
 from foundation.crypto.csrf_token import FIELD
 from foundation.crypto.program_tokens import ProgramRequest
 from foundation.errors import BadRequest, SealError
+from foundation.web import responses
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from django.views.decorators.http import require_GET, require_POST
 from authenticate.page_context import page_context
 from authenticate.provider.signed_token import WrongTime, WrongToken
 from authenticate.views import answers
-from foundation import responses
 from foundation.errors import BadRequest, BrokerError, ProviderError
+from foundation.web import responses
 
 FORM = "application/x-www-form-urlencoded"
 

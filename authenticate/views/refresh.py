@@ -8,8 +8,8 @@ from authenticate.service import AuthenticateService
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
 from databroker.records import SessionRecord
-from foundation import responses
 from foundation.errors import ProviderError
+from foundation.web import responses
 
 DASHBOARD = "/.gate/"
 BACK = (("Back", DASHBOARD),)

@@ -22,7 +22,7 @@ from databroker.adminsite.audit import pushed_entry
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BrokerError
-from foundation.responses import error_page, finished
+from foundation.web.responses import error_page, finished
 
 log = structlog.get_logger(__name__)
 

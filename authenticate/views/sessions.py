@@ -15,9 +15,9 @@ from authenticate.views.portal import STYLE, portal_files
 from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
 from databroker.adminsite.details import claim_text
 from databroker.records import SessionRecord
-from foundation import pages, responses
 from foundation.errors import BrokerError
-from foundation.times import time_element
+from foundation.web import pages, responses
+from foundation.web.times import time_element
 
 PAGE = "/.gate/sessions"
 BACK = (("Back to your sessions", PAGE),)

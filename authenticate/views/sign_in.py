@@ -14,10 +14,10 @@ from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.program import begin as begin_programmatic
-from foundation import responses
 from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired
 from foundation.errors import BadRequest, SealError
+from foundation.web import responses
 
 
 @require_GET

@@ -10,10 +10,10 @@ from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, session_entry
 from databroker.records import SessionRecord
-from foundation import responses
 from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BrokerError
+from foundation.web import responses
 
 # What the button for all devices sends.
 EVERYWHERE = "gate_everywhere"

@@ -5,7 +5,7 @@ from django.views.decorators.http import require_safe
 
 from authenticate.page_context import page_context
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
-from foundation import responses
+from foundation.web import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"
 

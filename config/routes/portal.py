@@ -8,8 +8,8 @@ from pydantic import ValidationInfo
 from config.types import picture
 from config.types.fields import text, watched_file
 from config.types.reader import SettingReader
-from foundation.plain_text import is_plain
 from foundation.values import WatchedFile
+from foundation.web.plain_text import is_plain
 
 SHOW, HIDE = "show", "hide"
 CHOICES = (SHOW, HIDE)

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from databroker.records import Record, SessionRecord
 from databroker.tables.rows import moment
 from foundation.errors import BrokerError
-from foundation.times import time_element
+from foundation.web.times import time_element
 
 # What the store has of each type that was asked for.
 Answer = tuple[Record | None, ...]

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import DirectoryRun
-from foundation.times import time_element
+from foundation.web.times import time_element
 
 
 def last_reading(now: float) -> str:

@@ -17,7 +17,7 @@ from databroker.adminsite.cached_paginator import CachedPaginator
 from databroker.models import AuditEntry, Session
 from databroker.page_context import page_context
 from databroker.records import Record
-from foundation.times import time_element
+from foundation.web.times import time_element
 
 SHOWN = 100  # the full list of a group's members has pages, this one has an end
 

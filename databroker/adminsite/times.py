@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from foundation.times import TimeForm, time_element
+from foundation.web.times import TimeForm, time_element
 
 
 def time_column(field: str, form: TimeForm = "full", description: str = "") -> Callable[[Any, Any], str]:

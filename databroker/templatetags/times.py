@@ -1,4 +1,4 @@
-"""Template filter that shows times in the zone of the browser (foundation/times.py)."""
+"""Template filter that shows times in the zone of the browser (foundation/web/times.py)."""
 
 import re
 from datetime import datetime
@@ -7,7 +7,7 @@ from django import template
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from foundation.times import time_element
+from foundation.web.times import time_element
 
 register = template.Library()
 

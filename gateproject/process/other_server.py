@@ -11,7 +11,7 @@ import structlog
 
 from config.options import Options
 from foundation.errors import ConfigError
-from foundation.fd_limit import raise_limit
+from foundation.machine.fd_limit import raise_limit
 from foundation.telemetry.output import finish_output
 from gateproject.process.runtime import Runtime, needs_rungate
 from proxy.consumers import WebsocketConsumer

@@ -25,9 +25,9 @@ from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
-from foundation.fd_limit import raise_limit
+from foundation.machine.fd_limit import raise_limit
+from foundation.machine.service_manager import ServiceManager
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
-from foundation.service_manager import ServiceManager
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies
@@ -43,8 +43,8 @@ from gateproject.process.rpc_services import RpcServices
 from gateproject.process.services import SERVES_GRPC_ONLY, SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
+from proxy.envoy.child.statistics import merged
 from proxy.envoy.service import EnvoyPlane
-from proxy.envoy.statistics import merged
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
 from proxy.listener.context import Application

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from config.options import Options
-from foundation import pages
 from foundation.challenges import missing_headers
+from foundation.web import pages
 from proxy.incoming import IncomingRequest, Send
 from proxy.sign_in.redirects import SignInRedirects
 from proxy.verdict import Redirect, Refuse, SignIn

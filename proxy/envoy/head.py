@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from authorize.rpc.attributes import chain_of
 from foundation.errors import BadRequest
-from proxy.envoy.edge_headers import EdgeFacts, is_between_us
+from proxy.envoy.resources.edge_headers import EdgeFacts, is_between_us
 from proxy.incoming import TLS
 from proxy.listener.http1.head import RequestHead, parse_head
 from proxy.rewriting.header_names import Header, Headers

@@ -6,8 +6,8 @@ from typing import Any
 
 from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
-from proxy.envoy.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.head import extensions, is_of_envoy
+from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.incoming import Receive, Send

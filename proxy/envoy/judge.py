@@ -17,13 +17,13 @@ import structlog
 from config.routes.route import Route
 from foundation.errors import GateError
 from foundation.telemetry.tracing.tracer import in_force
-from proxy.envoy.bootstrap import GATE
-from proxy.envoy.carried_request import CarriedRequest
-from proxy.envoy.carried_requests import CarriedRequests
-from proxy.envoy.carried_trace import CarriedTrace
-from proxy.envoy.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
+from proxy.envoy.carried.carried_request import CarriedRequest
+from proxy.envoy.carried.carried_requests import CarriedRequests
+from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.head import EnvoyRequestHead
+from proxy.envoy.resources.bootstrap import GATE
+from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.incoming import incoming_request
 from proxy.own_paths import Owner
 from proxy.rewriting.header_names import Header

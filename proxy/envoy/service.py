@@ -21,26 +21,26 @@ from databroker.replica import Replica
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
-from proxy.envoy.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
-from proxy.envoy.bootstrap import EnvoyLimits, GateSockets, bootstrap
-from proxy.envoy.carried_requests import LAST_WORDS, CarriedRequests
-from proxy.envoy.certificates import EnvoyCertificates
-from proxy.envoy.clusters import EnvoyClusters
-from proxy.envoy.connections import Connections, cut_listener
-from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
-from proxy.envoy.ended_upgrades import OF_UPGRADES, EndedUpgrades
+from proxy.envoy.carried.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
+from proxy.envoy.carried.carried_requests import LAST_WORDS, CarriedRequests
+from proxy.envoy.child.overload import watch
+from proxy.envoy.child.process import EnvoyProcess, find
+from proxy.envoy.child.statistics import EnvoyStatistics
 from proxy.envoy.grants.access_log import GrantAccessLog
 from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.judge import Judge
-from proxy.envoy.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
 from proxy.envoy.judge_socket import JudgeConnection
-from proxy.envoy.listener import listener
-from proxy.envoy.overload import watch
-from proxy.envoy.process import EnvoyProcess, find
-from proxy.envoy.statistics import EnvoyStatistics
+from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, bootstrap
+from proxy.envoy.resources.certificates import EnvoyCertificates
+from proxy.envoy.resources.clusters import EnvoyClusters
+from proxy.envoy.resources.connections import Connections, cut_listener
+from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
+from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
+from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
+from proxy.envoy.resources.listener import listener
 from proxy.listener.context import Application
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.listen import bind

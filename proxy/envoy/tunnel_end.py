@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from foundation.tasks import spawn
-from proxy.envoy.edge_headers import Address
+from proxy.envoy.resources.edge_headers import Address
 from proxy.forwarding.tunnel import TunnelConnection
 
 # Resets the connections of clients, and returns how many there were.

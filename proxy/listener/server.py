@@ -23,7 +23,7 @@ from twisted.internet.tcp import Port
 from twisted.logger import globalLogBeginner
 from zope.interface import implementer
 
-from foundation.fd_limit import CLIENTS, is_short, report_shortage
+from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 from proxy.listener.client_transport import ClientTransport
 from proxy.listener.context import Application, Current, Ended, ListenerContext, uncounted

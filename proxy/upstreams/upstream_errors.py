@@ -2,7 +2,7 @@
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
-from foundation.fd_limit import UPSTREAMS, report_shortage
+from foundation.machine.fd_limit import UPSTREAMS, report_shortage
 
 MALFORMED = "sent what is no answer of HTTP"
 

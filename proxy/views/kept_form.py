@@ -3,8 +3,8 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from foundation.responses import error_page, page, redirect
-from foundation.times import time_element
+from foundation.web.responses import error_page, page, redirect
+from foundation.web.times import time_element
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.sign_in.kept_forms import FIELD

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_http_methods
 
 from databroker.records import SESSION
 from foundation.errors import SealError
-from foundation.responses import error_page, finished, redirect
+from foundation.web.responses import error_page, finished, redirect
 from proxy.page_context import page_context
 from proxy.sign_in.programs import with_token
 

@@ -13,7 +13,7 @@ from authorize.policy.request import AccessRequest
 from databroker.records import SESSION
 from foundation.crypto.hand_over import HandOver
 from foundation.errors import BadRequest, SealError
-from foundation.responses import error_page, redirect
+from foundation.web.responses import error_page, redirect
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.planes.original_request import original_of_url

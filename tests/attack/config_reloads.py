@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.reload import RELOADED, Run, write
-from bench.rig import child, free_port, gate_settings, wait_for
+from bench.support.rig import child, free_port, gate_settings, wait_for
 from tests.attack.run import ACCEPTED, Case, Failed, Outcome, attack, expect
 from tests.attack.target import Target
 

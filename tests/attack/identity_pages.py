@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
-from foundation.pages import TIMES_SCRIPT
+from foundation.web.pages import TIMES_SCRIPT
 from tests.attack.identity_attack import Attempt, identity_attack
 from tests.attack.identity_browser import HTML, JSON, Answer, Browser, Headers
 from tests.attack.identity_hand_over import sign_out

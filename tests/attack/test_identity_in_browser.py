@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.common.exceptions import NoAlertPresentException
 
-from foundation.pages import STATIC_PATH, TIMES_SCRIPT
+from foundation.web.pages import STATIC_PATH, TIMES_SCRIPT
 from tests.attack.identity_browser import Browser
 from tests.attack.identity_open_redirect import Surfaces
 from tests.attack.identity_pages import MARKUP

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from authenticate.directory import source
-from authenticate.directory.registry import DIRECTORIES
+from authenticate.directory.vendors.registry import DIRECTORIES
 from databroker.records import DirectoryUser
 from tests.support.directory_stage import Stage
 from tests.support.fake_api import Answer, FakeApi, Request, as_json

@@ -65,7 +65,7 @@ renewal.without("a challenge ends with its order", "CertificateRenewal._obtain",
 renewal.without("a certificate waits for the staple that it must have", "CertificateRenewal._served", never("self._lacks_staple(shown)"))
 renewal.without("who insists on a staple gets one", "CertificateRenewal._show", always("not self._lacks_staple(each)"))
 
-of_envoy = door("proxy.envoy.certificates", "unit/proxy/envoy/test_certificates.py")
+of_envoy = door("proxy.envoy.resources.certificates", "unit/proxy/envoy/resources/test_certificates.py")
 of_envoy.without(
     "Envoy's certificates have their own staples",
     "shown_certificates",

@@ -5,7 +5,7 @@ from tests.mutants.operations import always, never, omits, replaced, returns
 
 UNIT = "unit/authenticate/directory"
 
-api = door("authenticate.directory.api", f"{UNIT}/test_api.py")
+api = door("authenticate.directory.vendors.api", f"{UNIT}/vendors/test_api.py")
 api.without("a next page on another host gets no credentials", "DirectoryApi._url", never("_origin(url) != _origin(self.base)"))
 api.without("a URL of two readings has no origin", "_origin", never(r'"\\" in url'))
 api.without("a listing has a bound", "DirectoryApi.pages", never("len(seen) >= MAX_PAGES"))
@@ -32,9 +32,9 @@ reading.without(
     "a dry run writes nothing", "DirectoryReading._run", replaced("if not self.options.dry_run: await apply(...)", "await apply(...)")
 )
 
-builder = door("authenticate.directory.builder", f"{UNIT}/test_builder.py")
+builder = door("authenticate.directory.vendors.builder", f"{UNIT}/vendors/test_builder.py")
 builder.without("a listed person is their issuer's", "DirectoryBuilder.snapshot", omits("issuer"))
-vendor = door("authenticate.directory.vendor", f"{UNIT}/test_vendor.py", f"{UNIT}/test_service.py")
+vendor = door("authenticate.directory.vendors.vendor", f"{UNIT}/vendors/test_vendor.py", f"{UNIT}/test_service.py")
 vendor.without(
     "who is looked up is their issuer's person",
     "Vendor.person",
@@ -44,15 +44,15 @@ vendor.without(
     "a group that is looked up is their issuer's", "Vendor.person", replaced("replace(groups[id], issuer=self.issuer)", "groups[id]")
 )
 
-azure = door("authenticate.directory.azure", f"{UNIT}/test_azure.py", "contract/test_directories.py")
+azure = door("authenticate.directory.vendors.azure", f"{UNIT}/vendors/test_azure.py", "contract/test_directories.py")
 azure.without("a listing without its end is not whole", "_read", never("not isinstance(following, str) or not following"))
 
 azure.without("whom it lists are one tenant's", "AzureDirectory.issuer_of_people", never("is_tenant(tenant)"))
 
-okta = door("authenticate.directory.okta", f"{UNIT}/test_okta.py")
+okta = door("authenticate.directory.vendors.okta", f"{UNIT}/vendors/test_okta.py")
 okta.without("changed members are read again", "OktaDirectory.fetch", always("before.members[id][0] == stamp"))
 
-gitlab = door("authenticate.directory.gitlab", f"{UNIT}/test_gitlab.py")
+gitlab = door("authenticate.directory.vendors.gitlab", f"{UNIT}/vendors/test_gitlab.py")
 gitlab.without(
     "a group of one's own does not count",
     "GitLabDirectory.look_up",
@@ -64,7 +64,7 @@ gitlab.without(
 gitlab.without("a group is named by its path", "_name", returns('text_of(group, "name")'))
 gitlab.without("a group that one merely sees does not count", "GitLabDirectory.look_up", omits("min_access_level"))
 
-auth0 = door("authenticate.directory.auth0", f"{UNIT}/test_auth0.py")
+auth0 = door("authenticate.directory.vendors.auth0", f"{UNIT}/vendors/test_auth0.py")
 auth0.without("a listing that shifts is not believed", "_numbered", never("len(listed) != total"))
 
 settings = door("config.settings.directory", "unit/config/settings/test_directory.py")

@@ -17,13 +17,17 @@ judge.without(
     "_told",
     never('text.count(b"\\n") != len(lines) or text.count(b"\\r") != len(lines) or b"\\0" in text'),
 )
-carried = door("proxy.envoy.carried_request", "unit/proxy/envoy/test_carried_request.py", "unit/proxy/envoy/test_judge.py")
+carried = door("proxy.envoy.carried.carried_request", "unit/proxy/envoy/carried/test_carried_request.py", "unit/proxy/envoy/test_judge.py")
 carried.without("what Envoy carries ends with its access", "CarriedRequest._end", skips("self.hang_up()"))
 carried.without(
     "what may have a body is not marked", "CarriedRequest.told_to_envoy", never("head.is_bodiless_by_word and not self._is_http2()")
 )
 carried.without("how it ended is told", "EnvoysWord.ending", returns("Ending.COMPLETE"))
-known_ones = door("proxy.envoy.carried_requests", "unit/proxy/envoy/test_carried_requests.py", "unit/proxy/envoy/test_carried_request.py")
+known_ones = door(
+    "proxy.envoy.carried.carried_requests",
+    "unit/proxy/envoy/carried/test_carried_requests.py",
+    "unit/proxy/envoy/carried/test_carried_request.py",
+)
 known_ones.without(
     "who leaves while gate is asked is not carried for ever",
     "CarriedRequests.begin",
@@ -32,17 +36,17 @@ known_ones.without(
 known_ones.without("connections are cut", "CarriedRequests._cut_soon", replaced("await self._connections.cut(peers)", "0"))
 tunnel_end = door("proxy.envoy.tunnel_end", "unit/proxy/envoy/test_internal_listener.py", "unit/proxy/envoy/test_tunnel_end.py")
 tunnel_end.without("what is broken off does not look whole", "EnvoyTunnelEnd._break_off", skips("await self._cut([self._client])"))
-upgrades = door("proxy.envoy.ended_upgrades", "unit/proxy/envoy/test_ended_upgrades.py")
+upgrades = door("proxy.envoy.resources.ended_upgrades", "unit/proxy/envoy/resources/test_ended_upgrades.py")
 upgrades.without("nobody loses what was not taken yet", "EndedUpgrades._finish", replaced("peer not in left", "True"))
 upgrades.without("what else a connection carries goes on", "EndedUpgrades.tell", always('protocol == "HTTP/1.1"'))
-traced = door("proxy.envoy.judge", "unit/proxy/envoy/test_carried_trace.py")
+traced = door("proxy.envoy.judge", "unit/proxy/envoy/carried/test_carried_trace.py")
 traced.without("a trace tells of what is carried", "Judge.how_carried", always("(tracing := in_force()) is None"))
-answers = door("proxy.envoy.answers", "unit/proxy/envoy/test_answers.py")
+answers = door("proxy.envoy.resources.answers", "unit/proxy/envoy/resources/test_answers.py")
 answers.without("trailers of requests bring nothing", "AnswerFilter.filters", lacks('"request_trailers_mutations"'))
 answers.without("no trailer sets a cookie", "AnswerFilter.filters", lacks('"response_trailers_mutations"'))
 between = door(
-    "proxy.envoy.edge_headers",
-    "unit/proxy/envoy/test_edge_headers.py",
+    "proxy.envoy.resources.edge_headers",
+    "unit/proxy/envoy/resources/test_edge_headers.py",
     "integration/test_silent_readers.py::test_a_client_that_speaks_as_gate_does_lifts_no_bound",
 )
 between.without("nobody speaks as gate does", "told_by_envoy", replaced('(PREFIX, "x-envoy-")', '("x-envoy-",)'))
@@ -73,12 +77,12 @@ internal_listener.without(
 internal_listener.without("no end of a tunnel is lost", "InternalListener._tunnel", never("facts.is_http2"))
 internal_listener.without("a client that ends is gone", "InternalListener._tunnel", replaced("False", "True"))
 
-judge_filter = door("proxy.envoy.judge_filter", "unit/proxy/envoy/test_judge_filter.py")
+judge_filter = door("proxy.envoy.resources.judge_filter", "unit/proxy/envoy/resources/test_judge_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
 judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *streams]", "streams"))
 judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
-listener = door("proxy.envoy.listener", "unit/proxy/envoy/test_listener.py")
+listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
 listener.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
 listener.without("who asks is the peer", "_connections", passes(use_remote_address="False"))
@@ -124,32 +128,40 @@ shared = door("proxy.envoy.grants.table", "unit/proxy/envoy/grants/test_table.py
 shared.without("a grant that was taken back is void", "GrantTable.take_back", does("pass"))
 shared.without("no slot is filled again at once", "GrantTable.free", replaced("clock() + REST", "clock()"))
 
-clusters = door("proxy.envoy.clusters", "unit/proxy/envoy/test_clusters.py")
+clusters = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
 clusters.without("an upstream's certificate is verified", "_tls", never("not route.tls_skip_verify"))
 clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_alt_names"'))
 
-known = door("proxy.envoy.discovery", "unit/proxy/envoy/test_discovery.py")
+known = door("proxy.envoy.resources.discovery", "unit/proxy/envoy/resources/test_discovery.py")
 known.without("who comes first finds every upstream", "Discovery.publish", skips("self.known = ..."))
 known.without("an Envoy that begins knows what it will have", "Discovery.taken", always("state.listens"))
 
 silent = "integration/test_silent_readers.py::"
-routes = door("proxy.envoy.judge_filter", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_judge_filter.py")
+routes = door(
+    "proxy.envoy.resources.judge_filter",
+    f"{silent}test_who_does_not_read_holds_no_connection",
+    "unit/proxy/envoy/resources/test_judge_filter.py",
+)
 routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
-flushed = door("proxy.envoy.listener", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/test_listener.py")
+flushed = door(
+    "proxy.envoy.resources.listener", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/resources/test_listener.py"
+)
 flushed.without("what waits to be flushed is bounded", "_connections", passes(stream_flush_timeout='"0s"'))
 claims = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
 claims.without("who claims to want events is looked after by gate", "Judge.how_carried", never("incoming.wants_events"))
 claims.without(
     "an application that may think is looked after by gate", "Judge.how_carried", never("plane.state.may_be_silent(verdict.route)")
 )
-thinking = door("proxy.envoy.carried_request", f"{silent}test_a_call_of_grpc_may_think")
+thinking = door("proxy.envoy.carried.carried_request", f"{silent}test_a_call_of_grpc_may_think")
 thinking.without(
     "a call of gRPC may think for as long as its route lets it",
     "CarriedRequest._timeouts",
     replaced("max(self._plane.state.idle, timeout) if self._incoming.is_grpc else timeout", "min(self._plane.state.idle, timeout)"),
 )
 may_stream = door(
-    "proxy.envoy.carried_request", f"{silent}test_over_http_2_to_the_application_too", "unit/proxy/envoy/test_carried_request.py"
+    "proxy.envoy.carried.carried_request",
+    f"{silent}test_over_http_2_to_the_application_too",
+    "unit/proxy/envoy/carried/test_carried_request.py",
 )
 may_stream.without("what is no stream ends in time", "CarriedRequest.is_no_stream", does("pass"))
 may_stream.without(
@@ -158,10 +170,10 @@ may_stream.without(
     replaced("HEAD_TIMEOUT", 'b"x-nothing"'),
     "unit/proxy/envoy/test_judge.py",
 )
-bounds = door("proxy.envoy.bootstrap", "unit/proxy/envoy/test_bootstrap.py")
+bounds = door("proxy.envoy.resources.bootstrap", "unit/proxy/envoy/resources/test_bootstrap.py")
 bounds.without("Envoy's memory is bounded", "_overload", lacks('{"name": HEAP, "typed_config": heap}'))
 bounds.without("Envoy's connections are bounded", "_overload", lacks('{"name": CONNECTIONS, "typed_config": connections}'))
-windows = door("proxy.envoy.clusters", "unit/proxy/envoy/test_clusters.py")
+windows = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
 windows.without(
     "streams hold each other up nowhere",
     "_HTTP2",

@@ -281,7 +281,7 @@ forwarding.without("a body goes with its request", "_ask", skips("watch.hold_upl
 own_paths = door("proxy.own_paths", "unit/proxy/test_own_paths.py")
 own_paths.without("a host that nobody configured has no pages", "owner", never("not (is_authenticate_host or is_route_host)"))
 
-pages = door("foundation.pages", "unit/foundation/test_pages.py")
+pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
 pages.without("no script of an application's runs in a page of ours", "headers", replaced("_hash(TIMES_SCRIPT)", "\"'self'\""))
 

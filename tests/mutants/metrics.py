@@ -29,7 +29,7 @@ many.without(
     "Options.measures_routes",
     replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
 )
-by_envoy = door("proxy.envoy.statistics", "unit/proxy/envoy/test_statistics.py")
+by_envoy = door("proxy.envoy.child.statistics", "unit/proxy/envoy/child/test_statistics.py")
 by_envoy.without("clusters of no route are not told", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
 
 output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")

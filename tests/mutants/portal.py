@@ -64,7 +64,7 @@ sessions.without("this session is ended by who asks first", "_end", never("found
 sign_out = door("authenticate.views.sign_out", "unit/authenticate/views/test_sessions.py")
 sign_out.without("a sign-out is told of", "_end", skips("await service.audit_trail.note(...)"))
 
-page_text = door("foundation.plain_text", "unit/foundation/test_plain_text.py")
+page_text = door("foundation.web.plain_text", "unit/foundation/web/test_plain_text.py")
 page_text.without("what turns text is marked", "plain_text", replaced("_ODD.sub(INSTEAD, text)", "text"))
 
 programs = door("authenticate.portal.programs", "unit/authenticate/portal/test_programs.py")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from authenticate.directory.reading import DirectoryReading, ReadOptions
-from authenticate.directory.registry import vendor_of
 from authenticate.directory.source import DirectorySource
+from authenticate.directory.vendors.registry import vendor_of
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore

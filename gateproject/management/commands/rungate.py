@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from foundation.errors import ConfigError
-from foundation.fd_limit import raise_limit
+from foundation.machine.fd_limit import raise_limit
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import structlog
 
 from config.options import Options
 from foundation.backoff import delay
-from foundation.fd_limit import raise_limit
+from foundation.machine.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
 from proxy.listener import listen
 

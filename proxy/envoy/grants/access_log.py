@@ -11,9 +11,9 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import is_access_logged, log_access
 from foundation.telemetry.tracing.spans import Facts
 from foundation.telemetry.tracing.tracer import in_force
-from proxy.envoy.bootstrap import Json
-from proxy.envoy.judge_filter import OF_GRANTS as LINE_OF_GRANTS
-from proxy.envoy.judge_filter import file_log
+from proxy.envoy.resources.bootstrap import Json
+from proxy.envoy.resources.judge_filter import OF_GRANTS as LINE_OF_GRANTS
+from proxy.envoy.resources.judge_filter import file_log
 from proxy.forwarding.http import Ending
 from proxy.observe.access_log import decided
 from proxy.observe.spans import decided as decided_in_span

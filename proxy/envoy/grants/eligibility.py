@@ -5,10 +5,10 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proxy.envoy.carried_request import TIMEOUT
-from proxy.envoy.edge_headers import CLUSTER, is_between_us
+from proxy.envoy.carried.carried_request import TIMEOUT
 from proxy.envoy.grants.cookies import CookieNames, split
 from proxy.envoy.head import FRAMING, EnvoyRequestHead, by_name
+from proxy.envoy.resources.edge_headers import CLUSTER, is_between_us
 from proxy.own_paths import HEALTH_PATHS
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.service import ProxyService

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from config.options import Options
 from foundation.crypto import cookies
-from proxy.envoy.answers import AnswerFilter
-from proxy.envoy.bootstrap import TYPE, Json
-from proxy.envoy.edge_headers import CARRIED, CLIENT_CONNECTION, CLUSTER, OURS, PREFIX
 from proxy.envoy.grants import cookies as plain_cookies
 from proxy.envoy.grants.access_log import OF_GRANTS, access_log
 from proxy.envoy.grants.cookies import CookieNames
 from proxy.envoy.grants.eligibility import LONGEST_TARGET, OWN_WORDS
 from proxy.envoy.grants.table import GrantTable
-from proxy.envoy.judge_filter import FILTER as JUDGE_FILTER
-from proxy.envoy.judge_filter import LAST_STEP_FILTER, OF_ENVOY
-from proxy.envoy.scripts import LUA, on_route, quoted, script
+from proxy.envoy.resources.answers import AnswerFilter
+from proxy.envoy.resources.bootstrap import TYPE, Json
+from proxy.envoy.resources.edge_headers import CARRIED, CLIENT_CONNECTION, CLUSTER, OURS, PREFIX
+from proxy.envoy.resources.judge_filter import FILTER as JUDGE_FILTER
+from proxy.envoy.resources.judge_filter import LAST_STEP_FILTER, OF_ENVOY
+from proxy.envoy.resources.scripts import LUA, on_route, quoted, script
 from proxy.listener.limits import HEADERS_BYTES
 
 _SCRIPT = Path(__file__).with_name("carried.lua")

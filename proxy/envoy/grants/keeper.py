@@ -15,11 +15,11 @@ from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
-from proxy.envoy.connections import Connections, Peer
 from proxy.envoy.grants.access_log import GrantAccessLog, GrantedRequest
 from proxy.envoy.grants.eligibility import Grant, grant_of, key_of, known_names
 from proxy.envoy.grants.table import MOST_PORTS, GrantTable, Slot, clock
 from proxy.envoy.head import EnvoyRequestHead
+from proxy.envoy.resources.connections import Connections, Peer
 from proxy.incoming import IncomingRequest, incoming_request
 from proxy.planes.open_streams import OpenStreams
 from proxy.rewriting.request_headers import RouteHeaders

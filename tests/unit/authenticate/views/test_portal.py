@@ -18,7 +18,7 @@ from authorize.openings import StartPage
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from foundation.crypto.session_cookie import SessionCookies
-from foundation.pages import STATIC, TIMES_SCRIPT
+from foundation.web.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site
 from tests.support.cookies import signed_in as cookies_of
 from tests.support.fake_idp import PEOPLE, FakeIdP

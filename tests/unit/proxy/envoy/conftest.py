@@ -11,7 +11,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.carried_requests import CarriedRequests
+from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.judge import Judge
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from proxy.envoy.carried_requests import CarriedRequests
-from proxy.envoy.connections import Connections, Peer
-from proxy.envoy.edge_headers import NUMBER
+from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.head import REMOVED
 from proxy.envoy.judge import Judge
+from proxy.envoy.resources.connections import Connections, Peer
+from proxy.envoy.resources.edge_headers import NUMBER
 from proxy.planes.open_streams import OpenStreams, Stream
 from tests.support.signed_in import SignedIn
 

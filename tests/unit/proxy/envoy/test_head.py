@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 
 from foundation.errors import BadRequest
-from proxy.envoy.edge_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
 from proxy.envoy.head import REMOVED, EnvoyRequestHead, rewritten
+from proxy.envoy.resources.edge_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
 from proxy.incoming import TLS
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask

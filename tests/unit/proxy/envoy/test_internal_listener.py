@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.envoy.edge_headers import FACTS, JUDGED, Address
 from proxy.envoy.internal_listener import InternalListener, NoMark
+from proxy.envoy.resources.edge_headers import FACTS, JUDGED, Address
 from proxy.incoming import TLS
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.stage import MARK

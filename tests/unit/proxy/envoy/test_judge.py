@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.envoy.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import MARK, TOKEN, Stage

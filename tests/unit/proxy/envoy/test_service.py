@@ -12,7 +12,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import ConfigError
-from proxy.envoy.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
+from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
 from proxy.envoy.service import EnvoyPlane
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from proxy.envoy import tunnel_end
-from proxy.envoy.edge_headers import Address
+from proxy.envoy.resources.edge_headers import Address
 from proxy.envoy.tunnel_end import EnvoyTunnelEnd
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
-from foundation.pages import TIMES_SCRIPT
+from foundation.web.pages import TIMES_SCRIPT
 from tests.support.asgi import NAVIGATION, Answer, body_of, incoming_from
 from tests.support.route_site import RouteBrowser, RouteSite
 from tests.support.signed_in import sign_in

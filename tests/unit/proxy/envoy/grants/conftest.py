@@ -14,7 +14,7 @@ from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.envoy.carried_requests import CarriedRequests
+from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.grants.access_log import GrantAccessLog
 from proxy.envoy.grants.eligibility import key_of
 from proxy.envoy.grants.keeper import GrantKeeper

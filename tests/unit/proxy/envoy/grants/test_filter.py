@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.envoy.edge_headers import CARRIED, OURS
 from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.table import GrantTable
-from proxy.envoy.judge_filter import FILTER
+from proxy.envoy.resources.edge_headers import CARRIED, OURS
+from proxy.envoy.resources.judge_filter import FILTER
 from tests.support.options import make_options
 
 

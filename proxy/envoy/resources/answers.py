@@ -1,0 +1,69 @@
+"""Answers of what Envoy carries: cleaned by Envoy as `ResponseHeaders.for_client` does it, and replaced by a page of gate's where an
+upstream gave none."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.options import Options
+from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
+from proxy.envoy.resources.edge_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, SCRIPT, TOKEN
+from proxy.envoy.resources.scripts import LUA, on_route, quoted, script
+from proxy.rewriting.header_names import HOP_BY_HOP
+
+FILTER = "gate-answers"
+# Under this name Envoy keeps what gate said of a request.
+METADATA = "envoy.filters.http.ext_authz"
+_SCRIPT = Path(__file__).with_name("answers.lua")
+# Which are for each connection to say; Envoy does.
+_OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"upgrade", b"transfer-encoding"))
+# What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
+CARRIED_ONES: Json = {
+    "metadata_filter": {
+        "matcher": {"filter": METADATA, "path": [{"key": NUMBER}], "value": {"present_match": True}},
+        "match_if_key_not_found": False,
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFilter:
+    """Filter of answers.  `token` is its proof to gate."""
+
+    token: str
+    cookie_name: str
+    response_headers: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, options: Options, token: str) -> "AnswerFilter":
+        return cls(token, options.cookie_name, tuple(options.headers.items()))
+
+    def filters(self) -> list[Json]:
+        """Filter that stands behind the judge's, and one for trailers: of a request's nothing goes on."""
+        trailers = {
+            "@type": f"{TYPE}extensions.filters.http.header_mutation.v3.HeaderMutation",
+            "mutations": {
+                "request_trailers_mutations": [{"remove_on_match": {"key_matcher": {"safe_regex": {"regex": ".*"}}}}],
+                "response_trailers_mutations": [{"remove": "set-cookie"}],
+            },
+        }
+        return [{"name": FILTER, "typed_config": {"@type": LUA}}, {"name": "gate-trailers", "typed_config": trailers}]
+
+    def route(self, route: Json, *, watches: bool = False) -> Json:
+        """A route to an upstream, whose answers are cleaned; `watches`: gate is told of those that are no stream."""
+        names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
+        said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
+        source = script(_SCRIPT, {**names, **said, "COOKIE_NAME": quoted(self.cookie_name.lower()), "WATCHES": str(watches).lower()})
+        return {
+            **route,
+            "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), FILTER: on_route(source)},
+            "response_headers_to_remove": sorted(name.decode() for name in HOP_BY_HOP - _OF_CONNECTIONS),
+            "response_headers_to_add": [
+                {"header": {"key": name, "value": value.replace("%", "%%")}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+                for name, value in self.response_headers
+            ],
+        }
+
+
+def failures() -> Json:
+    """Mapper of local replies, by which the script knows those of Envoy's own and their reason."""
+    return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": "%RESPONSE_CODE_DETAILS%"}}]}

@@ -1,0 +1,62 @@
+"""Ended upgrades: connections that Envoy (1.40) would keep for two seconds more, until their clients have closed them.
+
+It does so after every answer that came before the end of its request, so that a client that still sends gets the answer; an upgraded
+connection has no end of its request, and whoever is there waits for it (RFC 6455 7.1.1: the server closes first).
+"""
+
+import asyncio
+
+from foundation.tasks import spawn
+from proxy.envoy.resources.bootstrap import Json
+from proxy.envoy.resources.connections import Connections, Peer
+from proxy.envoy.resources.edge_headers import address_of
+from proxy.envoy.resources.judge_filter import file_log
+
+OF_UPGRADES = "upgraded "
+# As long Envoy keeps a connection: `delayed_close_timeout`.
+KEPT_SECONDS = 2.0
+# By then Envoy has written what came last; a look costs Envoy some microseconds for each connection that it has.
+_EVERY = 0.05  # seconds
+_PART_OF_TIME = 0.05
+
+
+class EndedUpgrades:
+    """Upgrades that gate has ended."""
+
+    def __init__(self, connections: Connections):
+        self._connections = connections
+        self._ended: dict[Peer, float] = {}  # and until when Envoy keeps it
+
+    def __repr__(self) -> str:
+        return f"<EndedUpgrades {len(self._ended)}>"
+
+    def tell(self, line: str) -> None:
+        """Tell of one, by a line of Envoy's access log.  A connection of HTTP/2 has other requests."""
+        client, _, protocol = line.partition(" ")
+        if protocol == "HTTP/1.1" and (peer := address_of(client)) is not None:
+            if not self._ended:
+                spawn(self._finish(), name="ends of upgrades")
+            self._ended[peer] = asyncio.get_running_loop().time() + KEPT_SECONDS
+
+    async def _finish(self) -> None:
+        loop, took = asyncio.get_running_loop(), 0.0
+        try:
+            while self._ended:
+                await asyncio.sleep(max(_EVERY, took / _PART_OF_TIME))
+                asked, began = dict(self._ended), loop.time()
+                left = await self._connections.finish(asked)
+                took = loop.time() - began
+                for peer, kept in asked.items():
+                    if self._ended.get(peer) == kept and (peer not in left or kept < loop.time()):
+                        del self._ended[peer]
+        finally:
+            self._ended.clear()
+
+
+def access_log(path: str) -> Json:
+    """Log of upgrades, and tunnels, that gate has ended."""
+    switched: Json = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 101, "runtime_key": "gate.switched"}}}}
+    connected: Json = {"header_filter": {"header": {"name": ":method", "string_match": {"exact": "CONNECT"}}}}
+    by_gate: Json = {"response_flag_filter": {"flags": ["UC"]}}
+    ended = {"and_filter": {"filters": [by_gate, {"or_filter": {"filters": [switched, connected]}}]}}
+    return file_log(path, f"{OF_UPGRADES}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", ended)

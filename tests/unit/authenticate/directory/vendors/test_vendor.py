@@ -1,0 +1,56 @@
+"""What is the same for many vendors: paths made of what a directory says, and the next page of a Link header."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from authenticate.directory.vendors.vendor import Vendor, link_next, origin, segment
+from authenticate.provider.http import ProviderResponse
+from databroker.records import DirectoryGroup
+
+
+class AnyVendor(Vendor):
+    provider = "google"
+    proof = fetch = look_up = lambda *given: None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("text", "path"), [("a/b", "a%2Fb"), ("a|1", "a%7C1"), ("..", "%2E%2E"), (".", "%2E"), ("a?b#c", "a%3Fb%23c")])
+def test_an_id_stays_one_part_of_a_path(text: str, path: str) -> None:
+    assert segment(text) == path
+
+
+@pytest.mark.parametrize(
+    ("link", "url"),
+    [
+        ('<https://a/x?after=1,2>; rel="self", <https://a/x?after=3>; rel="next"', "https://a/x?after=3"),
+        ('<https://a/2>; rel="next", <https://a/9>; rel="last"', "https://a/2"),
+        ("<https://a/2>; rel=next", "https://a/2"),
+        ('<https://a/1>; rel="prev"', ""),
+        ("", ""),
+        ("garbage", ""),
+    ],
+)
+def test_the_next_page(link: str, url: str) -> None:
+    assert link_next(ProviderResponse(200, "", b"", {"link": link}), None) == url
+
+
+def test_an_origin() -> None:
+    assert origin("https://corp.okta.com/oauth2/default") == "https://corp.okta.com"
+
+
+@pytest.mark.parametrize(
+    ("services", "url", "issuer"),
+    [
+        ("all", None, "https://accounts.google.com"),
+        ("databroker", None, ""),  # where people sign in only another process knows
+        ("databroker", "https://accounts.google.com", "https://accounts.google.com"),
+    ],
+)
+def test_whose_people_it_lists(services: str, url: str | None, issuer: str) -> None:
+    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services)
+    nothing: Any = None
+    vendor = AnyVendor(options, nothing, lambda: 0.0)
+    assert vendor.issuer == issuer
+    person = vendor.person("1", "", "", {"g": DirectoryGroup("g", "Sales")})
+    assert {each.issuer for each in (person.user, *person.groups)} == {issuer}

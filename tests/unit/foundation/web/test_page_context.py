@@ -1,0 +1,14 @@
+"""A view finds its page context in the scope, and nothing where gate did not read the request."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from foundation.web.page_context import page_context
+
+
+def test_a_view_finds_the_page_context_of_its_request() -> None:
+    context = object()
+    assert page_context(SimpleNamespace(scope={"gate": context})) is context
+    with pytest.raises(KeyError):
+        page_context(SimpleNamespace(scope={}))

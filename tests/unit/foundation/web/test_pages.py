@@ -1,0 +1,85 @@
+import base64
+import hashlib
+import json
+import re
+
+import pytest
+
+from foundation.web import pages
+
+HOSTILE = "<script>alert(1)</script>\"'&"
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "html"),
+        ("application/json", "json"),
+        ("application/problem+json", "json"),
+        ("application/json, text/html;q=0.5", "json"),
+        ("text/html, application/json;q=0.9", "html"),
+        ("text/html;q=0", "text"),
+        ("text/html;q=nonsense", "text"),
+        ("*/*", "text"),
+        ("", "text"),
+        (",,;;=", "text"),
+    ],
+)
+def test_the_client_gets_the_form_it_likes_best(accept: str, kind: str) -> None:
+    assert pages.preferred_type(accept) == kind
+
+
+def test_json_errors_have_the_four_members() -> None:
+    content_type, body = pages.error_response(403, HOSTILE, "id1", "application/json")
+    assert content_type == "application/json"
+    assert json.loads(body) == {"status": 403, "error": "Forbidden", "reason": HOSTILE, "request_id": "id1"}
+
+
+def test_nothing_hostile_comes_out_of_a_page_as_markup() -> None:
+    _, body = pages.error_response(403, HOSTILE, HOSTILE, "text/html", advice=HOSTILE, links=((HOSTILE, "/?" + HOSTILE),))
+    assert b"<script" not in body
+    assert b"\"'&" not in body
+
+
+def test_a_text_error_names_reason_and_request_id() -> None:
+    content_type, body = pages.error_response(502, "No answer.", "id1", "*/*", advice="Wait.")
+    assert content_type.startswith("text/plain")
+    assert body.decode().splitlines() == ["502 Bad Gateway", "No answer.", "Wait.", "request id: id1"]
+
+
+def test_the_one_inline_style_is_the_one_that_the_policy_allows() -> None:
+    _, body = pages.error_response(404, "x", "id", "text/html")
+    (style,) = re.findall(rb"<style>(.*?)</style>", body, re.DOTALL)
+    allowed = dict(pages.headers())["Content-Security-Policy"]
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'" in allowed
+    assert b" style=" not in body
+
+
+def test_a_script_runs_only_where_times_are_shown_and_only_this_one() -> None:
+    context = {"person": "p", "shown": "s", "sent": "t", "target": "/", "field": "f", "id": "i"}
+    assert b"<script" not in pages.render("kept_form.html", **context)
+    assert "script-src" not in dict(pages.headers())["Content-Security-Policy"]
+    (script,) = re.findall(rb"(?s)<script>(.*?)</script>", pages.render("kept_form.html", shows_times=True, **context))
+    allowed = re.search(r"script-src ([^;]*)", dict(pages.headers(shows_times=True))["Content-Security-Policy"])
+    assert allowed is not None
+    # 'self' would be the application's scripts, too, at the host of a route.
+    assert allowed[1] == f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'"
+
+
+def test_every_page_is_guarded_against_framing_sniffing_and_caching() -> None:
+    headers = dict(pages.headers())
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_a_page_whose_form_may_end_at_the_provider_has_no_form_action() -> None:
+    assert "form-action 'self'" in dict(pages.headers())["Content-Security-Policy"]
+    assert "form-action" not in dict(pages.headers(""))["Content-Security-Policy"]
+
+
+def test_a_missing_value_is_an_error_never_an_empty_place() -> None:
+    import jinja2
+
+    with pytest.raises(jinja2.UndefinedError):
+        pages.render("error.html", status=403)

@@ -1,0 +1,17 @@
+"""Plain text: what is no character to be read is marked, and everything else stays."""
+
+import pytest
+
+from foundation.web.plain_text import INSTEAD, is_plain, plain_text
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\x1b", "\n", "\x85", "\u202e", "\u2066", "\u200b", "\u2028", "\ufeff", "\ud800"])
+def test_what_turns_hides_or_breaks_is_marked(odd: str) -> None:
+    assert plain_text(f"a{odd}b") == f"a{INSTEAD}b"
+    assert not is_plain(f"a{odd}b")
+
+
+@pytest.mark.parametrize("text", ["", "Team wiki", "Zoë – 日本語 العربية 🎉", "<b>&amp;</b>"])
+def test_what_can_be_read_stays(text: str) -> None:
+    assert plain_text(text) == text
+    assert is_plain(text)

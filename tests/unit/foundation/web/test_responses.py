@@ -1,0 +1,59 @@
+from types import SimpleNamespace
+
+import pytest
+from django.http import HttpResponse
+from django.test import RequestFactory
+
+from foundation.crypto import cookies
+from foundation.web import responses
+
+
+def request_with(accept: str):
+    request = RequestFactory().get("/", headers={"accept": accept})
+    request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(request_id="id1", told=""))}
+    return request
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"), [("text/html", "text/html"), ("application/json", "application/json"), ("", "text/plain")]
+)
+def test_an_error_page_has_the_form_the_client_reads(accept: str, content_type: str) -> None:
+    request = request_with(accept)
+    response = responses.error_page(request, 400, "Because.")
+    assert response.status_code == 400
+    assert request.scope["gate"].incoming.told == "Because."
+    assert response.headers["Content-Type"].startswith(content_type)
+    assert response.headers["X-Request-Id"] == "id1"
+    assert b"Because." in response.content
+
+
+def test_our_cookies_leave_django_with_every_attribute() -> None:
+    made = cookies.set_cookie("__Host-gate_signin_abc-_1", "aA0-_", max_age=60, secure=True)
+    response = responses.redirect("https://a.example/", [made, cookies.set_cookie("_gate", "", max_age=0, secure=True, domain="a.example")])
+    first, second = (morsel.OutputString() for morsel in response.cookies.values())
+    for attribute in ("__Host-gate_signin_abc-_1=aA0-_", "Path=/", "Max-Age=60", "SameSite=Lax", "Secure", "HttpOnly"):
+        assert attribute in first
+    assert "Domain=a.example" in second
+    assert "Max-Age=0" in second
+
+
+def test_every_response_has_our_headers() -> None:
+    for response in (responses.redirect("/"), responses.error_page(request_with(""), 404, "x")):
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (responses.handler400(request_with(""), ValueError("secret")), 400),
+        (responses.handler403(request_with(""), ValueError("secret")), 403),
+        (responses.handler404(request_with(""), ValueError("secret")), 404),
+        (responses.handler500(request_with("")), 500),
+        (responses.csrf_failure(request_with(""), reason="secret"), 403),
+    ],
+)
+def test_what_fails_in_django_says_the_request_id_and_nothing_of_the_cause(answer: HttpResponse, status: int) -> None:
+    assert answer.status_code == status
+    assert answer.headers["X-Request-Id"] == "id1"
+    assert b"secret" not in answer.content

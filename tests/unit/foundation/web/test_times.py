@@ -1,0 +1,35 @@
+"""Times as pages write them."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from django.utils.timezone import override
+
+from foundation.web.pages import TIMES_SCRIPT
+from foundation.web.times import FORMS, TimeForm, time_element
+
+
+@pytest.mark.parametrize(
+    ("zone", "form", "written"),
+    [
+        ("UTC", "day", "15 Jan 2027 UTC"),
+        ("UTC", "clock", "08:00 UTC"),
+        ("UTC", "short", "15 Jan, 08:00 UTC"),
+        ("UTC", "long", "15 Jan 2027, 08:00 UTC"),
+        ("UTC", "full", "15 Jan 2027, 08:00:00 UTC"),
+        ("Europe/Berlin", "exact", "15 Jan, 09:00:00 CET"),
+        ("Pacific/Kiritimati", "day", "15 Jan 2027 +14"),
+    ],
+)
+def test_a_time_names_its_zone_and_says_the_moment_in_utc(zone: str, form: TimeForm, written: str) -> None:
+    known = datetime(2027, 1, 15, 8, tzinfo=UTC)
+    for same in (known, known.timestamp(), datetime(2027, 1, 15, 17, tzinfo=timezone(timedelta(hours=9)))):
+        with override(zone):
+            element = time_element(same, form)
+        assert element == f'<time datetime="2027-01-15T08:00:00+00:00" data-form="{form}">{written}</time>'
+
+
+def test_the_browser_knows_each_form() -> None:
+    (forms,) = re.findall(r"(?s)const forms = \{(.*?)\n  \};", TIMES_SCRIPT)
+    assert re.findall(r"(?m)^ {4}(\w+)", forms) == [*FORMS]

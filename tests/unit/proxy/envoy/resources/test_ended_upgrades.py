@@ -1,0 +1,62 @@
+"""Who waits for the end of an upgrade has it, once everything that was said before has been taken."""
+
+import asyncio
+
+import pytest
+
+from proxy.envoy.resources import ended_upgrades
+from proxy.envoy.resources.ended_upgrades import EndedUpgrades, access_log
+from tests.unit.proxy.envoy.stage import NoConnections
+
+ONE, OTHER = ("192.0.2.7", 5000), ("192.0.2.8", 5000)
+LINE, OTHER_LINE = "192.0.2.7:5000 HTTP/1.1", "192.0.2.8:5000 HTTP/1.1"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_upgrades, "_EVERY", 0)
+
+
+async def told(upgrades: EndedUpgrades) -> None:
+    async with asyncio.timeout(10):
+        while repr(upgrades) != "<EndedUpgrades 0>":
+            await asyncio.sleep(0)
+
+
+async def test_an_end_is_passed_on_once_and_together_with_others() -> None:
+    connections = NoConnections()
+    upgrades = EndedUpgrades(connections)
+    upgrades.tell(LINE)
+    upgrades.tell(OTHER_LINE)
+    await told(upgrades)
+    upgrades.tell(LINE)
+    await told(upgrades)
+    assert connections.finished == [{ONE, OTHER}, {ONE}]
+
+
+async def test_who_has_not_taken_everything_is_asked_again_until_envoy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_upgrades, "KEPT_SECONDS", 0.02)
+    connections = NoConnections()
+    connections.unsent = {ONE}
+    upgrades = EndedUpgrades(connections)
+    upgrades.tell(LINE)
+    upgrades.tell(OTHER_LINE)
+    await told(upgrades)
+    first, *again = connections.finished
+    assert first == {ONE, OTHER}
+    assert again
+    assert all(asked == {ONE} for asked in again)
+
+
+async def test_odd_lines_and_connections_with_other_requests_are_left_alone() -> None:
+    connections = NoConnections()
+    upgrades = EndedUpgrades(connections)
+    for line in ("", "-", "- HTTP/1.1", "192.0.2.7:5000", "192.0.2.7:5000 HTTP/2"):
+        upgrades.tell(line)
+    await told(upgrades)
+    assert connections.finished == []
+
+
+def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
+    filters = access_log("/log")["filter"]["and_filter"]["filters"]
+    assert {"response_flag_filter": {"flags": ["UC"]}} in filters
