@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 from config.options import Options
 from config.settings.databroker import DatabrokerSettings
-from databroker.store import kvstore
+from config.settings.storage_url import StorageUrl
 from databroker.store.base import StoreBackend
-from databroker.store.kvclient import StorageTls, open_client
 from databroker.store.measured import MeasuredStore
 from databroker.store.memory import MemoryStore
 from databroker.store.sealed import SealedStore
@@ -19,8 +18,7 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Stor
         case "memory":
             return MemoryStore(clock)
         case "kvstore" if (url := options.databroker_storage_connection_string) is not None:
-            client = open_client(url, _tls(options), kvstore.DEADLINE)
-            return SealedStore(MeasuredStore(kvstore.KvStore(client, clock), "kvstore"), options.shared_secret)
+            return SealedStore(MeasuredStore(_kvstore(options, url, clock), "kvstore"), options.shared_secret)
         case "database":
             from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
 
@@ -28,7 +26,10 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Stor
     raise ValueError(f"there is no store {options.databroker_storage_type}")
 
 
-def _tls(options: DatabrokerSettings) -> StorageTls:
+def _kvstore(options: DatabrokerSettings, url: StorageUrl, clock: Callable[[], float]) -> StoreBackend:
+    from databroker.store import kvclient, kvstore  # redis-py takes four MiB, for nothing where records are kept elsewhere
+
     files = (options.databroker_storage_ca_file, options.databroker_storage_cert_file, options.databroker_storage_key_file)
     ca, certificate, key = (file.path if file else None for file in files)
-    return StorageTls(ca, certificate, key, options.databroker_storage_tls_skip_verify)
+    tls = kvclient.StorageTls(ca, certificate, key, options.databroker_storage_tls_skip_verify)
+    return kvstore.KvStore(kvclient.open_client(url, tls, kvstore.DEADLINE), clock)

@@ -1,6 +1,7 @@
 """Process start: what must be true before the first request, and serving where browsers never come."""
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ def prepare(options: Options) -> None:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if options.services in SIGNS_IN or options.databroker_storage_type == "database":
             migrate(options)
+            gc.collect()  # Django's models of each migration refer to themselves; services are frozen with whatever is there by then
     except OSError as error:
         problem = f"gate must be able to write in {options.data_dir}: {error.strerror or type(error).__name__}"
         raise ConfigError([Problem("data_dir", problem)]) from error

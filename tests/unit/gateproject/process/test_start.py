@@ -1,14 +1,17 @@
 """What a process prepares depends on what it serves; what it can't begin with ends it in words."""
 
+import gc
 import stat
 import subprocess
 import sys
+import weakref
 
 import pytest
 from django.test import override_settings
 
 from config.options import Options
 from foundation.errors import ConfigError
+from gateproject.process import start
 from gateproject.process.start import from_settings, prepare
 from tests.support.children import ROOT, clean_environment
 from tests.support.options import make_options
@@ -49,3 +52,26 @@ def test_who_begins_speaks_without_waiting_for_a_reader():
         [sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=clean_environment(), timeout=60, check=True
     )
     assert [part.partition(":")[0] for part in ended.stdout.split("> ")] == ["<NonBlockingOutput 1", "<NonBlockingOutput 2"]
+
+
+def test_nothing_that_only_migrations_needed_is_kept_for_ever(tmp_path, monkeypatch):
+    class ModelsOfOneMigration:
+        def __init__(self) -> None:
+            self.itself = self
+
+    left = []
+    monkeypatch.setattr(start, "migrate", lambda options: left.append(weakref.ref(ModelsOfOneMigration())))
+    gc.disable()
+    try:
+        prepare(make_options(tmp_path, log_level="error"))
+    finally:
+        gc.enable()
+    assert [each() for each in left] == [None]
+
+
+def test_a_process_without_a_kvstore_has_not_loaded_its_library(tmp_path):
+    make_options(tmp_path, log_level="error")
+    begun = "import sys, gateproject.asgi\nprint(sorted({name.partition('.')[0] for name in sys.modules} & {'redis', 'psycopg'}))\n"
+    environment = {**clean_environment(), "GATE_CONFIG": str(tmp_path / "config.yaml")}
+    ended = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
