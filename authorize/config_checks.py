@@ -103,7 +103,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     try:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in test.headers.items()]
         request = described_request(test.url, test.method, default_ports(options), headers, source_ip=test.source_ip or "")
-        person = described_identity(InventedPerson(test.user, test.groups, test.claims), options)
+        person = described_identity(InventedPerson(test.user, test.groups, test.claims, granted=test.granted), options)
     except ValueError as error:
         return f"fails{name}: {error}"
     try:

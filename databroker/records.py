@@ -22,6 +22,7 @@ SCIM_GROUP = "scim_group"
 SCIM_INDEX = "scim_index"
 PORTAL = "portal"
 PROGRAM = "program"
+TEMPORARY_ACCESS = "temporary_access"
 
 RECORD_TYPES = (
     SESSION,
@@ -40,6 +41,7 @@ RECORD_TYPES = (
     DIRECTORY_RUN,
     PORTAL,
     PROGRAM,
+    TEMPORARY_ACCESS,
 )
 
 

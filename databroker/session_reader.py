@@ -4,6 +4,7 @@ import structlog
 
 from config.issuers import configured_issuer, counts_for, is_issuer
 from config.options import Options
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)
@@ -56,3 +57,9 @@ def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | 
     """The group in the directory, as `person_of`: two issuers may give one id to two groups, and rules go by their names, too."""
     group = DirectoryGroup.from_record(record) if record is not None else None
     return group if group is not None and counts_for(group.issuer, session.vouched_by) else None
+
+
+def access_of(session: SessionRecord, record: Record | None) -> tuple[TemporaryAccess, ...]:
+    """The temporary access of the session's person: none where the record is of another issuer's, of the same id."""
+    found = TemporaryAccessRecord.from_record(record) if record is not None else None
+    return found.held if found is not None and found.issuer == session.vouched_by else ()

@@ -24,6 +24,7 @@ COMMANDS = (
     ("replay", "replaypolicy", "judge what the decision log holds by another policy"),
     ("sync", "syncdirectory", "fetch users and groups from the directory now"),
     ("end-sessions", "endsessions", "end the sessions of a person"),
+    ("grants", "grants", "give, list and revoke access that ends by itself"),
     ("service-account", "serviceaccount", "make, list and end the accounts of programs"),
     ("tunnel", "tunnel", "open a TCP route on this machine"),
     ("check-broker", "checkbroker", "compare the records with the admin's tables, and repair these"),

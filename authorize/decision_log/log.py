@@ -144,8 +144,8 @@ class DecisionLog:
         judged.at = judged.decision.case.now if judged.decision is not None and judged.decision.case is not None else self._clock()
         judged.request = bounded(judged.request, keeping.looked)
         if judged.decision is not None and judged.decision.case is not None:
-            case = Case(judged.request, judged.decision.case.identity, judged.decision.case.now)
-            judged.decision = replace(judged.decision, case=case)
+            case = judged.decision.case
+            judged.decision = replace(judged.decision, case=Case(judged.request, case.identity, case.now, case.route))
         if len(self._waiting) >= self._most_waiting:
             self._waiting.popleft()
             metrics.decisions_not_kept.inc()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.request import AccessRequest, ClientCertificate
 from config.routes.policy_language import comparisons
@@ -23,15 +23,17 @@ RecordedFacts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ComparedNames:
-    """Names of the headers and claims that rules compare."""
+    """Names of the headers and claims that rules compare, and whether one looks at temporary access."""
 
     headers: frozenset[bytes]
     claims: frozenset[str]
+    access: bool = False
 
 
 def looked_at(routes: Iterable[Route]) -> ComparedNames:
-    headers, claims = set[bytes](), set[str]()
+    headers, claims, sees_access = set[bytes](), set[str](), False
     for route in routes:
+        sees_access = sees_access or route.sees_access
         claims.update(route.allowed_idp_claims)
         if route.acr_values:
             claims.add("acr")
@@ -40,7 +42,7 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
                 headers.add(comparison.argument.encode("ascii"))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
-    return ComparedNames(frozenset(headers), frozenset(claims))
+    return ComparedNames(frozenset(headers), frozenset(claims), sees_access)
 
 
 def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
@@ -129,6 +131,8 @@ def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
         "group_names": sorted(identity.group_names)[:MOST_VALUES],
         "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
         "looked_claims": sorted(looked.claims - left_out),
+        "access": [[route, *span] for route, span in sorted(identity.access.items())][:MOST_VALUES] if looked.access else [],
+        "looked_access": "yes" if looked.access and len(identity.access) <= MOST_VALUES else "",
         "cut": "the list of groups" if max(len(identity.group_ids), len(identity.group_names)) > MOST_VALUES else "",
     }
     return {name: value for name, value in facts.items() if value not in ("", [], {})}
@@ -152,6 +156,7 @@ def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
         group_names=frozenset(facts.get("group_names", ())),
         groups=(*facts.get("group_ids", ()), *facts.get("group_names", ())),
         claims={name: tuple(values) for name, values in facts.get("claims", {}).items()},
+        access={route: AccessSpan(since, until) for route, since, until in facts.get("access", ())},
     )
 
 
@@ -163,4 +168,5 @@ def missing_for(route: Route, request: RecordedFacts, identity: RecordedFacts | 
     lacking += [f"http_header/{name}" for name in sorted(headers - set(request.get("looked_headers", ())))]
     if identity is not None:
         lacking += [f"claim/{name}" for name in sorted(looked.claims - set(identity.get("looked_claims", ())))]
+        lacking += ["granted"] if looked.access and not identity.get("looked_access") else []
     return ", ".join(filter(None, lacking))

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.account_identity import identity_of as account_identity
 from authorize.identity.person_records import PersonRecords, identity_of
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.options import Options
@@ -31,13 +31,14 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")  # urlsplit drops some of them silent
 class InventedPerson:
     """Person as described.  `user` is as in `allowed_users`: an e-mail address, `provider/subject`, or a subject; None for nobody.
 
-    `signed_in` is when, in Unix seconds; None for just now.
+    `signed_in` is when, in Unix seconds; None for just now.  `granted`: temporary access to every route, without an end.
     """
 
     user: str | None = None
     groups: Sequence[str] = ()
     claims: Mapping[str, Any] = field(default_factory=dict)
     signed_in: float | None = None
+    granted: bool = False
 
 
 def described_header(written: str) -> tuple[bytes, bytes]:
@@ -122,7 +123,11 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     if provider == JWT:
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
     user = UserRecord(user_id, email or "", verified, name or "", said)
-    identity = identity_of(PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups))), claimed_groups(options))
+    # Temporary access is of people who sign in here.
+    has_access = person.granted and provider == options.idp_provider
+    access = {route.access_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
+    facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
+    identity = identity_of(facts, claimed_groups(options))
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
 

@@ -10,14 +10,24 @@ from typing import overload
 import structlog
 
 from authorize.identity.person_records import PersonRecords, identity_of
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.settings.authorize import claimed_groups, groups_are_claimed
 from config.settings.directory import groups_are_recorded
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, Record, SessionRecord, UserRecord
+from databroker.records import (
+    DIRECTORY_GROUP,
+    DIRECTORY_USER,
+    SESSION,
+    TEMPORARY_ACCESS,
+    USER,
+    DirectoryGroup,
+    Record,
+    SessionRecord,
+    UserRecord,
+)
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_reader import SessionReader, group_of, person_of, user_of
+from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -35,27 +45,32 @@ NOTHING = frozen_data({})
 
 @dataclass(frozen=True, slots=True)
 class IdentityRecords:
-    """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands."""
+    """Records that an identity was made of, without their data; as long as the replica holds the same versions, it stands.
+
+    `reads_access`: temporary access is among them, `access` None where there is none.
+    """
 
     session: Record
     user: Record | None
     directory_user: Record | None
+    access: Record | None = None
+    reads_access: bool = False
 
     @property
     def modified(self) -> dict[str, float]:
         """Time of each one's last change, in Unix seconds."""
-        named = {"session": self.session, "user": self.user, "directory": self.directory_user}
+        named = {"session": self.session, "user": self.user, "directory": self.directory_user, "temporary access": self.access}
         return {name: record.modified for name, record in named.items() if record is not None}
 
     @property
     def version(self) -> int:
         """The newest change that the identity rests on."""
-        return max(record.version for record in (self.session, self.user, self.directory_user) if record is not None)
+        return max(record.version for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
 
     @property
     def expires(self) -> float:
         """The first end of any of them."""
-        records = (record for record in (self.session, self.user, self.directory_user) if record is not None)
+        records = (record for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
         return min(math.inf if record.expires is None else record.expires for record in records)
 
     def are_current(self, replica: Replica, user_id: str) -> bool:
@@ -63,6 +78,7 @@ class IdentityRecords:
             replica.version(SESSION, self.session.id) == self.session.version
             and replica.version(USER, user_id) == _version(self.user)
             and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
+            and (not self.reads_access or replica.version(TEMPORARY_ACCESS, user_id) == _version(self.access))
         )
 
 
@@ -88,8 +104,10 @@ class IdentityLoader:
         *,
         expects_groups: bool = False,
         expects_record: bool = False,
+        reads_access: bool = False,
     ):
         self._replica = replica
+        self._reads_access = reads_access
         self._sessions = sessions
         self._groups_claim = groups_claim
         self._expects_groups = expects_groups
@@ -109,6 +127,7 @@ class IdentityLoader:
             SessionReader(options),
             expects_groups=groups_are_claimed(options),
             expects_record=groups_are_recorded(options),
+            reads_access=any(route.sees_access for route in options.policy),
         )
 
     def __repr__(self) -> str:
@@ -174,15 +193,20 @@ class IdentityLoader:
         return identity
 
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
-        user_record, directory_record = await asyncio.gather(
-            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
+        user_record, directory_record, access_record = await asyncio.gather(
+            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id), self._access_record(session)
         )
         user = user_of(session, user_record)
-        return IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record)), await self._identity(
-            session, user, directory_record
-        )
+        sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._reads_access)
+        return sources, await self._identity(session, user, directory_record, access_record)
 
-    async def _identity(self, session: SessionRecord, user: UserRecord, directory_record: Record | None) -> Identity:
+    async def _access_record(self, session: SessionRecord) -> Record | None:
+        """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
+        return await self._replica.get(TEMPORARY_ACCESS, session.user_id) if self._reads_access else None
+
+    async def _identity(
+        self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
+    ) -> Identity:
         person = person_of(session, directory_record)
         groups = await self._groups(session, person.group_ids if person else ())
         facts = PersonRecords(
@@ -191,6 +215,7 @@ class IdentityLoader:
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
+            access={access.route: AccessSpan(access.since, access.until) for access in access_of(session, access_record)},
         )
         return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
 

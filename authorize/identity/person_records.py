@@ -1,11 +1,11 @@
 """Person records -> Identity.  Pure: records in, an Identity (or a ValueError) out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.policy.email_address import canonical_email
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from config.routes.bearer_tokens import JWT
 from databroker.claims import flattened, groups_among
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
@@ -25,6 +25,7 @@ class PersonRecords:
     person: DirectoryUser | None
     group_names: tuple[str, ...] = ()
     rule_group_names: frozenset[str] = frozenset()
+    access: Mapping[str, AccessSpan] = field(default_factory=dict)
 
 
 def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
@@ -61,6 +62,7 @@ def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_group
         has_untold_groups=(expects_record and facts.person is None)
         or (bool(groups_claim) and _has_untold_groups(facts, claims, groups_claim or "", expects_groups)),
         claims=claims,
+        access=facts.access,
     )
 
 

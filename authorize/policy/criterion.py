@@ -9,6 +9,7 @@ from authorize.policy.paths.readings import is_read_alike, readings
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
+from config.routes.route import Route
 from foundation.errors import TooManyReadings
 
 # An answer of a rule on people that have nothing the rule could compare: a no, with a reason of its own.
@@ -26,11 +27,12 @@ _CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 
 @dataclass(slots=True)  # not frozen: one is made for each decision
 class Case:
-    """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds."""
+    """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds; `route` is the one that was found."""
 
     request: AccessRequest
     identity: Identity | None
     now: float
+    route: Route | None = None
     # Made by the first criterion that asks, for all; not by a property, whose call each of a hundred criteria would pay for.
     others: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     headers: dict[bytes, bytes | None] | None = field(default=None, init=False, repr=False, compare=False)

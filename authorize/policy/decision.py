@@ -59,7 +59,7 @@ def judge(request: AccessRequest, identity: Identity | None, route: CompiledRout
 
 
 def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
-    case, trace = Case(request, identity, now), list[TraceStep]()
+    case, trace = Case(request, identity, now, route.route), list[TraceStep]()
     for requirement in route.requirements:
         step = requirement.test(case)
         trace.append(step)

@@ -2,13 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
 from config.settings.authenticate import PROVIDERS
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
+
+
+# The process that gave access may have a clock that is ahead by so many seconds; one that was set back further lengthens no access.
+CLOCKS_DIFFER = 60.0
+
+
+class AccessSpan(NamedTuple):
+    """Span of temporary access, in Unix seconds."""
+
+    since: float
+    until: float
+
+    def covers(self, now: float) -> bool:
+        return self.since - CLOCKS_DIFFER <= now < self.until
 
 
 class IdentitySources(Protocol):
@@ -38,6 +52,7 @@ class Identity:
     `own_subject` is the subject of who is of the configured provider, and empty for everybody else: a token of another issuer, a
     service account.  `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail
     address nor groups, whatever the token says, and rules know them by `user_id` and by their claims.
+    `access` is temporary access, by the access key of its route (config/routes/route.py).
     `sources` are the records that it was made of, where it is remembered with them; no rule looks at them.
     `is_bearer`: named by a token of a provider in the Authorization header, which is then for us and not for the upstream.
     """
@@ -58,6 +73,7 @@ class Identity:
     groups: tuple[str, ...] = ()
     has_untold_groups: bool = False
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    access: Mapping[str, AccessSpan] = field(default_factory=dict)
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
     own_subject: str = field(init=False, default="", repr=False, compare=False)
     is_foreign: bool = field(init=False, default=False, repr=False, compare=False)

@@ -52,6 +52,8 @@ class Reason(Enum):
     SIGN_IN_RECENT = "the sign-in is recent enough"
     SIGN_IN_TOO_OLD = "you signed in too long ago"
     AGE_UNKNOWN = "it is not known when you signed in"
+    ACCESS_GIVEN = "access was given for a while"
+    NO_ACCESS_GIVEN = "no access is given to you for now"
     ALLOWED_BY_POLICY = "the route's policy lets this request in"
     NOT_ALLOWED_BY_POLICY = "the route's policy does not let this request in"
     ALLOW_UNKNOWN = "the route's policy can't be evaluated for this request"

@@ -11,7 +11,7 @@ from pydantic import Field
 from config.documents.document import Document, DocumentError, KeyPath, path_of
 from config.documents.parse import parse
 from config.routes.policy_values import fingerprint, spki_hash
-from config.types.fields import Text, TextList, text
+from config.types.fields import Bool, Text, TextList, text
 from config.types.headers import header_map
 from config.types.reader import MAP, TEXT, SettingReader, Shape, one_of
 from config.validation import Finding, Settings, validate
@@ -73,7 +73,7 @@ CERTIFICATE: Shape = {
 
 
 def _a_person_has_a_name(test: Any) -> Iterator[Finding]:
-    for key in ("groups", "claims"):
+    for key in ("groups", "claims", "granted"):
         if getattr(test, key) and test.user is None:
             yield (key,), "describes a person: say who with `user`"
 
@@ -100,6 +100,7 @@ class PolicyTest(Settings):
     claims: Annotated[Mapping[str, Any], SettingReader("map of claims to values", _claims, {"type": "object"})] = Field(
         default_factory=dict, description="What the provider says about that person.", examples=[{"department": "research"}]
     )
+    granted: Bool = Field(False, description="That person was given access to the route for a while (docs/access.md).", examples=[True])
     source_ip: Annotated[str, SettingReader("IP address", _address, TEXT)] | None = Field(
         None, description="From which address the request comes; unknown where it is not given.", examples=["203.0.113.7"]
     )

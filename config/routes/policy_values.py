@@ -208,6 +208,12 @@ def _age(operator: str, value: Any) -> float:
     return duration(value).total_seconds()
 
 
+def _true(operator: str, value: Any) -> bool:
+    if value is not True:
+        raise ValueError("takes true; for who has none write `not: {granted: true}`")
+    return True
+
+
 def _certificate_hash(operator: str, value: Any) -> tuple[str, ...]:
     return alternatives(operator, value, fingerprint if operator == "fingerprint" else spki_hash)
 
@@ -255,4 +261,5 @@ CRITERIA: dict[str, CriterionKind] = {
     "client_certificate": CriterionKind(("fingerprint", "spki"), _certificate_hash, ("fingerprint", "spki"), short="", short_list=""),
     "acr": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
     "session_age": CriterionKind(("at_most", "at_least"), _age, short="at_most", short_list=""),
+    "granted": CriterionKind(("is",), _true, short_list=""),
 }

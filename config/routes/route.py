@@ -350,6 +350,16 @@ class Route(BearerTokenKeys):
         return frozenset(comparison.criterion for comparison in comparisons(self.policy))
 
     @cached_property
+    def sees_access(self) -> bool:
+        """Whether temporary access is among what its rules look at."""
+        return "granted" in self.criteria
+
+    @property
+    def access_key(self) -> str:
+        """Name by which temporary access names this route: with another name, address, path or upstream it is another route."""
+        return f"{self.id} {self.name or ''}"
+
+    @cached_property
     def id(self) -> str:
         """16 hex digits that stay the same while the route matches and leads to the same."""
         redirect = None if self.redirect is None else self.redirect.model_dump(mode="json")

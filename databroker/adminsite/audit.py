@@ -55,10 +55,10 @@ def record_actions(
     AuditEntry.objects.bulk_create(entries, batch_size=100)
 
 
-def record_command(by: str, message: str, name: str, model: type[Model]) -> None:
-    """Record what `by` does with manage.py, whose own log is their terminal."""
-    kind = str(model._meta.verbose_name)
-    _entry(who=f"{by} (command line)", account="command line", action=message, object_type=kind, object_id=name, object_words=name).save()
+def record_command(by: str, message: str, name: str, model: type[Model], words: str = "") -> None:
+    """Record what `by` does with manage.py, whose own log is their terminal; `words` say to what, where its name says too little."""
+    kind, said = str(model._meta.verbose_name), {"who": f"{by} (command line)", "account": "command line", "action": message}
+    _entry(**said, object_type=kind, object_id=name, object_words=words or name).save()
 
 
 def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str) -> AuditEntry:

@@ -18,8 +18,9 @@ log = structlog.get_logger(__name__)
 
 # An ended session ends its streams at once; any other change of records or policy is looked at this often, in seconds.
 LOOK_EVERY = 0.25
-# What only time changes (a closing hour, the age of a session, the end of a certificate) is looked at this often, in seconds.
-LOOK_AT_CLOCK_EVERY = 2.0
+# What only time changes (a closing hour, the age of a session, the end of a certificate, of temporary access) is looked at this often, in
+# seconds; with the pause between two looks that is below two.
+LOOK_AT_CLOCK_EVERY = 1.5
 # So many are judged at a time, then requests are answered: to judge 5,000 in one go held all of them up for 150 ms.
 LOOK_AT_ONCE = 50
 # Only the provider knows whether a bearer's token still counts; others, whose access has ended, don't wait for what it says, in seconds.

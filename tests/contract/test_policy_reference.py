@@ -6,8 +6,9 @@ import os
 from collections import Counter
 
 from authorize.policy.decision import judge
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
+from config.routes.route import Route
 from tests.support.policy_cases import Cases
 from tests.support.policy_reference import Asked, Person, outcome
 from tests.unit.authorize.builders import make_route, table
@@ -25,7 +26,7 @@ def test_the_decision_is_what_the_documentation_says() -> None:
         for _ in range(asked_of_each):
             asked = cases.asked()
             expected = outcome(written, asked)
-            found = judge(request_of(asked), identity_of(asked.person), route, asked.now).outcome.value
+            found = judge(request_of(asked), identity_of(asked.person, route.route, asked.now), route, asked.now).outcome.value
             outcomes[expected] += 1
             if found != expected:
                 wrong.append((written, asked, expected, found))
@@ -53,7 +54,7 @@ def request_of(asked: Asked) -> AccessRequest:
     )
 
 
-def identity_of(person: Person | None) -> Identity | None:
+def identity_of(person: Person | None, route: Route, now: float) -> Identity | None:
     if person is None:
         return None
     return Identity(
@@ -67,4 +68,5 @@ def identity_of(person: Person | None) -> Identity | None:
         group_ids=frozenset(person.groups),
         group_names=frozenset(person.group_names),
         claims={name: tuple(values) for name, values in person.claims.items()},
+        access={route.access_key: AccessSpan(now - 1, now + 1)} if person.is_granted else {},
     )

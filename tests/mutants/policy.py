@@ -1,7 +1,7 @@
 """Defences of the decision: one reading of a request, the right route, the right person."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, in_text, lacks, never, passes, replaced, returns, skips
+from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, returns, skips
 
 canonical = door("authorize.policy.paths.canonical", "unit/authorize/policy/paths/test_canonical.py")
 canonical.without("a backslash in a path is refused", "_WRITTEN", replaced(r'set(b"#?\\")', 'set(b"#?")'))
@@ -389,6 +389,40 @@ identity_loader.without(
 )
 identity_loader.without("a changed group is seen", "IdentityLoader.forget", never("change.type == DIRECTORY_GROUP"))
 
+identity_loader.without(
+    "temporary access that changed makes another identity",
+    "IdentityRecords.are_current",
+    replaced("replica.version(TEMPORARY_ACCESS, user_id) == _version(self.access)", "True"),
+)
+
+ACCESS_TESTS = "unit/authorize/policy/language/test_access_criteria.py"
+access = door("authorize.policy.language.access_criteria", ACCESS_TESTS)
+access.without("access ends", "given_access.judge", replaced("span.covers(case.now)", "True"))
+access.without(
+    "access is one route's",
+    "_span",
+    replaced("case.identity.access.get(case.route.access_key)", "next(iter(case.identity.access.values()), None)"),
+)
+span = door("authorize.policy.identity", ACCESS_TESTS)
+span.without(
+    "a clock that is set back lengthens no access",
+    "AccessSpan.covers",
+    replaced("self.since - CLOCKS_DIFFER <= now < self.until", "now < self.until"),
+)
+access_key = door("config.routes.route", ACCESS_TESTS)
+access_key.without("another name is another route", "Route.access_key", returns("self.id"))
+access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
+giving = door("databroker.access.temporary", "unit/databroker/access/test_temporary.py")
+giving.without("access ends within bounds", "checked", never("not 0 < access.until - now <= LONGEST"))
+giving.without("another issuer's person is another", "TemporaryAccesses._kept", always("found.issuer == user.vouched_by"))
+giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
+reader = door("databroker.session_reader", "unit/databroker/test_session_reader.py")
+reader.without(
+    "temporary access of another issuer's person is not theirs",
+    "access_of",
+    always("found is not None and found.issuer == session.vouched_by"),
+)
+
 service = door("authorize.service", "unit/authorize/test_service.py")
 service.without(
     "identity headers are for the allowed", "AuthorizeService.check", replaced("decision.is_allowed and not decision.is_preflight", "True")
@@ -404,5 +438,5 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, service, hosts,
+    identity_facts, identity_loader, access, span, access_key, giving, reader, service, hosts,
 )  # fmt: skip

@@ -29,7 +29,7 @@ DAYS = ["mon", "Tuesday", "fri", "mon-fri", "sat-sun", "fri-mon", "sun"]
 DATES = ["2027-01-14", "2027-01-15", "2027-01-16", "2027-01-15T08:00", "2027-03-28"]
 AGES = ["10m", "1h", "8h"]
 CRITERIA = ["email", "domain", "user", "groups", "claim", "acr", "session_age", "source_ip", "http_method", "http_path", "http_header"]
-CRITERIA += ["time_of_day", "day_of_week", "date", "client_certificate"]
+CRITERIA += ["time_of_day", "day_of_week", "date", "client_certificate", "granted"]
 KEYS = [b"key one", b"key two"]
 CERTIFICATES = [b"certificate one", b"certificate two"]
 NOW = 1_800_000_000  # Friday 2027-01-15 08:00 UTC
@@ -90,6 +90,7 @@ class Cases:
             groups=set(self._some(GROUPS, least=0)),
             group_names=set(self._some(["payroll", "audit"], least=0)) if self._random.random() < 0.3 else set(),
             claims={name: self._some(VALUES if name != "acr" else ["a", "b", 1]) for name in self._some(CLAIMS, least=0)},
+            is_granted=self._random.random() < 0.5,
             issued=float(self._one([0, now - 60, now - 600, now - 3600, now - 5 * 3600, now + 30, now + 3600])),
         )
 
@@ -137,6 +138,9 @@ class Cases:
 
     def _session_age(self) -> dict[str, Any]:
         return {"session_age": self._one([self._one(AGES), {self._one(["at_most", "at_least"]): self._one(AGES)}])}
+
+    def _granted(self) -> dict[str, Any]:
+        return {"granted": self._one([True, {"is": True}])}
 
     def _source_ip(self) -> dict[str, Any]:
         return self._text("source_ip", NETWORKS, [], ["is", "in", "cidr"])

@@ -27,6 +27,7 @@ class Person:
     group_names: set[str]
     claims: dict[str, list[Any]]
     issued: float
+    is_granted: bool = False
 
 
 @dataclass
@@ -87,7 +88,7 @@ def possible(expression: dict[str, Any], asked: Asked) -> set[bool | None]:
         return {{"and": every, "or": some, "nor": lambda answers: opposite(some(answers))}[key](answers) for answers in combined}
     if key == "not":
         return {opposite(answer) for answer in possible(content, asked)}
-    if asked.person is None and key.split("/")[0] in ("email", "domain", "user", "groups", "claim", "acr", "session_age"):
+    if asked.person is None and key.split("/")[0] in ("email", "domain", "user", "groups", "claim", "acr", "session_age", "granted"):
         return {True, False}
     return {criterion(key, content, asked)}
 
@@ -139,6 +140,8 @@ def compare(name: str, argument: str, operator: str, operands: list[Any], asked:
         case "acr":
             values = person.claims.get("acr", [])
             return values[0] in operands if len(values) == 1 and isinstance(values[0], str) else None
+        case "granted":
+            return person.is_granted
         case "session_age":
             return age(operator, operands[0], asked.now - person.issued) if person.issued > 0 and person.issued <= asked.now + 60 else None
         case "source_ip":

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from authorize.policy.criteria import Criterion
-from authorize.policy.language import person_criteria, request_criteria, time_criteria
+from authorize.policy.language import access_criteria, person_criteria, request_criteria, time_criteria
 from config.routes.policy_language import Comparison
 
 # Their answer may change while nothing else does.
-TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age"})
+TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted"})
 
 
 def criterion_of(comparison: Comparison) -> Criterion:
@@ -31,4 +31,5 @@ MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
     "day_of_week": time_criteria.day_of_week,
     "date": time_criteria.date,
     "session_age": time_criteria.session_age,
+    "granted": access_criteria.granted,
 }

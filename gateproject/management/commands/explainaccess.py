@@ -49,6 +49,7 @@ class Command(ConfiguredCommand):
             metavar="K=V",
             help='a claim of theirs; V is read as JSON where it is JSON (true, 3, ["a"]), else as text; may be repeated',
         )
+        parser.add_argument("--granted", action="store_true", help="they were given access to the route for a while")
         parser.add_argument("--method", default="GET", help="the method of the request (default GET)")
         parser.add_argument("--ip", default="", metavar="ADDRESS", help="the address that the request comes from")
         parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="a header of the request; may be repeated")
@@ -132,14 +133,14 @@ def _certificate(file: str | None) -> ClientCertificate | None:
 
 def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
     user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
-    if user is None and (groups or said):
-        raise CommandError("--group and --claim describe a person: name one with --user")
+    if user is None and (groups or said or arguments["granted"]):
+        raise CommandError("--group, --claim and --granted describe a person: name one with --user")
     try:
         signed_in = now - duration(arguments["session_age"]).total_seconds()
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
-        return described_identity(InventedPerson(user, groups, said, signed_in), options)
+        return described_identity(InventedPerson(user, groups, said, signed_in, arguments["granted"]), options)
     except ValueError as error:
         raise CommandError(f"--user {error}") from None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from authorize.decision_log.recorder import Saw
-from databroker.records import DIRECTORY_USER, SESSION, USER
+from databroker.records import DIRECTORY_USER, SESSION, TEMPORARY_ACCESS, USER
 from databroker.replica import EVERYTHING, Replica
 from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
@@ -159,7 +159,7 @@ class GrantKeeper:
             self.void()
         elif change.type == SESSION:
             self._end(change.id, is_over=change.record is None)
-        elif change.type in (USER, DIRECTORY_USER):
+        elif change.type in (USER, DIRECTORY_USER, TEMPORARY_ACCESS):
             for given in list(self._by_user.get(change.id, ())):
                 self._take(given, is_over=False)
         else:  # a group: whose identity it is part of is not known here

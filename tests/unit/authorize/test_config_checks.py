@@ -267,3 +267,12 @@ def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) 
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
     assert ["lets nobody in" in str(warnings) for warnings in warned] == [False, True]
+
+
+def test_a_policy_test_may_say_that_access_was_given(tmp_path: Path) -> None:
+    route = {"from": "https://wiki.example.com", "to": "http://a", "policy": {"allow": {"granted": True}}}
+    test = {"url": "https://wiki.example.com/", "user": "ann@example.com"}
+    tests = [{**test, "expect": "refuse"}, {**test, "granted": True, "expect": "allow"}]
+    assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()
+    (problem,) = checked(tmp_path, policy=[route], policy_tests=[{**test, "user": None, "granted": True, "expect": "refuse"}]).errors
+    assert "describes a person" in problem.message

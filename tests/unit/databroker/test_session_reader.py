@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
     SESSION,
+    TEMPORARY_ACCESS,
     USER,
     DirectoryGroup,
     DirectoryUser,
@@ -18,7 +20,7 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.session_reader import SessionReader, group_of, person_of, user_of
+from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of
 from tests.support.options import MINIMAL, make_options
 
 ISSUER = MINIMAL["idp_provider_url"]
@@ -96,3 +98,12 @@ def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, co
     assert person_of(mine, Record(DIRECTORY_USER, "oidc/1", person.to_data(), 1, 0.0)) == (person if counts else None)
     assert group_of(mine, Record(DIRECTORY_GROUP, "g", group.to_data(), 1, 0.0)) == (group if counts else None)
     assert person_of(mine, None) is None is group_of(mine, None)
+
+
+def test_temporary_access_is_of_the_sessions_own_issuer() -> None:
+    access = TemporaryAccess("a1", "wiki", 1.0, 2.0, "root", "a reason")
+    held = TemporaryAccessRecord("oidc/1", ISSUER, "Ann", (access,))
+    stored = Record(TEMPORARY_ACCESS, "oidc/1", held.to_data(), 1, 0.0)
+    assert access_of(session(issuer=ISSUER), stored) == (access,)
+    assert access_of(session(issuer="https://other.example.com"), stored) == ()
+    assert access_of(session(issuer=ISSUER), None) == ()

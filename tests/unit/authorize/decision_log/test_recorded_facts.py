@@ -15,6 +15,7 @@ from authorize.decision_log.recorded_facts import (
     request_of,
 )
 from authorize.policy.decision import decide
+from authorize.policy.identity import AccessSpan
 from authorize.policy.request import ClientCertificate
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
@@ -89,3 +90,23 @@ def test_a_certificate_keeps_what_rules_compare_and_not_its_bytes() -> None:
     facts = recorded(request(client_certificate=shown), PERSON)
     again = request_of(facts["request"]).client_certificate
     assert again == ClientCertificate("ab", "cd", "CN=ann", verdicts={"authority": ""})
+
+
+def test_temporary_access_is_written_down_where_a_rule_looks_at_it() -> None:
+    route = make_route(policy=[{"allow": {"granted": True}}])
+    holder = user(access={route.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    facts = recorded(request(), holder, route)
+    again = identity_of_facts(facts["person"])
+    assert again is not None
+    assert again.access == holder.access
+    assert decide(request_of(facts["request"]), again, table(route), NOW).is_allowed
+    assert not decide(request_of(facts["request"]), again, table(route), NOW + 60).is_allowed
+    assert missing_for(route, facts["request"], facts["person"]) == ""
+    assert "access" not in recorded(request(), holder, ROUTE)["person"]
+
+
+def test_whether_somebody_had_access_is_not_guessed() -> None:
+    route = make_route(policy=[{"allow": {"granted": True}}])
+    assert missing_for(route, recorded(request(), PERSON, route)["request"], recorded(request(), PERSON, route)["person"]) == ""
+    before = recorded(request(), PERSON)
+    assert missing_for(route, before["request"], before["person"]) == "granted"

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRecords
-from authorize.policy.identity import Identity
+from authorize.policy.identity import AccessSpan, Identity
 from config.issuers import configured_issuer
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
     SESSION,
+    TEMPORARY_ACCESS,
     USER,
     DirectoryGroup,
     DirectoryUser,
@@ -23,6 +25,7 @@ from databroker.records import (
 )
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
+from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.options import make_options
@@ -161,11 +164,12 @@ async def test_what_happens_to_others_changes_no_identity(world: World) -> None:
         assert loader.peek("s1", NOW) is found is not None
 
 
-@pytest.mark.parametrize("ends", ["session", "user", "directory_user"])
+@pytest.mark.parametrize("ends", ["session", "user", "directory_user", "access"])
 def test_an_identity_is_cached_until_the_first_of_its_records_ends(ends: str) -> None:
     identity = Identity("s1", "oidc/1", "1", "oidc", expires=NOW + 100)
     records = {
-        name: Record(SESSION, name, {}, 1, NOW, NOW + 50 if name == ends else None) for name in ("session", "user", "directory_user")
+        name: Record(SESSION, name, {}, 1, NOW, NOW + 50 if name == ends else None)
+        for name in ("session", "user", "directory_user", "access")
     }
     assert CachedIdentity(identity, IdentityRecords(**records)).until == NOW + 50
     assert CachedIdentity(identity, IdentityRecords(records["session"], None, None)).until == (NOW + 50 if ends == "session" else NOW + 100)
@@ -310,3 +314,70 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
         assert found != before
         assert await loader.of_bearer(session, user) is found
         before = found
+
+
+async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:
+    held = tuple(TemporaryAccess(route, route, 1000.0, until, "root", "a reason") for route in routes)
+    await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/1", issuer, "Ann", held).to_data())
+
+
+@pytest.fixture
+async def access_world(tmp_path: Path) -> AsyncIterator[World]:
+    async with followed_broker() as (broker, replica):
+        yield broker, replica, IdentityLoader(replica, "groups", SessionReader(make_options(tmp_path)), reads_access=True)
+
+
+async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_world: World) -> None:
+    broker, _, loader = access_world
+    await broker.sign_in()
+    await settled()
+    before = await loader.load("s1", NOW)
+    assert before is not None
+    assert before.access == {}
+    assert loader.peek("s1", NOW) is before
+    await give(broker, "wiki")
+    await settled()
+    assert loader.peek("s1", NOW) is None
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert found.access == {"wiki": AccessSpan(1000.0, 1800.0)}
+    assert found.sources is not None
+    assert "temporary access" in found.sources.modified
+    await give(broker)
+    await settled()
+    after = await loader.find("s1", NOW)
+    assert after is not None
+    assert after.access == {}
+
+
+async def test_temporary_access_of_another_issuers_person_is_not_theirs(access_world: World) -> None:
+    broker, _, loader = access_world
+    await broker.sign_in()
+    await give(broker, "wiki", issuer="https://other.example.com")
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert found.access == {}
+
+
+async def test_where_no_rule_looks_at_temporary_access_nobodys_is_read(world: World) -> None:
+    broker, _, loader = world
+    await broker.sign_in()
+    await give(broker, "wiki")
+    reads = broker.reads
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.access, broker.reads - reads) == ({}, 3)
+
+
+def test_a_configuration_says_whether_temporary_access_is_looked_at(tmp_path: Path) -> None:
+    replica = Replica(BreakableBroker(MemoryStore()))
+    route = {"from": "https://a.example.com", "to": "http://127.0.0.1:9"}
+    for policy, expected in (({"allow": {"granted": True}}, True), ({"allow": {"groups": "a"}}, False)):
+        assert IdentityLoader.of(make_options(tmp_path, policy=[{**route, "policy": policy}]), replica)._reads_access is expected
+
+
+async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: World) -> None:
+    broker, _, loader = access_world
+    await broker.sign_in()
+    await broker.put(TEMPORARY_ACCESS, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
+    assert await loader.load("s1", NOW) is None

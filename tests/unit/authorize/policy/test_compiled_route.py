@@ -145,6 +145,7 @@ MORE_THAN_PEOPLE = {
     "day_of_week": {"in": ["mon-fri"]},
     "date": {"after": "2027-01-15"},
     "session_age": {"at_most": "8h"},
+    "granted": True,
 }
 ANYBODY = {"allow_any_authenticated_user": True}
 

@@ -314,3 +314,13 @@ def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, databa
 def test_either_a_url_or_a_request_is_explained(explain, arguments: list[str]) -> None:
     with pytest.raises(CommandError, match="--request"):
         explain(*arguments)
+
+
+def test_access_for_a_while_can_be_described(explain, explained) -> None:
+    policy = [{"from": APP, **UPSTREAM, "policy": {"allow": {"granted": True}}}]
+    assert explained(f"{APP}/", "--user", "ann@corp.com", "--granted", policy=policy)["outcome"] == "allowed"
+    assert explained(f"{APP}/", "--user", "ann@corp.com", policy=policy)["outcome"] == "forbidden"
+    assert explained(f"{APP}/", "--user", "service_account/ci", "--granted", policy=policy)["outcome"] == "forbidden"
+    assert explained(f"{APP}/", "--user", "google/1", "--granted", policy=policy)["outcome"] == "forbidden"
+    with pytest.raises(CommandError, match="--granted describe a person"):
+        explain(f"{APP}/", "--granted", policy=policy)

@@ -1,0 +1,48 @@
+"""Criterion of temporary access: whether somebody was given access to this route, and has it still."""
+
+from datetime import UTC, datetime
+
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
+from authorize.policy.identity import AccessSpan
+from authorize.policy.truth import FALSE, TRUE
+from config.routes.policy_language import Comparison
+
+ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN)
+
+
+def granted(comparison: Comparison) -> Criterion:
+    return given_access(comparison.key)
+
+
+def given_access(rule: str) -> Criterion:
+    """Temporary access to the route of the case.  Not `on_person`: it needs the time and the route, too."""
+
+    def judge(case: Case) -> int:
+        span = _span(case)
+        return TRUE if span is not None and span.covers(case.now) else FALSE
+
+    def compared(case: Case) -> str:
+        span = _span(case)
+        if span is None:
+            return "no access"
+        return f"access from {_moment(span.since)} until {_moment(span.until)}"
+
+    return on_request(
+        Criterion(rule, "access that was given to this person for this route, and has not ended", compared),
+        ACCESS,
+        judge,
+        needs_person=True,
+    )
+
+
+def _span(case: Case) -> AccessSpan | None:
+    if case.identity is None or case.route is None or not case.identity.access:
+        return None
+    return case.identity.access.get(case.route.access_key)
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # of somebody described: for ever
+        return "any time"

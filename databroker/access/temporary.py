@@ -1,0 +1,101 @@
+"""Temporary access in the data broker: given, listed and revoked.  Whoever calls has written it into the audit log."""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+
+from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.client import BrokerClient, every
+from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
+from databroker.store.base import VersionConflict
+from foundation.errors import GateError
+from foundation.web.plain_text import is_plain
+
+LONGEST = 30 * 86400.0  # seconds
+# Somebody else may write the same person's record at that moment; as often in a row they don't.
+TRIES = 5
+_EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
+
+
+class AccessError(GateError):
+    """Access that can't be given or taken, and why: for the one who asked."""
+
+    status = 400
+
+
+class TemporaryAccesses:
+    """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+
+    async def give(self, user: UserRecord, access: TemporaryAccess) -> None:
+        """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier."""
+        access = checked(access, self._clock())
+        for _ in range(TRIES):
+            record = await self._broker.get(TEMPORARY_ACCESS, user.id)
+            kept = self._kept(record, user)
+            if any(other.route == access.route and other.until >= access.until for other in kept):
+                raise AccessError("they have access there already, and for longer: revoke that first")
+            held = (*(other for other in kept if other.route != access.route), access)
+            try:
+                await self._write(TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held), record)
+            except VersionConflict:
+                continue
+            return
+        raise _busy(user.id)
+
+    async def revoke(self, user_id: str, id: str) -> bool:
+        """End one access at once; False where it is over already."""
+        for _ in range(TRIES):
+            record = await self._broker.get(TEMPORARY_ACCESS, user_id)
+            found = None if record is None else TemporaryAccessRecord.from_record(record)
+            if found is None or all(access.id != id for access in found.held):
+                return False
+            try:
+                await self._write(replace(found, held=tuple(access for access in found.held if access.id != id)), record)
+            except VersionConflict:
+                continue
+            return True
+        raise _busy(user_id)
+
+    async def list(self) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+        """Each access that has not ended, with its person."""
+        now = self._clock()
+        async for record in every(self._broker, TEMPORARY_ACCESS):
+            found = TemporaryAccessRecord.from_record(record)
+            for access in found.held:
+                if access.until > now:
+                    yield found, access
+
+    def _kept(self, record: Record | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
+        """What goes on of what a record holds: nothing of another issuer's person."""
+        if record is None:
+            return ()
+        found, now = TemporaryAccessRecord.from_record(record), self._clock()
+        return tuple(access for access in found.held if access.until > now) if found.issuer == user.vouched_by else ()
+
+    async def _write(self, value: TemporaryAccessRecord, over: Record | None) -> None:
+        expires = max((access.until for access in value.held), default=self._clock() + _EMPTY_FOR)
+        version = 0 if over is None else over.version
+        await self._broker.put(TEMPORARY_ACCESS, value.user_id, value.to_data(), expires=expires, only_if_version=version)
+
+
+def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
+    """Access that may be given, with its reason in one line; else AccessError."""
+    if not 0 < access.until - now <= LONGEST:
+        raise AccessError("access ends in the future, within 30 days")
+    return replace(access, why=checked_why(access.why))
+
+
+def checked_why(written: str) -> str:
+    """A reason as it may be shown to others: one line, without what can't be seen."""
+    why = " ".join(written.split())
+    if not why or len(why) > LONGEST_WHY or not is_plain(why):
+        raise AccessError(f"say why, in at most {LONGEST_WHY} characters, without any that can't be seen or change the direction of text")
+    return why
+
+
+def _busy(user_id: str) -> AccessError:
+    return AccessError(f"somebody else changes the access of {user_id} at this moment: look, and try again")

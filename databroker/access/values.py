@@ -1,0 +1,60 @@
+"""Values of access that ends by itself: what is stored of each, in one record a person."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from databroker.records import Record, RecordValue, known_fields
+
+LONGEST_WHY = 500
+# As the audit log calls them; each is written before it is done, and what then fails is told of, too.
+GIVES, NOT_GIVEN = "gives access for a while", "could not give access"
+REVOKES, NOT_REVOKED = "revokes access", "could not revoke access"
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryAccess(RecordValue):
+    """Access to one route from `since` until `until` (Unix seconds); `route` is its access key (config/routes/route.py).
+
+    `route_words` names the route to people, `by` who gave the access, `why` what for.
+    """
+
+    id: str
+    route: str
+    since: float
+    until: float
+    by: str
+    why: str
+    route_words: str = ""
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        names = cls.__dataclass_fields__
+        access = cls(**{name: value for name, value in data.items() if name in names})
+        if not (math.isfinite(access.since) and math.isfinite(access.until)):
+            raise ValueError("temporary access needs a beginning and an end")
+        if not all(isinstance(text, str) and text for text in (access.id, access.route)):
+            raise ValueError("temporary access needs an id and a route")
+        return access
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryAccessRecord(RecordValue):
+    """All temporary access of one person, at most one for each route; the record's id is their user id.
+
+    `issuer` is whose person it is, as of a session: two providers may give one id to two people.
+    """
+
+    user_id: str
+    issuer: str
+    person: str = ""  # for people to read
+    held: tuple[TemporaryAccess, ...] = ()
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        held = tuple(map(TemporaryAccess.from_data, record.data.get("held", ())))
+        found = cls(**{**known_fields(cls, record), "held": held})
+        if found.user_id != record.id or not isinstance(found.issuer, str):
+            raise ValueError("temporary access needs its person, and whose person it is")
+        return found

@@ -1,0 +1,181 @@
+"""`manage.py grants`: gives people access to a route for a while, lists what they have, and revokes it."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error
+
+from authorize.policy.compiled_route import name_of
+from config.options import Options
+from config.routes.route import Route
+from config.types.fields import duration
+from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
+from databroker.access.values import GIVES, NOT_GIVEN, NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import record_command
+from databroker.client import BrokerClient, every
+from databroker.models import User
+from databroker.records import USER, UserRecord
+from foundation.errors import BrokerError
+from gateproject.management.broker_access import opened_broker
+from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
+
+Held = tuple[TemporaryAccessRecord, TemporaryAccess]
+
+
+class Command(ConfiguredCommand):
+    help = "Give people access to a route for a while, list what they have, and revoke it: at once and everywhere."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        actions = parser.add_subparsers(dest="action", required=True)
+        give = actions.add_parser("give", help="let a person into a route whose policy has the criterion `granted`")
+        give.add_argument("--user", required=True, help="who: an e-mail address or PROVIDER/SUBJECT of somebody who has signed in before")
+        give.add_argument("--route", required=True, help="the route's name, or its place in the configuration, as in policy[3]")
+        give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="for how long, as in 30m or 8h; at most 30 days")
+        give.add_argument("--why", required=True, help="what for, for the audit log")
+        listing = actions.add_parser("list", help="every access that has not ended")
+        listing.add_argument("--json", action="store_true", help="print one JSON array")
+        revoke = actions.add_parser("revoke", help="end access before its time")
+        chosen = revoke.add_mutually_exclusive_group(required=True)
+        chosen.add_argument("--id", nargs="+", metavar="ID", help="these, by the id that `grants list` tells")
+        chosen.add_argument("--user", nargs="+", metavar="USER", help="all of these people: an e-mail address or PROVIDER/SUBJECT")
+        chosen.add_argument("--all", action="store_true", help="all of everybody")
+
+    def handle(self, *args: Any, **arguments: Any) -> None:
+        options = configured()
+        open_tables(options)
+        try:
+            asyncio.run(getattr(self, f"_{arguments['action']}")(options, arguments))
+        except AccessError as error:
+            raise CommandError(str(error)) from error
+        except BrokerError as error:
+            raise CommandError(f"not all is done: {error}") from error
+        except Error as error:
+            raise CommandError(f"the audit log can't be written: {error}") from error
+
+    async def _give(self, options: Options, arguments: dict[str, Any]) -> None:
+        route, now = _route(options, arguments["route"]), time.time()
+        async with opened_broker(options) as broker:
+            user = await _person(broker, arguments["user"])
+            until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
+            by = f"{command_line_user()} (command line)"
+            access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
+            words = f"{_name(user.email or user.name, user.id)}, {access.route_words}, until {_moment(until)}: {why}"
+            # First the log: what can't be told of must not be done.
+            await _record(GIVES, user.id, words)
+            try:
+                await TemporaryAccesses(broker).give(user, access)
+            except (AccessError, BrokerError):
+                await _record(NOT_GIVEN, user.id, words)
+                raise
+        self.stdout.write(f"{access.id}: {words}")
+
+    async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
+        async with opened_broker(options) as broker:
+            accesses, ended = TemporaryAccesses(broker), 0
+            for record, access in _chosen([each async for each in accesses.list()], arguments):
+                words = f"{_name(record.person, record.user_id)}, {access.route_words}"
+                await _record(REVOKES, record.user_id, words)
+                try:
+                    ended += await accesses.revoke(record.user_id, access.id)
+                except (AccessError, BrokerError):
+                    await _record(NOT_REVOKED, record.user_id, words)
+                    raise
+        self.stdout.write(f"{ended} are revoked" if ended != 1 else "1 is revoked")
+
+    async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
+        routes = {route.access_key for route in options.policy if route.sees_access}
+        async with opened_broker(options) as broker:
+            found = [_described(held, routes) async for held in TemporaryAccesses(broker).list()]
+        if arguments["json"]:
+            self.stdout.write(json.dumps(found, indent=2))
+            return
+        for each in found:
+            gone = "" if each["opens"] else " (opens nothing: the route is gone, or was changed)"
+            self.stdout.write(
+                f"{each['id']}: {_name(each['person'], each['user_id'])}, {each['route']}{gone}, until {each['until']}; "
+                f"since {each['since']} by {each['by']}: {each['why']}"
+            )
+        if not found:
+            self.stderr.write("nobody has access for a while")
+
+
+def _chosen(found: list[Held], arguments: dict[str, Any]) -> list[Held]:
+    """Those to revoke; AccessError for what nobody has, so that nobody believes a misspelt one to be over."""
+    if arguments["all"]:
+        return found
+    if ids := arguments["id"]:
+        return _known(ids, found, lambda record, access: (access.id,))
+    people = [name.lower() if "@" in name and "/" not in name else name for name in arguments["user"]]
+    return _known(people, found, lambda record, access: (record.user_id, record.person.lower()))
+
+
+def _known(named: list[str], found: list[Held], names: Callable[..., tuple[str, ...]]) -> list[Held]:
+    chosen = [held for held in found if any(name in names(*held) for name in named)]
+    if unknown := [name for name in named if not any(name in names(*held) for held in found)]:
+        raise AccessError(f"nothing is revoked: nobody has access by the name of {', '.join(unknown)}; `grants list` tells all")
+    return chosen
+
+
+def _route(options: Options, written: str) -> Route:
+    found = [route for index, route in enumerate(options.policy) if written in (route.name, f"policy[{index}]")]
+    if len(found) != 1:
+        raise CommandError(f"--route {written!r} names {'no route' if not found else 'several routes'}: say policy[0], policy[1], ...")
+    if not found[0].sees_access:
+        raise CommandError(
+            f"--route {written!r}: nothing in this route's rules looks at access that was given; write `allow: {{granted: true}}`"
+        )
+    return found[0]
+
+
+async def _person(broker: BrokerClient, written: str) -> UserRecord:
+    """The one who is meant; an address that several have names nobody."""
+    if "/" in written:
+        record = await broker.get(USER, written)
+        found = [] if record is None else [UserRecord.from_record(record)]
+    else:
+        people = [UserRecord.from_record(record) async for record in every(broker, USER)]
+        found = [person for person in people if written and person.email.lower() == written.lower()]
+    if len(found) != 1:
+        raise CommandError(f"--user {written!r} is {'nobody who has signed in' if not found else 'several people: say PROVIDER/SUBJECT'}")
+    return found[0]
+
+
+async def _record(action: str, id: str, words: str) -> None:
+    await asyncio.to_thread(record_command, command_line_user(), action, id, User, words)
+
+
+def _seconds(written: str) -> float:
+    try:
+        return int(written[:-1]) * 86400.0 if written[-1:] == "d" else duration(written).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"--for {written!r} must be a time such as 30m, 8h or 2d") from error
+
+
+def _described(held: Held, routes: set[str]) -> dict[str, Any]:
+    record, access = held
+    return {
+        "id": access.id,
+        "user_id": record.user_id,
+        "person": record.person,
+        "route": access.route_words or access.route,
+        "opens": access.route in routes,
+        "since": _moment(access.since),
+        "until": _moment(access.until),
+        "by": access.by,
+        "why": access.why,
+    }
+
+
+def _name(person: str, id: str) -> str:
+    return f"{person} ({id})" if person else id
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,94 @@
+"""Access for a while in the running product: given by a command, believed by every process, and over when it is over."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.test_live_streams import application, ends, open_stream
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.prepared import run
+from tests.support.redis_server import RedisServer
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.split import Split
+from tests.support.upstreams import CanaryUpstream
+
+pytestmark = pytest.mark.slow
+
+GRANTED: dict[str, Any] = {"name": "app", "policy": [{"allow": {"granted": True}}]}
+SOON = 400  # turns
+
+
+def command(config: Path, *arguments: str) -> str:
+    done = run("manage.py", "grants", *arguments, "-config", config)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def give(config: Path, route: str, lifetime: str) -> str:
+    return command(config, "give", "--user", "alice@example.com", "--route", route, "--for", lifetime, "--why", "a test").partition(":")[0]
+
+
+async def until(client: httpx.AsyncClient, url: str, wanted: int) -> None:
+    for _ in range(SOON):
+        if (await client.get(url, headers={"Accept": "text/html"})).status_code == wanted:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"never {wanted}")
+
+
+def started(provider: DevelopmentProvider, to: str, directory: Path) -> RunningGate:
+    builder = GateBuilder(provider.url).route("app.localhost", to=to, **GRANTED).setting(grpc_address=f"127.0.0.1:{free_port()}")
+    return builder.start(directory)
+
+
+@pytest.mark.parametrize("way", ["end", "revoked"])
+async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
+    async with CanaryUpstream(script=application) as canary:
+        with started(provider, canary.url, tmp_path) as gate:
+            async with gate.client() as client:
+                url = gate.url("app.localhost")
+                assert (await sign_in(client, url, "alice")).status_code == 403
+                id = give(gate.config_file, "app", "6s" if way == "end" else "1h")
+                await until(client, url, 200)
+                events = await open_stream(client, gate)
+                if way == "revoked":
+                    command(gate.config_file, "revoke", "--id", id)
+                await ends(events)
+                await until(client, url, 403)
+                assert json.loads(command(gate.config_file, "list", "--json")) == []
+            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "access was withdrawn")
+
+
+async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:
+    with started(provider, upstream.url, tmp_path) as gate:
+        url = gate.url("app.localhost")
+        async with gate.client() as alice, gate.client() as bob:
+            assert (await sign_in(alice, url, "alice")).status_code == 403
+            assert (await sign_in(bob, url, "bob")).status_code == 403
+            give(gate.config_file, "app", "1h")
+            await until(alice, url, 200)
+            assert (await bob.get(url, headers={"Accept": "text/html"})).status_code == 403
+
+
+async def test_services_in_processes_of_their_own_hear_of_it(
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    with RedisServer(tmp_path / "redis") as redis:
+        policy = [{**GRANTED, "to": upstream.url}]
+        split = Split(tmp_path, provider.url, redis, policy, database_url="")
+        for name in ("authenticate", "authorize"):  # each has a database of its own
+            split.settings[name].pop("database_url")
+        with split:
+            async with split.client() as client:
+                assert (await sign_in(client, split.url(), "alice")).status_code == 403
+                config = split.write("authenticate", 0)
+                id = give(config, "app", "1h")
+                await until(client, split.url(), 200)
+                command(config, "revoke", "--id", id)
+                await until(client, split.url(), 403)

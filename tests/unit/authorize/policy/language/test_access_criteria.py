@@ -1,0 +1,101 @@
+"""When does access that was given for a while let somebody in?"""
+
+import pytest
+
+from authorize.policy.criteria import Case
+from authorize.policy.decision import Outcome, decide, judge
+from authorize.policy.decision_text import rows, sentence, ways_in
+from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.route_table import RouteTable
+from config.routes.route import Route
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+from tests.unit.authorize.policy.written_policies import criterion
+
+WIKI = make_route(name="wiki", policy=[{"allow": {"or": [{"groups": "writers"}, {"granted": True}]}}])
+LIVE = AccessSpan(NOW - 600, NOW + 600)
+
+
+def holder(route: Route = WIKI, span: AccessSpan = LIVE) -> Identity:
+    return user(access={route.access_key: span})
+
+
+def outcome(identity: Identity | None, routes: RouteTable | None = None, now: float = NOW) -> Outcome:
+    return decide(request(), identity, routes or table(WIKI), now).outcome
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        (LIVE, Outcome.ALLOWED),
+        (AccessSpan(NOW, NOW + 0.1), Outcome.ALLOWED),
+        (AccessSpan(NOW - 600, NOW), Outcome.FORBIDDEN),
+        (AccessSpan(NOW + 59, NOW + 600), Outcome.ALLOWED),  # another machine's clock is ahead
+        (AccessSpan(NOW + 61, NOW + 600), Outcome.FORBIDDEN),  # this clock was set back: access is not the longer for it
+        (AccessSpan(NOW - 600, float("nan")), Outcome.FORBIDDEN),
+    ],
+)
+def test_access_holds_from_its_beginning_to_its_end(span: AccessSpan, expected: Outcome) -> None:
+    assert outcome(holder(span=span)) is expected
+
+
+def test_nobody_else_gets_in_by_it() -> None:
+    assert outcome(user()) is Outcome.FORBIDDEN
+    assert outcome(user(group_ids=frozenset({"writers"}))) is Outcome.ALLOWED
+    assert outcome(None) is Outcome.SIGN_IN
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "handbook"},
+        {"name": None},
+        {"to": "http://other.example.com"},
+        {"path": "/"},
+        {"prefix": "/"},
+        {"host": "wiki.example.com"},
+    ],
+)
+def test_a_route_that_was_changed_is_another_and_takes_nothing_over(changed: dict[str, str]) -> None:
+    policy = [{"allow": {"granted": True}}]
+    other = make_route(**{"name": "wiki", "policy": policy, **changed})
+    found = decide(request(host=other.from_.host), holder(), table(other), NOW)
+    assert found.outcome is Outcome.FORBIDDEN
+    assert decide(request(host=other.from_.host), holder(other), table(other), NOW).is_allowed
+
+
+def test_a_route_of_the_same_name_gains_nothing() -> None:
+    other = make_route("pay.example.com", name="wiki", policy=[{"allow": {"granted": True}}])
+    assert not decide(request(host="pay.example.com"), holder(), table(WIKI, other), NOW).is_allowed
+
+
+def test_a_deny_is_above_it() -> None:
+    policy = [{"allow": {"granted": True}}, {"deny": {"source_ip": "192.0.2.0/24"}}]
+    route = make_route(policy=policy)
+    assert not decide(request(source_ip="192.0.2.1"), holder(route), table(route), NOW).is_allowed
+    assert decide(request(source_ip="198.51.100.1"), holder(route), table(route), NOW).is_allowed
+    assert not decide(request(), holder(route), table(route), NOW).is_allowed, "nor is an unknown deny"
+
+
+def test_a_decision_that_looks_at_it_depends_on_time_and_is_remembered_by_nobody() -> None:
+    (compiled,) = table(WIKI).routes()
+    assert (compiled.is_timed, compiled.sees_person_alone) == (True, False)
+
+
+def test_the_explanation_says_from_when_to_when() -> None:
+    (compiled,) = table(WIKI).routes()
+    found = judge(request(), holder(), compiled, NOW)
+    (row,) = [row for row in rows(found) if row["rule"].endswith("granted")]
+    assert (row["answer"], row["reason"]) == ("yes", "access was given for a while")
+    assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
+    refused = judge(request(), user(), compiled, NOW)
+    assert sentence(refused) == "You can't open this page: no group of yours is known, and no access is given to you for now."
+    assert any("access that was given" in way for way in ways_in(refused))
+
+
+def test_outside_of_a_route_nobody_has_any() -> None:
+    assert not criterion({"granted": True}).test(Case(request(), holder(), NOW)).holds
+
+
+def test_of_somebody_described_it_has_no_end() -> None:
+    found = criterion({"granted": True}).compared(Case(request(), holder(span=AccessSpan(float("-inf"), float("inf"))), NOW, WIKI))
+    assert found == "access from any time until any time"

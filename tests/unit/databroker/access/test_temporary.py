@@ -1,0 +1,130 @@
+"""Access is given, listed and revoked, once each, whoever else writes at that moment."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
+from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.client import LocalBroker
+from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
+from databroker.store.base import VersionConflict
+from databroker.store.memory import MemoryStore
+
+NOW = 1_800_000_000.0
+ANN = UserRecord("oidc/1", "ann@corp.com", issuer="https://idp.example.com")
+ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", NOW, NOW + 3600, "root", "an incident", "wiki")
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> LocalBroker:
+    return LocalBroker(MemoryStore(clock))
+
+
+@pytest.fixture
+def accesses(broker: LocalBroker, clock: Clock) -> TemporaryAccesses:
+    return TemporaryAccesses(broker, clock)
+
+
+async def held(accesses: TemporaryAccesses) -> list[str]:
+    return [access.id async for _, access in accesses.list()]
+
+
+async def test_what_is_given_is_listed_with_its_person_until_it_ends(
+    accesses: TemporaryAccesses, broker: LocalBroker, clock: Clock
+) -> None:
+    await accesses.give(ANN, replace(ACCESS, why="  an\n incident "))
+    await accesses.give(ANN, replace(ACCESS, id="a2", route="other", until=NOW + 7200))
+    ((record, access), _) = [each async for each in accesses.list()]
+    assert (record.user_id, record.issuer, record.person, access) == ("oidc/1", ANN.issuer, "ann@corp.com", ACCESS)
+    clock.now += 3600
+    assert await held(accesses) == ["a2"]
+    clock.now += 3600
+    assert await held(accesses) == []
+    assert await broker.get(TEMPORARY_ACCESS, "oidc/1") is None, "nothing is left of what has ended"
+
+
+async def test_of_one_route_the_longer_access_counts(accesses: TemporaryAccesses) -> None:
+    await accesses.give(ANN, ACCESS)
+    await accesses.give(ANN, replace(ACCESS, id="a2", until=NOW + 7200))
+    assert await held(accesses) == ["a2"]
+    with pytest.raises(AccessError, match="for longer"):
+        await accesses.give(ANN, replace(ACCESS, id="a3"))
+    assert await held(accesses) == ["a2"]
+
+
+async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None:
+    await accesses.give(ANN, ACCESS)
+    await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
+    assert await accesses.revoke("oidc/1", "a1")
+    assert await held(accesses) == ["a2"]
+    assert not await accesses.revoke("oidc/1", "a1")
+    assert await accesses.revoke("oidc/1", "a2")
+    assert await held(accesses) == []
+    await accesses.give(ANN, ACCESS)
+    assert await held(accesses) == ["a1"]
+    assert not await accesses.revoke("oidc/2", "a1")
+
+
+async def test_nothing_of_another_issuers_person_goes_on(accesses: TemporaryAccesses) -> None:
+    await accesses.give(replace(ANN, issuer="https://old.example.com"), ACCESS)
+    await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
+    assert await held(accesses) == ["a2"]
+
+
+@pytest.mark.parametrize("until", [NOW, NOW - 1, NOW + LONGEST + 1, float("inf"), float("nan")])
+async def test_access_ends_in_the_future_and_within_bounds(accesses: TemporaryAccesses, until: float) -> None:
+    with pytest.raises(AccessError, match="30 days"):
+        await accesses.give(ANN, replace(ACCESS, until=until))
+    assert await held(accesses) == []
+
+
+@pytest.mark.parametrize("why", ["", " \n", "a" * (LONGEST_WHY + 1), "a\u202eb", "a\x00b"])
+def test_a_reason_is_there_and_can_be_read(why: str) -> None:
+    with pytest.raises(AccessError, match="say why"):
+        checked_why(why)
+
+
+async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+    read = broker.get
+
+    async def get(type: str, id: str) -> Record | None:
+        record = await read(type, id)
+        await asyncio.sleep(0)  # as over a line: the others read the same
+        return record
+
+    broker.get = get  # type: ignore[method-assign]
+    await asyncio.gather(*(accesses.give(ANN, replace(ACCESS, id=f"a{place}", route=f"r{place}")) for place in range(4)))
+    assert sorted(await held(accesses)) == ["a0", "a1", "a2", "a3"]
+
+
+async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+    await accesses.give(ANN, ACCESS)
+
+    async def conflict(*args: object, **more: object) -> None:
+        raise VersionConflict("somebody was first")
+
+    broker.put = conflict  # type: ignore[assignment]
+    with pytest.raises(AccessError, match="at this moment"):
+        await accesses.give(ANN, replace(ACCESS, route="other"))
+    with pytest.raises(AccessError, match="at this moment"):
+        await accesses.revoke("oidc/1", "a1")
+
+
+async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+    await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
+    with pytest.raises(ValueError, match="its person"):
+        await accesses.give(ANN, ACCESS)

@@ -1,0 +1,143 @@
+"""What an operator gives, lists and revokes, and what the audit log says first."""
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from config.options import Options
+from databroker.models import AuditEntry
+from databroker.records import USER, UserRecord
+from gateproject.management.broker_access import opened_broker
+from tests.support.options import MINIMAL, make_options
+
+pytestmark = pytest.mark.usefixtures("database")
+ISSUER = MINIMAL["idp_provider_url"]
+UPSTREAM = "http://127.0.0.1:9"
+WIKI = {"from": "https://wiki.example.com", "to": UPSTREAM, "name": "wiki", "policy": [{"allow": {"granted": True}}]}
+PAY = {"from": "https://pay.example.com", "to": UPSTREAM, "name": "pay", "allowed_groups": ["payroll"]}
+TWIN = {**WIKI, "from": "https://twin.example.com", "name": "pay"}
+PEOPLE = {"oidc/1": "Ann@corp.com", "oidc/2": "bob@corp.com", "oidc/3": "same@corp.com", "oidc/4": "same@corp.com"}
+GIVE = ("give", "--user", "ann@corp.com", "--route", "wiki", "--for", "2h", "--why", "an incident")
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    options = make_options(tmp_path, databroker_storage_type="database", policy=[WIKI, PAY, TWIN])
+    asyncio.run(_fill(options))
+    return options
+
+
+async def _fill(options: Options) -> None:
+    async with opened_broker(options) as broker:
+        for id, email in PEOPLE.items():
+            await broker.put(USER, id, UserRecord(id, email, issuer=ISSUER).to_data())
+
+
+def run(options: Options, *arguments: Any) -> str:
+    out = io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        call_command("grants", *arguments, stdout=out, stderr=io.StringIO())
+    return out.getvalue().strip()
+
+
+def listed(options: Options) -> list[dict[str, Any]]:
+    return json.loads(run(options, "list", "--json"))
+
+
+def test_what_is_given_is_listed_and_revoked_and_the_audit_log_tells(options: Options) -> None:
+    run(options, *GIVE)
+    run(options, "give", "--user", "oidc/2", "--route", "policy[0]", "--for", "1d", "--why", "on call")
+    ann, bob = listed(options)
+    assert (ann["user_id"], ann["person"], ann["route"], ann["opens"], ann["why"]) == (
+        "oidc/1",
+        "Ann@corp.com",
+        "wiki",
+        True,
+        "an incident",
+    )
+    assert ann["by"].endswith("(command line)")
+    assert ann["until"] > ann["since"]
+    assert "an incident" in run(options, "list")
+    assert run(options, "revoke", "--id", ann["id"]) == "1 is revoked"
+    assert [each["id"] for each in listed(options)] == [bob["id"]]
+    assert run(options, "revoke", "--user", "BOB@corp.com") == "1 is revoked"
+    assert listed(options) == []
+    told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
+    assert told == [(action, id) for action in ("gives access for a while", "revokes access") for id in ("oidc/1", "oidc/2")]
+    first = AuditEntry.objects.order_by("id").first()
+    assert first is not None
+    assert "wiki, until 20" in first.object_words
+    assert first.object_words.endswith("Z: an incident")
+
+
+def test_all_are_revoked_at_once(options: Options) -> None:
+    run(options, *GIVE)
+    run(options, "give", "--user", "oidc/2", "--route", "wiki", "--for", "1d", "--why", "on call")
+    assert run(options, "revoke", "--all") == "2 are revoked"
+    assert run(options, "revoke", "--all") == "0 are revoked"
+    assert run(options, "list") == ""
+
+
+def test_what_opens_nothing_any_more_is_named(options: Options, tmp_path: Path) -> None:
+    run(options, *GIVE)
+    renamed = make_options(tmp_path, databroker_storage_type="database", policy=[{**WIKI, "name": "handbook"}])
+    assert listed(renamed)[0]["opens"] is False
+    assert "opens nothing" in run(renamed, "list")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--user": "eve@corp.com"}, "nobody who has signed in"),
+        ({"--user": "oidc/9"}, "nobody who has signed in"),
+        ({"--user": ""}, "nobody who has signed in"),
+        ({"--user": "same@corp.com"}, "several people"),
+        ({"--route": "wages"}, "names no route"),
+        ({"--route": "pay"}, "names several routes"),
+        ({"--route": "policy[1]"}, "nothing in this route's rules"),
+        ({"--for": "31d"}, "30 days"),
+        ({"--for": "0s"}, "30 days"),
+        ({"--for": "soon"}, "must be a time"),
+        ({"--why": " "}, "say why"),
+        ({"--why": "a\x1bb"}, "say why"),
+    ],
+)
+def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, str], message: str) -> None:
+    ((name, value),) = change.items()
+    arguments = list(GIVE)
+    arguments[arguments.index(name) + 1] = value
+    with pytest.raises(CommandError, match=message):
+        run(options, *arguments)
+    assert listed(options) == []
+
+
+def test_what_nobody_has_is_not_revoked(options: Options) -> None:
+    run(options, *GIVE)
+    with pytest.raises(CommandError, match="nothing is revoked: nobody has access by the name of none"):
+        run(options, "revoke", "--id", listed(options)[0]["id"], "none")
+    assert len(listed(options)) == 1
+
+
+def test_the_log_tells_of_what_then_fails(options: Options) -> None:
+    run(options, *GIVE)
+    with pytest.raises(CommandError, match="for longer"):
+        run(options, *GIVE[:-3], "1h", "--why", "again")
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == ["gives access for a while", "could not give access"]
+
+
+def test_without_the_audit_log_nothing_is_given(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def broken(*args: Any, **more: Any) -> None:
+        raise OperationalError("the disk is full")
+
+    monkeypatch.setattr(AuditEntry, "save", broken)
+    with pytest.raises(CommandError, match="the audit log can't be written"):
+        run(options, *GIVE)
+    assert listed(options) == []
