@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from authenticate.access.desk import AccessDesk
 from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
@@ -83,6 +84,7 @@ class AuthenticateService:
         self.refresh = SessionRefresh(self._own_client, broker, clock)
         self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
         self.portal = Portal(options, broker)
+        self.access = AccessDesk(options, broker, clock)
         self.scim = ScimDirectory(options, broker, clock)
         self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())

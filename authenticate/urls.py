@@ -7,6 +7,8 @@ from authenticate import post_logout_redirect
 from authenticate.page_context import page_context
 from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
+from authenticate.views.access import PAGE as ACCESS
+from authenticate.views.access import access
 from authenticate.views.callback import callback
 from authenticate.views.portal import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.program import program
@@ -34,6 +36,7 @@ urlpatterns = [
     path(CHANGE[1:], change_portal),
     path(".gate/why", why),
     path(SESSIONS[1:], sessions),
+    path(ACCESS[1:], access),
     path(f"{ICONS[1:]}<name>", icon),
     path(".gate/sign_in", sign_in),
     path(".gate/refresh", refresh),

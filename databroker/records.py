@@ -23,6 +23,7 @@ SCIM_INDEX = "scim_index"
 PORTAL = "portal"
 PROGRAM = "program"
 TEMPORARY_ACCESS = "temporary_access"
+ASKED_ACCESS = "asked_access"
 
 RECORD_TYPES = (
     SESSION,
@@ -42,6 +43,7 @@ RECORD_TYPES = (
     PORTAL,
     PROGRAM,
     TEMPORARY_ACCESS,
+    ASKED_ACCESS,
 )
 
 

@@ -54,6 +54,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
         person=person,
         csrf=token,
         time=time_element,
+        asks=bool(service.access.rules),
         administers=await _administers(request, headers),
     )
     return responses.with_cookies(response, [cookie] if cookie else [])

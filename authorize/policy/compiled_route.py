@@ -11,13 +11,15 @@ import re2
 from authorize.policy import criteria
 from authorize.policy.criterion import Criterion, Evaluation
 from authorize.policy.email_address import canonical_domain
+from authorize.policy.language.access_criteria import given_access
 from authorize.policy.language.expressions import CompiledBlock, UnusableOperand, compile_block, single
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry
-from config.routes.policy_language import ENFORCE
+from config.routes.access_requests import AccessRequestKeys
+from config.routes.policy_language import ENFORCE, Block
 from config.routes.route import Route
 from config.routes.told_headers import varies_by_request
 from foundation.errors import BadRequest, ConfigError, Problem
@@ -121,7 +123,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         strengths=tuple(strengths_of(route)),
         policy_judges_strength=policy_judges_strength(route),
         has_policy=bool(blocks),
-        is_timed=authority is not None or route.max_age is not None or any(block.is_timed for block in blocks),
+        is_timed=authority is not None or route.max_age is not None or route.sees_access or any(block.is_timed for block in blocks),
     )
 
 
@@ -134,6 +136,8 @@ def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, M
     problems.extend(_unusable_domains(route, key))
     problems.extend(unusable_users(route.allowed_users, f"{key}.allowed_users"))
     blocks = _blocks(route, key, problems)
+    if route.access_requests is not None:
+        problems.extend(_unusable_approvers(route.access_requests, key))
     if problems:
         raise ConfigError(problems)
     return path, prefix, pattern, blocks
@@ -147,6 +151,17 @@ def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlo
         except UnusableOperand as error:
             problems.append(Problem(f"{key}.{error.key}", str(error)))
     return blocks
+
+
+def _unusable_approvers(asking: AccessRequestKeys, key: str) -> Iterator[Problem]:
+    try:
+        compile_block(approver_block(asking))
+    except UnusableOperand as error:
+        yield Problem(f"{key}.access_requests.approvers", str(error))
+
+
+def approver_block(asking: AccessRequestKeys) -> Block:
+    return Block("access_requests.approvers", "allow", asking.approvers)
 
 
 def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:
@@ -243,6 +258,7 @@ def lets_somebody_in(route: Route) -> bool:
         or route.allow_public_unauthenticated_access
         or route.redirect is not None
         or route.cors_allow_preflight
+        or route.access_requests is not None
         or any(block.effect == "allow" and block.mode == ENFORCE for block in route.policy)
     )
 
@@ -265,3 +281,5 @@ def grants_of(route: Route) -> Iterator[Criterion]:
         yield criteria.domains(route.allowed_domains)
     if route.allowed_idp_claims:
         yield criteria.claims(route.allowed_idp_claims)
+    if route.access_requests is not None:
+        yield given_access("access_requests")

@@ -152,6 +152,11 @@ def _joined(reasons: list[str]) -> str:
     return reasons[0] if len(reasons) == 1 else f"{', '.join(reasons[:-1])}, and {reasons[-1]}"
 
 
+def is_denied(decision: Decision) -> bool:
+    """Whether a deny kept the request out, which no allow is above."""
+    return bool(decision.trace) and decision.trace[-1].reason in _DENIES
+
+
 def decisive_reason(decision: Decision) -> str:
     """Reason why it came out so, in a few words; for the log."""
     if decision.outcome is Outcome.SIGN_IN:

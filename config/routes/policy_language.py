@@ -15,6 +15,8 @@ from config.routes.policy_values import CRITERIA, CriterionKind, time_zone
 EFFECTS = ("allow", "deny")
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
+# Criteria that the records of a person answer, whatever they ask for at that moment.
+ON_PEOPLE = ("email", "domain", "user", "groups", "claim")
 _DEEPEST = 16
 _MOST_COMPARISONS = 10_000
 
@@ -64,8 +66,25 @@ def policy_blocks(value: Any) -> tuple[Block, ...]:
     return blocks
 
 
+def people_expression(value: Any, findings: list[tuple[Place, str]]) -> Expression | None:
+    """Expression of a list of criteria, of which any suffices; findings where one looks at more than who somebody is."""
+    reader = _PolicyReader()
+    try:
+        expression = Combination("or", reader._parts(value, (), 0))
+    except _InvalidPart:
+        expression = None
+    findings.extend(reader.findings)
+    others = {each.criterion for each in comparisons_in([expression] if expression else []) if each.criterion not in ON_PEOPLE}
+    findings.extend(((), f"{name} does not say who somebody is; {', '.join(ON_PEOPLE)} do") for name in sorted(others))
+    return expression
+
+
 def comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
-    waiting = [block.expression for block in blocks]
+    return comparisons_in(block.expression for block in blocks)
+
+
+def comparisons_in(expressions: Iterable[Expression]) -> Iterator[Comparison]:
+    waiting = list(expressions)
     while waiting:
         expression = waiting.pop()
         if isinstance(expression, Comparison):

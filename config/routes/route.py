@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from config import removed_keys
+from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule
 from config.routes.balancing import (
     POLICIES,
     ROUND_ROBIN,
@@ -72,6 +73,8 @@ def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
     lists = [name for name in names if getattr(route, name)]
     if any(block.effect == "allow" for block in route.policy):
         lists.append("`allow` of policy")
+    if route.access_requests is not None:
+        lists.append("access_requests")
     for key in ("allow_public_unauthenticated_access", "allow_any_authenticated_user"):
         if lists and getattr(route, key):
             yield (key,), f"lets everybody pass, so {', '.join(lists)} would have no effect: remove one or the other"
@@ -99,6 +102,7 @@ class Route(BearerTokenKeys):
         _open_routes_have_no_lists,
         _origins_need_websockets,
         _strength_needs_a_sign_in,
+        asking_needs_a_rule,
         impersonation_needs_a_person,
         basic_auth_is_alone,
         serverless_needs_an_upstream,
@@ -168,6 +172,11 @@ class Route(BearerTokenKeys):
         (),
         description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
+    )
+    access_requests: AccessRequestKeys | None = Field(
+        None,
+        description="Who is not let in may ask for access for a while, and approvers give it (docs/access.md).",
+        examples=[{"approvers": [{"groups": "payroll-leads"}], "max_duration": "2h"}],
     )
     acr_values: AcrValues = Field(
         (),
@@ -352,7 +361,7 @@ class Route(BearerTokenKeys):
     @cached_property
     def sees_access(self) -> bool:
         """Whether temporary access is among what its rules look at."""
-        return "granted" in self.criteria
+        return self.access_requests is not None or "granted" in self.criteria
 
     @property
     def access_key(self) -> str:

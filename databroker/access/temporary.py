@@ -23,6 +23,12 @@ class AccessError(GateError):
     status = 400
 
 
+class AccessBusy(AccessError):
+    """Others wrote the same at that moment, each time: nothing was done, and it may be tried again."""
+
+    status = 409
+
+
 class TemporaryAccesses:
     """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
 
@@ -36,6 +42,8 @@ class TemporaryAccesses:
         for _ in range(TRIES):
             record = await self._broker.get(TEMPORARY_ACCESS, user.id)
             kept = self._kept(record, user)
+            if any(other.id == access.id for other in kept):
+                return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until for other in kept):
                 raise AccessError("they have access there already, and for longer: revoke that first")
             held = (*(other for other in kept if other.route != access.route), access)
@@ -45,6 +53,12 @@ class TemporaryAccesses:
                 continue
             return
         raise _busy(user.id)
+
+    async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
+        """What this person has."""
+        record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
+        found = None if record is None else TemporaryAccessRecord.from_record(record)
+        return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
 
     async def revoke(self, user_id: str, id: str) -> bool:
         """End one access at once; False where it is over already."""
@@ -97,5 +111,5 @@ def checked_why(written: str) -> str:
     return why
 
 
-def _busy(user_id: str) -> AccessError:
-    return AccessError(f"somebody else changes the access of {user_id} at this moment: look, and try again")
+def _busy(user_id: str) -> AccessBusy:
+    return AccessBusy(f"somebody else changes the access of {user_id} at this moment: look, and try again")

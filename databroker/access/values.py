@@ -11,6 +11,10 @@ LONGEST_WHY = 500
 # As the audit log calls them; each is written before it is done, and what then fails is told of, too.
 GIVES, NOT_GIVEN = "gives access for a while", "could not give access"
 REVOKES, NOT_REVOKED = "revokes access", "could not revoke access"
+ASKS, NOT_ASKED = "asks for access", "could not ask for access"
+APPROVES, NOT_APPROVED = "approves a request for access", "could not approve a request for access"
+REFUSES, NOT_REFUSED = "refuses a request for access", "could not refuse a request for access"
+WITHDRAWS, NOT_WITHDRAWN = "withdraws a request for access", "could not withdraw a request for access"
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,12 @@ def session_entry(moment: float, person: SessionRecord, address: str, action: st
     return _entry(**said, object_type=str(kind), object_id=id, object_words=words)
 
 
+def access_entry(moment: float, person: SessionRecord, address: str, action: str, user_id: str, words: str) -> AuditEntry:
+    """Entry of what a person does about somebody's access for a while, to be saved before it is done."""
+    said = {"when": datetime.fromtimestamp(moment, UTC), "who": _name_in(person), "account": person.user_id, "address": address}
+    return _entry(**said, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
+
+
 def _name_in(person: SessionRecord) -> str:
     said = (person.claims.get(claim) for claim in ("email", "name"))
     return next((name for name in said if isinstance(name, str) and name), person.user_id)

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
-from authorize.policy.decision_text import sentence
+from authorize.policy.decision_text import is_denied, sentence
 from authorize.policy.identity import Identity
 from config.options import Options
 from foundation import challenges
@@ -35,6 +35,7 @@ FORBIDDEN_ADVICE = "If you should have access, ask the people who run this appli
 CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
 # Below /.gate/ of the authenticate host (authorize/admin.py).
 EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
+ASKING = "access?route="
 
 NOT_KEPT = "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because {}."
 NOT_KEPT_ADVICE = "Go back and copy what you wrote, before you sign in."
@@ -55,6 +56,7 @@ class Refusals:
         self._clear_loop = SignInLoops(options).clear()
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
+        self._asking = f"{own}{ASKING}"
 
     def of(self, incoming: IncomingRequest, check: Check, *, has_tunnels: bool) -> Refuse:
         """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
@@ -64,7 +66,7 @@ class Refusals:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
                 advice = f"{_signed_in_as(check.identity)}{own_words or FORBIDDEN_ADVICE}"
                 challenge = challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
-                return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check.identity), more=cors)
+                return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
                 more = [(b"connection", b"close"), *cors]
@@ -96,12 +98,22 @@ class Refusals:
         links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
         return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
 
-    def _links_for(self, incoming: IncomingRequest, identity: Identity | None) -> tuple[tuple[str, str], ...]:
+    def _links_for(self, incoming: IncomingRequest, check: Check) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
-        links = (*self._links, *self._asking_for_help(incoming))
+        identity = check.identity
+        links = (*self._asking_for_access(check), *self._links, *self._asking_for_help(incoming))
         if identity is None or not self._authorize.may_administer(identity):
             return links
         return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *links)
+
+    def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
+        """Of people who sign in here, where being given access would help: above a deny it is not."""
+        route, identity = check.decision.route, check.identity
+        if route is None or route.route.access_requests is None or is_denied(check.decision):
+            return ()
+        if identity is None or not identity.own_subject or identity.is_bearer:
+            return ()
+        return (("Ask for access", f"{self._asking}{route.id}"),)
 
     def _asking_for_help(self, incoming: IncomingRequest) -> tuple[tuple[str, str], ...]:
         if self._contact is None:

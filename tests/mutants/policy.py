@@ -416,6 +416,32 @@ giving = door("databroker.access.temporary", "unit/databroker/access/test_tempor
 giving.without("access ends within bounds", "checked", never("not 0 < access.until - now <= LONGEST"))
 giving.without("another issuer's person is another", "TemporaryAccesses._kept", always("found.issuer == user.vouched_by"))
 giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
+rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
+rules.without("an approver is named for certain", "AccessRules.may_approve", replaced("... == TRUE", "... != FALSE"))
+rules.without("only people approve", "AccessRules.may_approve", never("not identity.own_subject"))
+rules.without("a token approves nothing", "AccessRules.may_approve", never("identity.is_bearer"))
+desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk.without(
+    "nobody answers themselves",
+    "AccessDesk.may_answer",
+    never("caller.is_same_person(asked.user_id, asked.issuer) or caller.session.user_id == asked.user_id"),
+)
+desk.without("only approvers answer", "AccessDesk._check", never("not self.may_answer(caller, asked)"))
+desk.without("an approval is an approver's still", "AccessDesk._approved", always("await self._counts(each, asked, identities, now)"))
+desk.without("approvals are those of different people", "AccessDesk._approved", always("each.user_id != own"))
+desk.without(
+    "a shorter rule holds", "AccessDesk._approved", replaced("min(asked.duration, asking.max_duration.total_seconds())", "asked.duration")
+)
+desk.without("nobody asks for longer than the rule says", "AccessDesk.ask", never("not 0 < seconds <= asking.max_duration.total_seconds()"))
+desk.without("others' access is ended by approvers alone", "AccessDesk.revoke", always("self._may_revoke(caller, held, access)"))
+asking = door("databroker.access.asked", "unit/databroker/access/test_asked.py")
+asking.without(
+    "a place that is taken is not written over",
+    "AskedAccesses.add",
+    never("record is not None and AskedAccess.from_record(record).state != OVER"),
+)
+asking.without("a button names one request", "AskedAccesses.find", always("held.asked.nonce == nonce"))
+asking.without("who comes second changes nothing", "AskedAccesses._put", omits("only_if_version"))
 reader = door("databroker.session_reader", "unit/databroker/test_session_reader.py")
 reader.without(
     "temporary access of another issuer's person is not theirs",
@@ -438,5 +464,5 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, access, span, access_key, giving, reader, service, hosts,
+    identity_facts, identity_loader, access, span, access_key, giving, rules, desk, asking, reader, service, hosts,
 )  # fmt: skip

@@ -94,7 +94,23 @@ def test_a_difference_is_noticed(change: dict[str, Any], difference: str) -> Non
 
 # Who reads a key takes it as an attribute of one of these; in the configuration's own modules also of itself.
 HOLDERS = frozenset(
-    {"options", "_options", "settings", "route", "_route", "redirect", "before", "after", "pair", "test", "check", "span", "part", "send"}
+    {
+        "options",
+        "_options",
+        "settings",
+        "route",
+        "_route",
+        "redirect",
+        "before",
+        "after",
+        "pair",
+        "test",
+        "check",
+        "span",
+        "part",
+        "send",
+        "asking",
+    }
 )
 RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in WEAKNESSES}
 

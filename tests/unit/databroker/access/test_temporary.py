@@ -66,6 +66,14 @@ async def test_of_one_route_the_longer_access_counts(accesses: TemporaryAccesses
     assert await held(accesses) == ["a2"]
 
 
+async def test_what_two_give_under_one_number_is_given_once(accesses: TemporaryAccesses) -> None:
+    await accesses.give(ANN, ACCESS)
+    await accesses.give(ANN, replace(ACCESS, until=NOW + 7200))
+    assert [access.until for access in await accesses.of("oidc/1", ANN.issuer)] == [ACCESS.until]
+    assert await accesses.of("oidc/1", "https://other.example.com") == []
+    assert await accesses.of("oidc/2", ANN.issuer) == []
+
+
 async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None:
     await accesses.give(ANN, ACCESS)
     await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
@@ -119,7 +127,7 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
 
     broker.put = conflict  # type: ignore[assignment]
     with pytest.raises(AccessError, match="at this moment"):
-        await accesses.give(ANN, replace(ACCESS, route="other"))
+        await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
     with pytest.raises(AccessError, match="at this moment"):
         await accesses.revoke("oidc/1", "a1")
 

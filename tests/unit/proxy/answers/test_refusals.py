@@ -60,6 +60,16 @@ async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nob
     assert "administrators" not in pages["bob@corp.com"]
 
 
+async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(tmp_path: Path) -> None:
+    keys = {"access_requests": {"approvers": [{"groups": "leads"}]}}
+    options, incoming = make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION)
+    link = f"https://auth.example.com/.gate/access?route={make_route(**keys).id}"
+    assert link in (await answered(options, incoming, forbidden(user(), **keys))).body.decode()
+    denied = forbidden(user(), policy=[{"deny": {"user": "oidc/1"}}], **keys)
+    for check in (forbidden(user()), denied, forbidden(user(provider="jwt"), **keys), forbidden(user(session_id="bearer/1"), **keys)):
+        assert "/.gate/access" not in (await answered(options, incoming, check)).body.decode()
+
+
 async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
     plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()

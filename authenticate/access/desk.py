@@ -1,0 +1,291 @@
+"""Access desk: where people ask for access for a while, and approvers answer.  Each step is in the audit log before it takes effect."""
+
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import structlog
+
+from authorize.access_rules import AccessRules
+from authorize.policy.compiled_route import name_of
+from authorize.policy.identity import Identity
+from config.options import Options
+from config.routes.access_requests import REQUIRED
+from config.routes.route import Route
+from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest
+from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
+from databroker.access.values import (
+    APPROVES,
+    ASKS,
+    GIVES,
+    NOT_APPROVED,
+    NOT_ASKED,
+    NOT_GIVEN,
+    NOT_REFUSED,
+    NOT_REVOKED,
+    NOT_WITHDRAWN,
+    REFUSES,
+    REVOKES,
+    WITHDRAWS,
+    TemporaryAccess,
+    TemporaryAccessRecord,
+)
+from databroker.client import BrokerClient
+from databroker.records import SessionRecord, UserRecord
+from databroker.store.base import VersionConflict
+from foundation.errors import BrokerError, GateError
+
+log = structlog.get_logger(__name__)
+
+NO_REASON = "no reason given"
+
+
+class AuditLogAway(GateError):
+    """The audit log can't be written: what can't be told of must not be done."""
+
+    status = 503
+
+
+class NotYours(AccessError):
+    """Whoever asks may not do that."""
+
+    status = 403
+
+
+class NoSuchRequest(AccessError):
+    """It is over, was answered by somebody else, or is of a route that is not there any more."""
+
+    status = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Caller of the desk: who is signed in, with an identity made of their records at this moment."""
+
+    session: SessionRecord
+    identity: Identity
+    name: str
+
+    def is_same_person(self, user_id: str, issuer: str) -> bool:
+        return (self.session.user_id, self.session.vouched_by) == (user_id, issuer)
+
+
+# Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
+Record = Callable[[Caller, str, str, str], Awaitable[None]]
+Identities = Callable[[str], Awaitable[Identity | None]]
+
+
+class AccessDesk:
+    """Access desk of one set of Options.  AccessError says what can't be done, and why; BrokerError."""
+
+    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+        self.rules = AccessRules(options.policy)
+        self._asked = AskedAccesses(broker, clock)
+        self._accesses = TemporaryAccesses(broker, clock)
+        self._clock = clock
+
+    async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
+        asking = route.access_requests
+        if asking is None or not caller.identity.own_subject:
+            raise NoSuchRequest("access can't be asked for there")
+        if not 0 < seconds <= asking.max_duration.total_seconds():
+            raise AccessError(f"access may be asked for {asking.max_duration} at most")
+        said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
+        session = caller.session
+        asked = AskedAccess(
+            nonce=secrets.token_hex(16),
+            user_id=session.user_id,
+            issuer=session.vouched_by,
+            person=caller.name,
+            route=route.access_key,
+            route_words=route_words(route),
+            why=said,
+            duration=seconds,
+            asked=self._clock(),
+        )
+        await record(caller, ASKS, asked.user_id, words_of(asked))
+        async with _Failure(caller, NOT_ASKED, asked, record):
+            await self._asked.add(asked)
+
+    async def withdraw(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
+        held = await self._found(id, nonce)
+        if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
+            raise NoSuchRequest(_GONE)
+        await self._end(caller, held, (WITHDRAWS, NOT_WITHDRAWN), record)
+
+    async def refuse(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
+        held = await self._found(id, nonce)
+        self._check(caller, held.asked)
+        await self._end(caller, held, (REFUSES, NOT_REFUSED), record)
+
+    async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities, record: Record) -> AskedAccess:
+        """The request with this approval, by which its access is given once there are enough."""
+        is_told = False
+        for _ in range(TRIES):
+            held = await self._found(id, nonce)
+            route = self._check(caller, held.asked)
+            if held.asked.state == APPROVED:
+                await self._finish(caller, held, record)
+                return held.asked
+            if not is_told:
+                await record(caller, APPROVES, held.asked.user_id, words_of(held.asked))
+                is_told = True
+            changed = await self._approved(caller, held.asked, route, identities)
+            try:
+                async with _Failure(caller, NOT_APPROVED, held.asked, record):
+                    await self._asked.change(held, changed)
+            except VersionConflict:
+                continue
+            if changed.state == APPROVED:
+                await self._finish(caller, await self._found(id, nonce), record)
+            return changed
+        await _Failure(caller, NOT_APPROVED, held.asked, record).tell()
+        raise AccessBusy(_BUSY)
+
+    async def revoke(self, caller: Caller, user_id: str, id: str, record: Record) -> None:
+        """End access before its time: one's own, or where one is an approver."""
+        async for held, access in self._accesses.list():
+            if access.id == id and held.user_id == user_id and self._may_revoke(caller, held, access):
+                words = f"{held.person}, {access.route_words}"
+                await record(caller, REVOKES, held.user_id, words)
+                try:
+                    await self._accesses.revoke(user_id, id)
+                except (AccessError, BrokerError):
+                    await record(caller, NOT_REVOKED, held.user_id, words)
+                    raise
+                return
+        raise NoSuchRequest("this access has ended already; nothing was changed")
+
+    async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
+        """Requests that this caller may answer."""
+        async for held in self._asked.all():
+            if self.may_answer(caller, held.asked):
+                yield held
+
+    async def own(self, caller: Caller) -> list[HeldRequest]:
+        return await self._asked.of_person(caller.session.user_id, caller.session.vouched_by)
+
+    async def given(self, caller: Caller) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+        """Access that this caller has, or may end."""
+        async for held, access in self._accesses.list():
+            if self._may_revoke(caller, held, access):
+                yield held, access
+
+    def may_answer(self, caller: Caller, asked: AskedAccess) -> bool:
+        """Nobody answers themselves, whatever they are."""
+        if caller.is_same_person(asked.user_id, asked.issuer) or caller.session.user_id == asked.user_id:
+            return False
+        return self.rules.may_approve(asked.route, caller.identity, self._clock())
+
+    def _may_revoke(self, caller: Caller, held: TemporaryAccessRecord, access: TemporaryAccess) -> bool:
+        if caller.is_same_person(held.user_id, held.issuer):
+            return True
+        return self.rules.may_approve(access.route, caller.identity, self._clock())
+
+    def _check(self, caller: Caller, asked: AskedAccess) -> Route:
+        route = self.rules.route(asked.route)
+        if route is None:
+            raise NoSuchRequest(_GONE)
+        if not self.may_answer(caller, asked):
+            raise NotYours("you may not answer this request; nothing was changed")
+        return route
+
+    async def _found(self, id: str, nonce: str) -> HeldRequest:
+        held = await self._asked.find(id, nonce)
+        if held is None:
+            raise NoSuchRequest(_GONE)
+        return held
+
+    async def _approved(self, caller: Caller, asked: AskedAccess, route: Route, identities: Identities) -> AskedAccess:
+        """The request with this approval and those that still count: of different people, each of whom is an approver now."""
+        now, own = self._clock(), caller.session.user_id
+        counting = [each for each in asked.approvals if each.user_id != own and await self._counts(each, asked, identities, now)]
+        approvals = (*counting, AccessApproval(own, caller.session.id, caller.name, now))
+        asking = route.access_requests
+        if asking is None or len({each.user_id for each in approvals}) < asking.approvals:
+            return replace(asked, approvals=approvals)
+        lasts = min(asked.duration, asking.max_duration.total_seconds())  # the rule may have changed since
+        return replace(asked, approvals=approvals, state=APPROVED, until=now + lasts)
+
+    async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
+        identity = await identities(approval.session_id)
+        if identity is None or identity.user_id != approval.user_id or approval.user_id == asked.user_id:
+            return False
+        return self.rules.may_approve(asked.route, identity, now)
+
+    async def _finish(self, caller: Caller, held: HeldRequest, record: Record) -> None:
+        """Give what was approved.  Whoever comes again after a failure finishes the same: the access has the request's own number."""
+        asked, now = held.asked, self._clock()
+        by = ", ".join(each.name for each in asked.approvals)
+        access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_words)
+        await record(caller, GIVES, asked.user_id, words_of(asked))
+        try:
+            async with _Failure(caller, NOT_GIVEN, asked, record):
+                await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access)
+        except AccessBusy:
+            raise
+        except AccessError:  # it can't be given any more, however often somebody tries
+            await self._close(held)
+            raise
+        log.info("access was given for a while", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
+        await self._close(held)
+
+    async def _close(self, held: HeldRequest) -> None:
+        try:
+            await self._asked.close(held)
+        except VersionConflict:
+            return  # another approver has finished it, too
+
+    async def _end(self, caller: Caller, held: HeldRequest, actions: tuple[str, str], record: Record) -> None:
+        does, failed = actions
+        if held.asked.state == APPROVED:
+            raise NoSuchRequest("it was approved already; nothing was changed")
+        await record(caller, does, held.asked.user_id, words_of(held.asked))
+        try:
+            async with _Failure(caller, failed, held.asked, record):
+                await self._asked.close(held)
+        except VersionConflict:
+            await _Failure(caller, failed, held.asked, record).tell()
+            raise NoSuchRequest(_GONE) from None
+
+
+_GONE = "this request is over, or somebody else has answered it; nothing was changed"
+_BUSY = "others answer the same request at this moment: look, and try again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Note in the audit log of what was begun and then failed."""
+
+    caller: Caller
+    action: str
+    asked: AskedAccess
+    record: Record
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # Of a conflict its place knows whether it is a failure.
+        if isinstance(error, AccessError | BrokerError) and not isinstance(error, VersionConflict):
+            await self.tell()
+
+    async def tell(self) -> None:
+        with suppress(AuditLogAway):  # which the log has told
+            await self.record(self.caller, self.action, self.asked.user_id, words_of(self.asked))
+
+
+def words_of(asked: AskedAccess) -> str:
+    return f"{asked.person}, {asked.route_words}, for {duration_words(asked.duration)}: {asked.why}"
+
+
+def route_words(route: Route) -> str:
+    return route.title or name_of(route)
+
+
+def duration_words(seconds: float) -> str:
+    """`1 hour 30 minutes`, in whole minutes."""
+    minutes = max(1, round(seconds / 60))
+    parts = [(minutes // 1440, "day"), (minutes % 1440 // 60, "hour"), (minutes % 60, "minute")]
+    return " ".join(f"{number} {unit}{'s' if number != 1 else ''}" for number, unit in parts if number)

@@ -1,0 +1,203 @@
+"""Access for a while: where a person asks for it, approvers answer, and what was given is ended before its time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+from django.db import Error
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
+
+from authenticate.access.desk import AuditLogAway, Caller, duration_words, route_words
+from authenticate.page_context import page_context
+from authenticate.service import AuthenticateService
+from authenticate.views import answers
+from authenticate.views.portal import STYLE, portal_files
+from config.routes.access_requests import REQUIRED, AccessRequestKeys
+from config.routes.route import Route
+from databroker.access.asked import HeldRequest
+from databroker.access.temporary import AccessError
+from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import access_entry
+from databroker.records import USER, SessionRecord
+from databroker.session_reader import user_of
+from foundation.errors import BrokerError
+from foundation.web import pages, responses
+from foundation.web.times import time_element
+
+log = structlog.get_logger(__name__)
+
+PAGE = "/.gate/access"
+BACK = (("Back to access", PAGE),)
+MOST_SHOWN = 100
+HOUR = 3600
+DAY = 24 * HOUR
+DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)
+
+
+# Django's token guards the admin; this form has ours, bound to the session.
+@csrf_exempt
+@answers.errors_as_pages
+async def access(request: HttpRequest) -> HttpResponse:
+    service = page_context(request).authenticate
+    if request.method not in ("GET", "HEAD", "POST"):
+        return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+    if not service.access.rules:
+        return responses.error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
+    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
+    if session is None:
+        if request.method == "POST":
+            return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+        chosen = service.access.rules.by_id(request.GET.get("route", ""))
+        return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={chosen.id}"))
+    caller = await _caller(request, service, session)
+    if caller is None:
+        reason = "What is known of you can't be read, or your session has just ended."
+        return responses.error_page(request, 403, reason, links=(answers.SIGN_IN_AGAIN,))
+    if request.method != "POST":
+        return await _page(request, service, caller)
+    if not answers.is_from_our_page(request, service, caller.session):
+        return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
+    return await _change(request, service, caller)
+
+
+async def _caller(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> Caller | None:
+    """Who is signed in, as decisions know them at this moment."""
+    identity = await page_context(request).authorize.identity_of_session(session.id)
+    if identity is None or identity.user_id != session.user_id:
+        return None
+    user = user_of(session, await service.broker.get(USER, session.user_id))
+    return Caller(session, identity, user.email or user.name or session.user_id)
+
+
+async def _change(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
+    """Do what a button says; BrokerError leaves a page of its own, and nothing half done that another try would not finish."""
+    try:
+        await _do(request, service, caller)
+    except AccessError as error:
+        reason = str(error)
+        return responses.error_page(request, error.status, f"{reason[:1].upper()}{reason[1:]}.", links=BACK)
+    except AuditLogAway:
+        reason = "The audit log can't be written at this moment, so nothing was changed."
+        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+    except BrokerError as error:
+        log.error("access could not be changed", reason=str(error), request_id=page_context(request).request_id)
+        reason = "The store of people's access does not answer, so this could not be done."
+        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+    response = responses.redirect(PAGE)
+    response.status_code = 303
+    return response
+
+
+async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller) -> None:
+    gate, desk, sent = page_context(request), service.access, request.POST
+
+    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
+        try:
+            await access_entry(service.clock(), by.session, gate.client_address, action, user_id, words).asave()
+        except Error as error:
+            log.error("the audit log can't be written", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("the audit log can't be written") from error
+
+    id, _, nonce = sent.get("request", "").partition(" ")
+    match sent.get("do", ""):
+        case "ask":
+            route = desk.rules.by_id(sent.get("route", ""))
+            if route is None:
+                raise AccessError("access can't be asked for there; nothing was changed")
+            await desk.ask(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
+        case "withdraw":
+            await desk.withdraw(caller, id, nonce, record)
+        case "refuse":
+            await desk.refuse(caller, id, nonce, record)
+        case "approve":
+            await desk.approve(caller, id, nonce, gate.authorize.identity_of_session, record)
+        case "end":
+            user_id, _, access_id = sent.get("access", "").rpartition(" ")
+            await desk.revoke(caller, user_id, access_id, record)
+        case _:
+            raise AccessError("this button is not one of this page; nothing was changed")
+
+
+def _seconds(written: str) -> float:
+    return float(written) if written.isascii() and written.isdigit() and len(written) < 9 else 0.0
+
+
+async def _page(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
+    desk, headers, now = service.access, answers.cookie_headers(request), service.clock()
+    token, cookie = service.csrf.token_for(headers, now, bound_to=caller.session.id)
+    chosen = desk.rules.by_id(request.GET.get("route", ""))
+    given = [each async for each in desk.given(caller)]
+    waiting = [held async for held in desk.waiting(caller)]
+    response = responses.page(
+        "authenticate/access.html",
+        form_targets="",
+        shows_times=True,
+        files=portal_files(service),
+        style=pages.static_path(STYLE),
+        csrf=token,
+        time=time_element,
+        form=None if chosen is None else _form(chosen),
+        is_lost="route" in request.GET and chosen is None,
+        routes=[(route.id, route_words(route)) for route in await _askable(request, service)],
+        own=[_waits(held, service) for held in await desk.own(caller)],
+        waiting=[_waits(held, service) for held in sorted(waiting, key=lambda held: held.asked.asked)[:MOST_SHOWN]],
+        more=max(0, len(waiting) - MOST_SHOWN),
+        given=[_has(each, caller) for each in given[:MOST_SHOWN]],
+        longest_why=LONGEST_WHY,
+    )
+    return responses.with_cookies(response, [cookie] if cookie else [])
+
+
+async def _askable(request: HttpRequest, service: AuthenticateService) -> list[Route]:
+    """Routes that may be asked for by who can't open them now; those that are hidden in the portal are hidden here, too."""
+    gate = page_context(request)
+    opened = await gate.authorize.openings(gate.incoming.request, answers.cookie_headers(request))
+    known = {opening.route.id for opening in opened}
+    found = [route for route in service.access.rules.routes if route.is_in_portal and route.id not in known]
+    return sorted(found, key=lambda route: route_words(route).casefold())
+
+
+def _form(route: Route) -> dict[str, Any]:
+    asking = route.access_requests
+    if asking is None:
+        raise RuntimeError("this route can't be asked for")
+    return {
+        "id": route.id,
+        "words": route_words(route),
+        "address": route.from_.host_port,
+        "needs_reason": asking.reason == REQUIRED,
+        "durations": list(_durations(asking)),
+        "approvals": asking.approvals,
+    }
+
+
+def _durations(asking: AccessRequestKeys) -> Iterator[tuple[int, str]]:
+    longest = int(asking.max_duration.total_seconds())
+    for seconds in (*(each for each in DURATIONS if each < longest), longest):
+        yield seconds, duration_words(seconds)
+
+
+def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
+    asked, route = held.asked, service.access.rules.route(held.asked.route)
+    asking = None if route is None else route.access_requests
+    return {
+        "value": f"{held.id} {asked.nonce}",
+        "person": asked.person,
+        "user_id": asked.user_id,
+        "route": asked.route_words,
+        "why": asked.why,
+        "duration": duration_words(asked.duration),
+        "asked": asked.asked,
+        "expires": asked.expires,
+        "approvers": [each.name for each in asked.approvals],
+        "needed": 0 if asking is None else asking.approvals,
+        "is_gone": route is None,
+    }
+
+
+def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: Caller) -> dict[str, Any]:
+    held, access = each
+    is_own = caller.is_same_person(held.user_id, held.issuer)
+    said = {"person": "You" if is_own else held.person, "route": access.route_words, "why": access.why, "by": access.by}
+    return {**said, "value": f"{held.user_id} {access.id}", "until": access.until, "is_own": is_own}

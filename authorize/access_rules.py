@@ -1,0 +1,49 @@
+"""Access rules: at which routes people may ask for access for a while, and who may say yes."""
+
+from collections.abc import Iterable
+
+from authorize.policy.compiled_route import approver_block
+from authorize.policy.criterion import Case, Evaluation
+from authorize.policy.identity import Identity
+from authorize.policy.language.expressions import compile_block
+from authorize.policy.request import AccessRequest
+from authorize.policy.truth import TRUE
+from config.routes.policy_language import ENFORCE
+from config.routes.route import Route
+
+# Approvers are found by who they are, whatever they ask for.
+_NO_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
+
+
+class AccessRules:
+    """Access rules of one configuration's routes."""
+
+    def __init__(self, routes: Iterable[Route]):
+        # Of two of one key only the first is ever found by a request.
+        self._routes: dict[str, Route] = {}
+        for route in routes:
+            if route.access_requests is not None and route.mode == ENFORCE:
+                self._routes.setdefault(route.access_key, route)
+        self._approvers: dict[str, Evaluation] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._routes)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        return tuple(self._routes.values())
+
+    def route(self, access_key: str) -> Route | None:
+        return self._routes.get(access_key)
+
+    def by_id(self, route_id: str) -> Route | None:
+        return next((route for route in self._routes.values() if route.id == route_id), None)
+
+    def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
+        """Whether these are an approver's records: a person of the configured provider whom a criterion names for certain."""
+        route = self._routes.get(access_key)
+        if route is None or route.access_requests is None or not identity.own_subject or identity.is_bearer:
+            return False
+        if access_key not in self._approvers:
+            self._approvers[access_key] = compile_block(approver_block(route.access_requests)).evaluate
+        return self._approvers[access_key](Case(_NO_REQUEST, identity, now, route), []) == TRUE

@@ -1,0 +1,53 @@
+"""Requests for access: the route key by which people ask to be let in for a while, and who may say yes."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from config.routes.policy_language import Expression, Place, people_expression
+from config.types.fields import PositiveDuration
+from config.types.reader import SettingReader, Shape, one_of, whole_number
+from config.validation import Finding, Rule, Settings
+
+REQUIRED, OPTIONAL = REASONS = ("required", "optional")
+LONGEST = timedelta(days=30)
+MOST_APPROVALS = 5
+PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
+
+
+def people(value: Any) -> Expression:
+    """Criteria on people, of which any suffices; or every mistake in them at its own place."""
+    findings: list[tuple[Place, str]] = []
+    expression = people_expression(value, findings)
+    if findings or expression is None:
+        raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
+    return expression
+
+
+def _ends_within_bounds(settings: Any) -> Iterator[Finding]:
+    if settings.max_duration > LONGEST:
+        yield ("max_duration",), "must be at most 720h (30 days): who needs an application for longer belongs in a rule"
+
+
+def asking_needs_a_rule(route: Any) -> Iterator[Finding]:
+    if route.access_requests is not None and route.redirect is not None:
+        yield ("access_requests",), "has no effect where nobody needs to sign in"
+
+
+class AccessRequestKeys(Settings):
+    """How access for a while is asked for, and given."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
+
+    approvers: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
+        description="Who may say yes: criteria on people, as in `policy`, of which any suffices. Nobody says yes to themselves.",
+        examples=[[{"groups": "payroll-leads"}]],
+    )
+    max_duration: PositiveDuration = Field(timedelta(hours=8), description="For how long at most access is given.", examples=["2h"])
+    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether people must say why they ask.", examples=[OPTIONAL])
+    approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(
+        1, description="How many different approvers must say yes.", examples=[2]
+    )

@@ -1,0 +1,165 @@
+"""Access that was asked for, in the data broker: requests that wait, with who has approved them so far."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import structlog
+
+from databroker.access.temporary import AccessError
+from databroker.client import AT_ONCE, BrokerClient, every
+from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
+from databroker.store.base import VersionConflict
+
+log = structlog.get_logger(__name__)
+
+# OPEN waits for approvers; APPROVED has them all, and its access is being given; OVER needs nothing more.
+OPEN, APPROVED, OVER = "open", "approved", "over"
+LIFETIME = 86400.0  # seconds that a request waits
+MOST_OPEN = 5  # of one person for one route
+_OVER_FOR = 60.0  # seconds for which a place is kept that is free again
+
+
+class TooManyAsked(AccessError):
+    """Somebody asks again and again for the same."""
+
+    status = 429
+
+
+@dataclass(frozen=True, slots=True)
+class AccessApproval(RecordValue):
+    """Approval by a person, which counts for as long as the session lives in which it was given, and its person is an approver."""
+
+    user_id: str
+    session_id: str
+    name: str
+    at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAccess(RecordValue):
+    """Request of a person for `duration` seconds of access to one route; `route` is its access key, times are Unix seconds.
+
+    The record's id is a place that is used again; `nonce` is this request's alone, and becomes the id of the access.
+    """
+
+    nonce: str
+    user_id: str
+    issuer: str
+    person: str  # for people to read
+    route: str
+    route_words: str
+    why: str
+    duration: float
+    asked: float
+    state: str = OPEN
+    approvals: tuple[AccessApproval, ...] = ()
+    until: float = 0.0  # the end of the access, once that is settled
+
+    @property
+    def expires(self) -> float:
+        return self.asked + LIFETIME
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        approvals = tuple(AccessApproval(**_known(AccessApproval, each)) for each in record.data.get("approvals", ()))
+        asked = cls(**{**known_fields(cls, record), "approvals": approvals})
+        if not all(math.isfinite(number) for number in (asked.duration, asked.asked, asked.until)):
+            raise ValueError("a request for access needs a beginning and a length")
+        if not all(isinstance(text, str) and text for text in (asked.nonce, asked.user_id, asked.route)) or not record.id.startswith(
+            place(asked.user_id, asked.issuer)
+        ):
+            raise ValueError("a request for access needs its person and its route")
+        return asked
+
+
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name in kind.__dataclass_fields__}
+
+
+def place(user_id: str, issuer: str, route: str = "") -> str:
+    """Beginning of the ids of a person's records, of one route's or of all."""
+    person = _digest([user_id, issuer])
+    return f"{person}-{_digest([route])}-" if route else f"{person}-"
+
+
+def _digest(names: list[str]) -> str:
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRequest:
+    """Request with the place and the version of its record."""
+
+    id: str
+    version: int
+    asked: AskedAccess
+
+
+class AskedAccesses:
+    """Requests for access.  BrokerError where the data broker can't be reached."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+
+    async def add(self, asked: AskedAccess) -> None:
+        """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
+        beginning = place(asked.user_id, asked.issuer, asked.route)
+        for number in range(MOST_OPEN):
+            record = await self._broker.get(ASKED_ACCESS, f"{beginning}{number}")
+            if record is not None and AskedAccess.from_record(record).state != OVER:
+                continue
+            try:
+                await self._put(f"{beginning}{number}", asked, 0 if record is None else record.version)
+            except VersionConflict:
+                continue
+            return
+        raise TooManyAsked(f"you have asked {MOST_OPEN} times for this already: wait for an answer, or withdraw one")
+
+    async def find(self, id: str, nonce: str) -> HeldRequest | None:
+        """The request that waits at this place; None where it is another one by now."""
+        record = await self._broker.get(ASKED_ACCESS, id)
+        held = None if record is None else _held(record)
+        return held if held is not None and held.asked.nonce == nonce and held.asked.state != OVER else None
+
+    async def change(self, held: HeldRequest, asked: AskedAccess) -> None:
+        """Write over the version that was read; VersionConflict where somebody else was first."""
+        await self._put(held.id, asked, held.version)
+
+    async def close(self, held: HeldRequest) -> None:
+        """Note that a request needs nothing more; VersionConflict as of `change`."""
+        await self.change(held, replace(held.asked, state=OVER))
+
+    async def of_person(self, user_id: str, issuer: str) -> list[HeldRequest]:
+        beginning = place(user_id, issuer)
+        found = await self._broker.page(ASKED_ACCESS, beginning, AT_ONCE)
+        own = [_readable(record) for record in found if record.id.startswith(beginning)]
+        return [held for held in own if held is not None and held.asked.state != OVER]
+
+    async def all(self) -> AsyncGenerator[HeldRequest]:
+        """Every request that is not over, of everybody."""
+        async for record in every(self._broker, ASKED_ACCESS):
+            if (held := _readable(record)) is not None and held.asked.state != OVER:
+                yield held
+
+    async def _put(self, id: str, asked: AskedAccess, version: int) -> None:
+        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires
+        await self._broker.put(ASKED_ACCESS, id, asked.to_data(), expires=ends, only_if_version=version)
+
+
+def _held(record: Record) -> HeldRequest:
+    return HeldRequest(record.id, record.version, AskedAccess.from_record(record))
+
+
+def _readable(record: Record) -> HeldRequest | None:
+    """None where a record can't be one: it must keep nobody from answering the others."""
+    try:
+        return _held(record)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        log.warning("a request for access is malformed, so it counts as none", id=record.id, error=type(error).__name__)
+        return None

@@ -1,0 +1,293 @@
+"""Who asks, who answers, and what comes of it: nobody says yes to themselves, and nothing is done that the audit log was not told."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authenticate.access.desk import AccessDesk, AuditLogAway, Caller, NoSuchRequest, NotYours, duration_words
+from authorize.policy.identity import Identity
+from config.options import Options
+from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, HeldRequest, TooManyAsked
+from databroker.access.temporary import AccessError, TemporaryAccesses
+from databroker.client import LocalBroker
+from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.options import MINIMAL, make_options
+
+NOW = 1_800_000_000.0
+HOUR = 3600.0
+ISSUER = MINIMAL["idp_provider_url"]
+KEYS: dict[str, Any] = {"approvers": [{"groups": "leads"}], "max_duration": "2h"}
+WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name": "wages", "allowed_groups": ["payroll"]}
+
+
+class World:
+    """A desk with its people.  `told` is the audit log, which `is_full` breaks; `groups` are those of each session now."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.now = NOW
+        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
+        self.gone = set[str]()
+        self.told: list[tuple[str, str]] = []
+        self.is_full = False
+        self.use()
+
+    def use(self, **keys: Any) -> None:
+        route = {**WAGES, "access_requests": {**KEYS, **keys.pop("keys", {})}, **keys}
+        self.options: Options = make_options(self.directory, policy=[route])
+        self.desk = AccessDesk(self.options, self.broker, lambda: self.now)
+
+    def caller(self, name: str, issuer: str = ISSUER, session: str = "") -> Caller:
+        id = session or name
+        held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, issuer=issuer)
+        return Caller(held, self.identity(name, id), name)
+
+    def identity(self, name: str, session: str = "") -> Identity:
+        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=frozenset(self.groups.get(name, ())))
+
+    async def identities(self, session_id: str) -> Identity | None:
+        await asyncio.sleep(0)
+        return None if session_id in self.gone else self.identity(session_id.partition("-")[0], session_id)
+
+    async def record(self, by: Caller, action: str, user_id: str, words: str) -> None:
+        if self.is_full:
+            raise AuditLogAway("full")
+        self.told.append((by.name, action))
+        await asyncio.sleep(0)
+
+    async def ask(self, name: str = "ann", why: str = "the year's end", seconds: float = HOUR) -> HeldRequest:
+        known = {held.asked.nonce for held in await self.desk.own(self.caller(name))}
+        await self.desk.ask(self.caller(name), self.desk.rules.routes[0], why, seconds, self.record)
+        return next(held for held in await self.desk.own(self.caller(name)) if held.asked.nonce not in known)
+
+    async def approve(self, held: HeldRequest, name: str = "bob", session: str = "") -> Any:
+        return await self.desk.approve(self.caller(name, session=session), held.id, held.asked.nonce, self.identities, self.record)
+
+    async def given(self) -> list[tuple[str, float, str]]:
+        accesses = TemporaryAccesses(self.broker, lambda: self.now)
+        return [(record.user_id, access.until - NOW, access.by) async for record, access in accesses.list()]
+
+    async def waiting(self, name: str) -> list[str]:
+        return [held.asked.person async for held in self.desk.waiting(self.caller(name))]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_request_is_answered_by_an_approver_and_the_access_ends_by_itself(world: World) -> None:
+    held = await world.ask()
+    assert (await world.waiting("bob"), await world.waiting("ann"), await world.waiting("eve")) == (["ann"], [], [])
+    world.now += 600
+    await world.approve(held)
+    assert await world.given() == [("oidc/ann", 600 + HOUR, "bob")]
+    assert await world.desk.own(world.caller("ann")) == []
+    assert world.told == [
+        ("ann", "asks for access"),
+        ("bob", "approves a request for access"),
+        ("bob", "gives access for a while"),
+    ]
+    world.now += HOUR
+    assert await world.given() == []
+
+
+async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> None:
+    held = await world.ask("bob")
+    for caller in (world.caller("bob"), world.caller("bob", session="bob-2"), world.caller("bob", issuer="https://other.example.com")):
+        with pytest.raises(NotYours):
+            await world.desk.approve(caller, held.id, held.asked.nonce, world.identities, world.record)
+    assert await world.waiting("bob") == []
+    assert await world.given() == []
+    await world.approve(held, "carol")
+    assert [user for user, _, _ in await world.given()] == ["oidc/bob"]
+
+
+async def test_who_is_no_approver_any_more_answers_nothing(world: World) -> None:
+    held = await world.ask()
+    world.groups["bob"] = set()
+    for step in (world.approve(held), world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce, world.record)):
+        with pytest.raises(NotYours):
+            await step
+    assert (await world.given(), world.told[1:]) == ([], [])
+
+
+async def test_several_approvals_are_those_of_different_people_who_are_approvers_still(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    await world.approve(held)
+    await world.approve(held, session="bob-2")
+    assert await world.given() == []
+    world.groups["bob"] = set()  # the first approver has lost the group
+    await world.approve(held, "carol")
+    assert await world.given() == []
+    world.gone.add("carol")  # and the second has signed out
+    await world.approve(held, "dave")
+    assert await world.given() == []
+    world.gone.clear()
+    await world.approve(held, "carol")
+    ((user, _, by),) = await world.given()
+    assert (user, by) == ("oidc/ann", "dave, carol")
+
+
+@pytest.mark.parametrize("approvals", [1, 2])
+async def test_two_who_answer_at_once_give_one_access(world: World, approvals: int) -> None:
+    world.use(keys={"approvals": approvals})
+    held = await world.ask()
+    outcomes = await asyncio.gather(world.approve(held), world.approve(held, "carol"), return_exceptions=True)
+    assert not [each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, NoSuchRequest)]
+    assert len(await world.given()) == 1
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
+    held = await world.ask()
+    refuse = world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+    outcomes = await asyncio.gather(refuse, world.approve(held), return_exceptions=True)
+    assert sum(isinstance(each, NoSuchRequest) for each in outcomes) == 1
+    assert bool(await world.given()) is not isinstance(outcomes[1], NoSuchRequest)
+
+
+async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
+    refused, withdrawn = await world.ask(), await world.ask(why="another")
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce, world.record)
+    with pytest.raises(NoSuchRequest):
+        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.asked.nonce, world.record)
+    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.asked.nonce, world.record)
+    await world.ask(why="a third, at the same place")
+    for held in (refused, withdrawn):
+        with pytest.raises(NoSuchRequest):
+            await world.approve(held)
+    assert await world.given() == []
+
+
+async def test_a_request_expires_by_itself(world: World) -> None:
+    held = await world.ask()
+    world.now += LIFETIME
+    with pytest.raises(NoSuchRequest):
+        await world.approve(held)
+    assert await world.given() == []
+
+
+@pytest.mark.parametrize("change", [{"name": "payroll"}, {"to": "http://127.0.0.1:10"}, {"from": "https://pay.example.com"}])
+async def test_a_route_that_was_changed_takes_no_request_over(world: World, change: dict[str, str]) -> None:
+    held = await world.ask()
+    world.use(**change)
+    with pytest.raises(NoSuchRequest):
+        await world.approve(held)
+    assert await world.waiting("bob") == []
+    assert await world.given() == []
+
+
+async def test_a_shorter_rule_holds_for_what_was_asked_before_it(world: World) -> None:
+    held = await world.ask(seconds=2 * HOUR)
+    world.use(keys={"max_duration": "10m"})
+    await world.approve(held)
+    assert [lasts for _, lasts, _ in await world.given()] == [600]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 2 * HOUR + 1, float("inf"), float("nan")])
+async def test_nobody_asks_for_longer_than_the_rule_says(world: World, seconds: float) -> None:
+    with pytest.raises(AccessError):
+        await world.ask(seconds=seconds)
+    assert world.told == []
+
+
+@pytest.mark.parametrize("why", ["", "  ", "a\u202eb", "x" * 501])
+async def test_a_reason_that_is_required_is_there(world: World, why: str) -> None:
+    with pytest.raises(AccessError, match="say why"):
+        await world.ask(why=why)
+    world.use(keys={"reason": "optional"})
+    if why.strip():
+        with pytest.raises(AccessError, match="say why"):
+            await world.ask(why=why)
+    else:
+        assert (await world.ask(why=why)).asked.why == "no reason given"
+
+
+async def test_a_flood_ends_at_so_many(world: World) -> None:
+    for _ in range(MOST_OPEN):
+        await world.ask()
+    with pytest.raises(TooManyAsked):
+        await world.ask()
+    assert len(await world.desk.own(world.caller("ann"))) == MOST_OPEN
+    assert world.told[-1] == ("ann", "could not ask for access")
+    await world.ask("eve")
+
+
+async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
+    held = await world.ask()
+    world.is_full = True
+    steps: list[Callable[[], Any]] = [
+        lambda: world.ask(),
+        lambda: world.approve(held),
+        lambda: world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce, world.record),
+        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce, world.record),
+    ]
+    for step in steps:
+        with pytest.raises(AuditLogAway):
+            await step()
+    assert [each.asked for each in await world.desk.own(world.caller("ann"))] == [held.asked]
+    assert await world.given() == []
+
+
+async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: World) -> None:
+    held, put = await world.ask(), world.broker.put
+
+    async def fails(type: str, *arguments: Any, **more: Any) -> Record:
+        if type == TEMPORARY_ACCESS:
+            raise BrokerError("away")
+        return await put(type, *arguments, **more)
+
+    world.broker.put = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerError):
+        await world.approve(held)
+    assert world.told[-1] == ("bob", "could not give access")
+    (left,) = await world.desk.own(world.caller("ann"))
+    assert left.asked.state == APPROVED
+    with pytest.raises(NoSuchRequest):
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+    world.broker.put = put  # type: ignore[method-assign]
+    world.now += 60
+    await world.approve(held, "carol")
+    assert await world.given() == [("oidc/ann", HOUR, "bob")], "its time began with the first"
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_what_can_not_be_given_any_more_does_not_wait_for_ever(world: World) -> None:
+    held = await world.ask()
+    await world.broker.put(ASKED_ACCESS, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
+    with pytest.raises(AccessError):
+        await world.approve(held)
+    assert await world.desk.own(world.caller("ann")) == []
+
+
+async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) -> None:
+    for name in ("ann", "ben"):
+        await world.approve(await world.ask(name))
+    found = {record.user_id: access.id async for record, access in world.desk.given(world.caller("bob"))}
+    assert set(found) == {"oidc/ann", "oidc/ben"}
+    assert [record.user_id async for record, _ in world.desk.given(world.caller("ann"))] == ["oidc/ann"]
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("ann"), "oidc/ben", found["oidc/ben"], world.record)
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("ann", issuer="https://other.example.com"), "oidc/ann", found["oidc/ann"], world.record)
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"], world.record)
+    await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"], world.record)
+    assert await world.given() == []
+    assert world.told[-2:] == [("ann", "revokes access"), ("carol", "revokes access")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(900, "15 minutes"), (3600, "1 hour"), (5400, "1 hour 30 minutes"), (86400, "1 day"), (1, "1 minute"), (90000, "1 day 1 hour")],
+)
+def test_a_length_is_told_in_words(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words

@@ -1,0 +1,254 @@
+"""The page of access for a while: what a person and an approver see and press, and what nobody gets done from outside of it."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.db import OperationalError
+
+from databroker.access.temporary import TemporaryAccesses
+from databroker.models import AuditEntry
+from databroker.records import TEMPORARY_ACCESS, USER
+from tests.support.authenticate_site import Browser, Response, Site
+from tests.support.database import in_database
+from tests.support.fake_idp import PEOPLE, FakeIdP
+
+PAGE = "/.gate/access"
+UPSTREAM = "http://127.0.0.1:1"
+KEYS: dict[str, Any] = {"approvers": [{"groups": "leads"}], "max_duration": "2h"}
+WAGES = {"from": "https://wages.example.com", "to": UPSTREAM, "name": "wages", "title": "Wages", "allowed_groups": ["payroll"]}
+HIDDEN = {"from": "https://vault.example.com", "to": UPSTREAM, "allowed_groups": ["none"], "portal": "hide", "access_requests": KEYS}
+OPEN = {"from": "https://app.example.com", "to": UPSTREAM, "allow_any_authenticated_user": True}
+
+
+@pytest.fixture
+async def site(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Site]:
+    monkeypatch.setitem(PEOPLE, "carol", {"name": "Carol", "email": "carol@corp.example", "email_verified": True, "groups": ["leads"]})
+    site = Site(tmp_path, idp, django_pages, policy=[{**WAGES, "access_requests": KEYS}, HIDDEN, OPEN])
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+async def signed_in(site: Site, person: str = "alice") -> Browser:
+    browser = site.browser()
+    await browser.get(site.idp.pick(await browser.to_provider(), person))
+    return browser
+
+
+async def text(browser: Browser, query: str = "") -> str:
+    page = await browser.get(f"{PAGE}{query}")
+    assert page.status == 200, page.text
+    return page.text
+
+
+def route_id(site: Site, name: str = "wages") -> str:
+    return next(route.id for route in site.options.policy if name in str(route.from_))
+
+
+async def press(browser: Browser, do: str, **fields: str) -> Response:
+    (token, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(browser, f"?route={route_id(browser.site)}"))
+    return await browser.post(PAGE, {"_gate_csrf": token, "do": do, **fields})
+
+
+async def ask(browser: Browser, **fields: str) -> Response:
+    return await press(browser, "ask", **{"route": route_id(browser.site), "why": "the year's end", "duration": "3600", **fields})
+
+
+def waiting(page: str, name: str = "request") -> list[str]:
+    return re.findall(rf'name="{name}" value="([^"]+)"', page)
+
+
+async def audited() -> list[tuple[str, str, str]]:
+    return await in_database(lambda: list(AuditEntry.objects.order_by("pk").values_list("account", "action", "object_id")))
+
+
+async def given(site: Site) -> list[str]:
+    return [record.user_id async for record, _ in TemporaryAccesses(site.broker, site.clock).list()]
+
+
+async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+    page = await text(alice)
+    assert f'href="/.gate/access?route={route_id(site)}"' in page
+    assert "vault" not in page, "what the portal hides is hidden here, too"
+    form = await text(alice, f"?route={route_id(site)}")
+    assert "Ask for access to <bdi>Wages</bdi>" in form
+    assert re.findall(r"<option[^>]*>([^<]+)", form) == ["15 minutes", "30 minutes", "1 hour", "2 hours"]
+    asked = await ask(alice)
+    assert (asked.status, asked.headers["location"]) == (303, PAGE)
+    assert "What you have asked for" in await text(alice)
+    seen = await text(carol)
+    assert "<bdi>alice@corp.example</bdi></b> asks for <b><bdi>Wages</bdi></b>, for 1 hour" in seen
+    assert "the year&#39;s end" in seen
+    (value,) = waiting(seen)
+    assert (await press(carol, "approve", request=value)).status == 303
+    assert await given(site) == ["oidc/alice"]
+    mine = await text(alice)
+    assert "Given by <bdi>carol@corp.example</bdi>" in mine
+    (access,) = waiting(mine, "access")
+    assert (await press(alice, "end", access=access)).status == 303
+    assert await given(site) == []
+    names = ["asks for access", "approves a request for access", "gives access for a while", "revokes access"]
+    assert await audited() == [
+        (f"oidc/{who}", name, "oidc/alice") for who, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
+    ]
+
+
+async def test_a_hidden_route_is_asked_for_by_who_is_led_to_it(site: Site) -> None:
+    alice = await signed_in(site)
+    assert "vault.example.com" in await text(alice, f"?route={route_id(site, 'vault')}")
+    assert (await ask(alice, route=route_id(site, "vault"))).status == 303
+
+
+@pytest.mark.parametrize("route", ["0" * 16, "", "../x", "\x00", "<b>"])
+async def test_of_any_other_route_the_page_says_the_same(site: Site, route: str) -> None:
+    alice = await signed_in(site)
+    for wanted in (route, route_id(site, "app")):
+        assert "can't be asked for here" in (await alice.get(f"{PAGE}?route={wanted.replace(chr(0), '%00')}")).text
+        assert (await ask(alice, route=wanted)).status == 400
+    assert await audited() == []
+
+
+async def test_who_has_not_signed_in_is_led_to_it_and_back(site: Site) -> None:
+    answer = await site.browser().get(f"{PAGE}?route={route_id(site)}")
+    assert answer.location.startswith("https://auth.example.com/.gate/sign_in?")
+    assert route_id(site) in answer.location
+    assert route_id(site) not in (await site.browser().get(f"{PAGE}?route=evil")).location
+    assert (await site.browser().post(PAGE, {"do": "ask"})).status == 401
+
+
+async def test_nothing_is_done_without_proof_that_the_page_asked(site: Site) -> None:
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+    await ask(alice)
+    (value,) = waiting(await text(carol))
+    (of_alice, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(alice))
+    for token in ("", "x", of_alice):
+        for do in ("approve", "refuse", "withdraw", "ask", "end"):
+            assert (await carol.post(PAGE, {"_gate_csrf": token, "do": do, "request": value, "route": route_id(site)})).status == 400
+        assert (await carol.get(f"{PAGE}?do=approve&request={value.replace(' ', '%20')}&_gate_csrf={token}")).status == 200
+    assert (await carol.get(PAGE, method="DELETE")).status == 405
+    assert await given(site) == []
+
+
+async def test_the_page_can_not_be_framed(site: Site) -> None:
+    page = await (await signed_in(site)).get(PAGE)
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
+    assert "unsafe-inline" not in page.headers["content-security-policy"]
+
+
+async def test_who_is_no_approver_sees_and_answers_nothing(site: Site) -> None:
+    alice, bob, carol = await signed_in(site), await signed_in(site, "bob"), await signed_in(site, "carol")
+    await ask(alice)
+    (value,) = waiting(await text(carol))
+    assert "alice" not in await text(bob)
+    for do, status in (("approve", 403), ("refuse", 403), ("withdraw", 404)):
+        assert (await press(bob, do, request=value)).status == status
+    assert (await press(alice, "approve", request=value)).status == 403
+    assert await given(site) == []
+    await ask(carol)
+    (own,) = waiting(await text(carol))[-1:]
+    assert (await press(carol, "approve", request=own)).status == 403
+
+
+@pytest.mark.parametrize("value", ["", " ", "x", "x y", "\x00 \x00", "a" * 5000])
+@pytest.mark.parametrize("do", ["approve", "refuse", "withdraw", "end"])
+async def test_a_button_that_names_nothing_does_nothing(site: Site, do: str, value: str) -> None:
+    assert (await press(await signed_in(site, "carol"), do, request=value, access=value)).status == 404
+    assert (await press(await signed_in(site, "carol"), "grant", request=value)).status == 400
+    assert await given(site) == []
+
+
+async def test_markup_and_controls_in_reasons_and_names_are_harmless(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PEOPLE, "alice", {**PEOPLE["alice"], "email": "a\u202e<i>@corp.example"})
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+    assert (await ask(alice, why="a\u202eb")).status == 400
+    assert (await ask(alice, why="a\x1bb")).status == 400
+    assert (await ask(alice, why="x" * 501)).status == 400
+    assert (await ask(alice, why="<script>alert(1)</script>\r\n<b>")).status == 303
+    seen = await text(carol)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &lt;b&gt;" in seen
+    assert "<script>alert" not in seen
+    assert "\u202e" not in seen
+    assert "<i>@" not in seen
+
+
+async def test_the_same_person_asks_only_so_often(site: Site) -> None:
+    alice = await signed_in(site)
+    assert [(await ask(alice)).status for _ in range(7)] == [303] * 5 + [429] * 2
+
+
+@pytest.mark.parametrize("duration", ["", "0", "7201", "-1", "1e3", "nan", "9" * 30, "١"])
+async def test_a_length_that_nobody_offered_is_refused(site: Site, duration: str) -> None:
+    assert (await ask(await signed_in(site), duration=duration)).status == 400
+
+
+async def test_of_two_approvers_the_second_reads_that_it_is_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PEOPLE, "dave", {**PEOPLE["carol"], "email": "dave@corp.example"})
+    alice, carol, dave = await signed_in(site), await signed_in(site, "carol"), await signed_in(site, "dave")
+    await ask(alice)
+    (value,) = waiting(await text(dave))
+    assert (await press(carol, "approve", request=value)).status == 303
+    for do in ("approve", "refuse"):
+        answer = await press(dave, do, request=value)
+        assert (answer.status, "somebody else has answered it" in answer.text) == (404, True)
+    assert await given(site) == ["oidc/alice"]
+
+
+async def test_with_the_broker_away_a_page_says_so_and_nothing_is_half_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+    await ask(alice)
+    (value,) = waiting(await text(carol))
+    put = site.broker.put
+
+    async def away(type: str, *arguments: Any, **more: Any) -> Any:
+        from foundation.errors import BrokerError
+
+        if type != TEMPORARY_ACCESS and type != USER:
+            return await put(type, *arguments, **more)
+        raise BrokerError("away")
+
+    monkeypatch.setattr(site.broker, "put", away)
+    answer = await press(carol, "approve", request=value)
+    assert answer.status == 503
+    assert "does not answer" in answer.text
+    monkeypatch.undo()
+    monkeypatch.setitem(PEOPLE, "carol", PEOPLE.get("carol", {}))
+    assert await given(site) == []
+    assert (await press(carol, "approve", request=value)).status == 303
+    assert await given(site) == ["oidc/alice"]
+    site.broker.cut()
+    assert (await alice.get(PAGE)).status == 503
+    assert (await alice.post(PAGE, {"do": "ask"})).status == 503
+    site.broker.mend()
+
+
+async def test_without_the_audit_log_nothing_is_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = await signed_in(site)
+
+    async def broken(*args: Any, **more: Any) -> None:
+        raise OperationalError("the disk is full")
+
+    monkeypatch.setattr(AuditEntry, "asave", broken)
+    answer = await ask(alice)
+    assert (answer.status, "audit log" in answer.text) == (503, True)
+    assert "What you have asked for" not in await text(alice)
+
+
+async def test_where_no_route_can_be_asked_for_there_is_no_page(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None
+) -> None:
+    site = Site(tmp_path, idp, django_pages)
+    browser = await signed_in(site)
+    assert (await browser.get(PAGE)).status == 404
+    assert "/.gate/access" not in (await browser.get("/.gate/")).text
+
+
+async def test_the_portal_leads_to_it(site: Site) -> None:
+    assert 'href="/.gate/access"' in (await (await signed_in(site)).get("/.gate/")).text

@@ -1,0 +1,54 @@
+"""Where may people ask for access, and who may say yes?"""
+
+from typing import Any
+
+import pytest
+
+from authorize.access_rules import AccessRules
+from authorize.policy.decision import Outcome, decide
+from authorize.policy.identity import AccessSpan
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+KEYS = {"approvers": [{"groups": "leads"}, {"and": [{"domain": "corp.com"}, {"claim/role": "boss"}]}]}
+WAGES = make_route(name="wages", allowed_groups=["payroll"], access_requests=KEYS)
+RULES = AccessRules([make_route("open.example.com"), WAGES])
+
+
+@pytest.mark.parametrize(
+    ("person", "expected"),
+    [
+        ({"group_ids": frozenset({"leads"})}, True),
+        ({"claims": {"role": ("boss",)}}, True),
+        ({"claims": {"role": ("boss",)}, "email": "ann@other.com"}, False),
+        ({"group_ids": frozenset({"payroll"})}, False),
+        ({}, False),
+        ({"has_untold_groups": True}, False),
+        ({"group_ids": frozenset({"leads"}), "provider": "service_account"}, False),
+        ({"group_ids": frozenset({"leads"}), "provider": "jwt"}, False),
+        ({"group_ids": frozenset({"leads"}), "session_id": "bearer/x"}, False),
+    ],
+)
+def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict[str, Any], expected: bool) -> None:
+    assert RULES.may_approve(WAGES.access_key, user(**person), NOW) is expected
+
+
+def test_only_routes_of_today_can_be_asked_for() -> None:
+    assert RULES.routes == (WAGES,)
+    assert RULES.by_id(WAGES.id) is WAGES
+    assert RULES.by_id("0" * 16) is None
+    assert RULES.route(f"{WAGES.id} other") is None
+    assert not RULES.may_approve(f"{WAGES.id} other", user(group_ids=frozenset({"leads"})), NOW)
+    assert not AccessRules([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])
+
+
+def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
+    holder = user(access={WAGES.access_key: AccessSpan(NOW - 60, NOW + 60)})
+    assert decide(request(), holder, table(WAGES), NOW).is_allowed
+    assert not decide(request(), holder, table(WAGES), NOW + 60).is_allowed
+    assert not decide(request(), user(), table(WAGES), NOW).is_allowed
+    assert not decide(request(), user(group_ids=frozenset({"leads"})), table(WAGES), NOW).is_allowed, "who approves is not let in by it"
+    assert decide(request(), None, table(WAGES), NOW).outcome is Outcome.SIGN_IN
+    (compiled,) = table(WAGES).routes()
+    assert (compiled.is_timed, compiled.sees_person_alone) == (True, False)
+    alone = make_route(access_requests=KEYS)
+    assert decide(request(), None, table(alone), NOW).outcome is Outcome.SIGN_IN

@@ -1,0 +1,74 @@
+"""What may be written of requests for access, and what is no way to find an approver."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.routes.route import Route
+from foundation.errors import ConfigError
+from tests.support.options import make_options
+from tests.unit.authorize.builders import make_route, table, user
+
+LEADS = [{"groups": "leads"}]
+
+
+def problems(directory: Path, keys: Any, **more: Any) -> list[str]:
+    route = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "access_requests": keys, **more}
+    with pytest.raises(ConfigError) as found:
+        make_options(directory, policy=[route])
+    return [f"{problem.key}: {problem.message}" for problem in found.value.problems]
+
+
+def test_what_is_not_written_has_a_value() -> None:
+    keys = make_route(access_requests={"approvers": LEADS}).access_requests
+    assert keys is not None
+    assert (keys.max_duration, keys.reason, keys.approvals) == (timedelta(hours=8), "required", 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "message"),
+    [
+        ({}, "access_requests.approvers", "is required"),
+        ({"approvers": []}, "access_requests.approvers", "at least one"),
+        ({"approvers": {"groups": "leads"}}, "access_requests.approvers", "list"),
+        ({"approvers": [{"group": "leads"}]}, "access_requests.approvers[0].group", "did you mean groups?"),
+        ({"approvers": [{"source_ip": "10.0.0.0/8"}]}, "access_requests.approvers", "source_ip does not say who somebody is"),
+        ({"approvers": [{"not": {"granted": True}}]}, "access_requests.approvers", "granted does not say who somebody is"),
+        ({"approvers": [{"and": [{"groups": "a"}, {"session_age": "1h"}]}]}, "access_requests.approvers", "session_age"),
+        ({"approvers": LEADS, "max_duration": "0s"}, "access_requests.max_duration", ""),
+        ({"approvers": LEADS, "max_duration": "721h"}, "access_requests.max_duration", "30 days"),
+        ({"approvers": LEADS, "reason": "never"}, "access_requests.reason", "one of"),
+        ({"approvers": LEADS, "approvals": 0}, "access_requests.approvals", "from 1 to 5"),
+        ({"approvers": LEADS, "approvals": True}, "access_requests.approvals", "from 1 to 5"),
+        ({"approvers": LEADS, "approver": LEADS}, "access_requests.approver", ""),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_its_place(tmp_path: Path, keys: dict[str, Any], place: str, message: str) -> None:
+    found = problems(tmp_path, keys)
+    assert any(each.startswith(f"policy[0].{place}: ") and message in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"allow_any_authenticated_user": True},
+        {"allow_public_unauthenticated_access": True},
+        {"to": None, "redirect": {"host_redirect": "a.example.com"}},
+    ],
+)
+def test_where_everybody_gets_in_nobody_asks(tmp_path: Path, more: dict[str, Any]) -> None:
+    more = {name: value for name, value in more.items() if value is not None}
+    assert any("no effect" in each for each in problems(tmp_path, {"approvers": LEADS}, **more))
+
+
+def test_an_operand_that_names_nobody_is_found_with_the_route() -> None:
+    with pytest.raises(ConfigError, match=r"access_requests\.approvers: "):
+        table(make_route(access_requests={"approvers": [{"user": "ann@"}]}))
+
+
+def test_a_route_that_can_be_asked_for_looks_at_access() -> None:
+    route: Route = make_route(access_requests={"approvers": LEADS})
+    assert route.sees_access
+    assert user().access == {}
