@@ -7,6 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from authenticate.access.desk import AccessDesk
+from authenticate.access.expiry import AccessExpiry
 from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
@@ -103,6 +104,9 @@ class AuthenticateService:
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
+        if self.access.rules or any(route.sees_access for route in self.options.policy):
+            expiry = AccessExpiry(self.broker, self.clock)
+            self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
     async def _look_at_provider(self) -> None:

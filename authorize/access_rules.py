@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from authorize.policy.compiled_route import approver_block
+from authorize.policy.compiled_route import people_blocks
 from authorize.policy.criterion import Case, Evaluation
 from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
@@ -24,7 +24,7 @@ class AccessRules:
         for route in routes:
             if route.access_requests is not None and route.mode == ENFORCE:
                 self._routes.setdefault(route.access_key, route)
-        self._approvers: dict[str, Evaluation] = {}
+        self._people: dict[str, dict[str, Evaluation]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._routes)
@@ -40,10 +40,19 @@ class AccessRules:
         return next((route for route in self._routes.values() if route.id == route_id), None)
 
     def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
-        """Whether these are an approver's records: a person of the configured provider whom a criterion names for certain."""
+        """Whether these are an approver's records."""
+        return self._fits(access_key, "access_requests.approvers", identity, now)
+
+    def may_break_glass(self, access_key: str, identity: Identity, now: float) -> bool:
+        """Whether these are the records of somebody who may let themselves in."""
+        return self._fits(access_key, "access_requests.break_glass.allowed", identity, now)
+
+    def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
+        """Whether this is a person of the configured provider whom a criterion of the rule names for certain."""
         route = self._routes.get(access_key)
         if route is None or route.access_requests is None or not identity.own_subject or identity.is_bearer:
             return False
-        if access_key not in self._approvers:
-            self._approvers[access_key] = compile_block(approver_block(route.access_requests)).evaluate
-        return self._approvers[access_key](Case(_NO_REQUEST, identity, now, route), []) == TRUE
+        if access_key not in self._people:
+            self._people[access_key] = {block.key: compile_block(block).evaluate for block in people_blocks(route.access_requests)}
+        evaluate = self._people[access_key].get(rule)
+        return evaluate is not None and evaluate(Case(_NO_REQUEST, identity, now, route), []) == TRUE

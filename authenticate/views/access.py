@@ -1,6 +1,7 @@
 """Access for a while: where a person asks for it, approvers answer, and what was given is ended before its time."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -13,7 +14,7 @@ from authenticate.page_context import page_context
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.portal import STYLE, portal_files
-from config.routes.access_requests import REQUIRED, AccessRequestKeys
+from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
 from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
@@ -101,11 +102,12 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
 
     id, _, nonce = sent.get("request", "").partition(" ")
     match sent.get("do", ""):
-        case "ask":
+        case "ask" | "break_glass" as do:
             route = desk.rules.by_id(sent.get("route", ""))
             if route is None:
                 raise AccessError("access can't be asked for there; nothing was changed")
-            await desk.ask(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
+            step = desk.ask if do == "ask" else desk.break_glass
+            await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
         case "withdraw":
             await desk.withdraw(caller, id, nonce, record)
         case "refuse":
@@ -138,6 +140,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
         csrf=token,
         time=time_element,
         form=None if chosen is None else _form(chosen),
+        glass=_glass(chosen) if chosen is not None and desk.may_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
         routes=[(route.id, route_words(route)) for route in await _askable(request, service)],
         own=[_waits(held, service) for held in await desk.own(caller)],
@@ -167,13 +170,19 @@ def _form(route: Route) -> dict[str, Any]:
         "words": route_words(route),
         "address": route.from_.host_port,
         "needs_reason": asking.reason == REQUIRED,
-        "durations": list(_durations(asking)),
+        "durations": list(_durations(asking.max_duration)),
         "approvals": asking.approvals,
     }
 
 
-def _durations(asking: AccessRequestKeys) -> Iterator[tuple[int, str]]:
-    longest = int(asking.max_duration.total_seconds())
+def _glass(route: Route) -> list[tuple[int, str]]:
+    """For how long somebody may let themselves in."""
+    asking = route.access_requests
+    return [] if asking is None or asking.break_glass is None else list(_durations(asking.break_glass.max_duration))
+
+
+def _durations(lasts: timedelta) -> Iterator[tuple[int, str]]:
+    longest = int(lasts.total_seconds())
     for seconds in (*(each for each in DURATIONS if each < longest), longest):
         yield seconds, duration_words(seconds)
 

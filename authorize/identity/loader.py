@@ -15,6 +15,7 @@ from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.settings.authorize import claimed_groups, groups_are_claimed
 from config.settings.directory import groups_are_recorded
+from databroker.access.values import TemporaryAccess
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -215,7 +216,7 @@ class IdentityLoader:
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
-            access={access.route: AccessSpan(access.since, access.until) for access in access_of(session, access_record)},
+            access={access.route: AccessSpan(access.since, access.until) for access in _last(access_of(session, access_record))},
         )
         return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
 
@@ -240,6 +241,11 @@ class IdentityLoader:
             self._bearers.clear()
         elif change.type == SESSION:
             self._cached.pop(change.id)
+
+
+def _last(held: tuple[TemporaryAccess, ...]) -> list[TemporaryAccess]:
+    """Of what is kept of one route the one that ends last counts: the others have ended."""
+    return sorted(held, key=lambda access: access.until)
 
 
 def _shared(name: str) -> str:

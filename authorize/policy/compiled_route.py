@@ -154,14 +154,18 @@ def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlo
 
 
 def _unusable_approvers(asking: AccessRequestKeys, key: str) -> Iterator[Problem]:
-    try:
-        compile_block(approver_block(asking))
-    except UnusableOperand as error:
-        yield Problem(f"{key}.access_requests.approvers", str(error))
+    for block in people_blocks(asking):
+        try:
+            compile_block(block)
+        except UnusableOperand as error:
+            yield Problem(f"{key}.{block.key}", str(error))
 
 
-def approver_block(asking: AccessRequestKeys) -> Block:
-    return Block("access_requests.approvers", "allow", asking.approvers)
+def people_blocks(asking: AccessRequestKeys) -> Iterator[Block]:
+    """Who approves, and who breaks the glass."""
+    yield Block("access_requests.approvers", "allow", asking.approvers)
+    if asking.break_glass is not None:
+        yield Block("access_requests.break_glass.allowed", "allow", asking.break_glass.allowed)
 
 
 def _setting(text: str | None, canonical: Callable[[str], str], key: str, problems: list[Problem]) -> str | None:

@@ -37,6 +37,17 @@ def asking_needs_a_rule(route: Any) -> Iterator[Finding]:
         yield ("access_requests",), "has no effect where nobody needs to sign in"
 
 
+class BreakGlassKeys(Settings):
+    """Who lets themselves in at once, in an emergency, and for how long."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
+
+    allowed: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
+        description="Who may: criteria on people, of which any suffices.", examples=[[{"groups": "on-call"}]]
+    )
+    max_duration: PositiveDuration = Field(timedelta(hours=1), description="For how long at most.", examples=["30m"])
+
+
 class AccessRequestKeys(Settings):
     """How access for a while is asked for, and given."""
 
@@ -50,4 +61,9 @@ class AccessRequestKeys(Settings):
     reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether people must say why they ask.", examples=[OPTIONAL])
     approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(
         1, description="How many different approvers must say yes.", examples=[2]
+    )
+    break_glass: BreakGlassKeys | None = Field(
+        None,
+        description="Who may let themselves in without being asked, loudly.",
+        examples=[{"allowed": [{"groups": "on-call"}], "max_duration": "30m"}],
     )

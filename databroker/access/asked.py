@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import structlog
 
-from databroker.access.temporary import AccessError
+from databroker.access.temporary import KEPT, AccessError
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
@@ -112,7 +112,7 @@ class AskedAccesses:
         beginning = place(asked.user_id, asked.issuer, asked.route)
         for number in range(MOST_OPEN):
             record = await self._broker.get(ASKED_ACCESS, f"{beginning}{number}")
-            if record is not None and AskedAccess.from_record(record).state != OVER:
+            if record is not None and (held := _held(record)).asked.state != OVER and held.asked.expires > self._clock():
                 continue
             try:
                 await self._put(f"{beginning}{number}", asked, 0 if record is None else record.version)
@@ -125,7 +125,7 @@ class AskedAccesses:
         """The request that waits at this place; None where it is another one by now."""
         record = await self._broker.get(ASKED_ACCESS, id)
         held = None if record is None else _held(record)
-        return held if held is not None and held.asked.nonce == nonce and held.asked.state != OVER else None
+        return held if held is not None and held.asked.nonce == nonce and self._waits(held) else None
 
     async def change(self, held: HeldRequest, asked: AskedAccess) -> None:
         """Write over the version that was read; VersionConflict where somebody else was first."""
@@ -139,16 +139,25 @@ class AskedAccesses:
         beginning = place(user_id, issuer)
         found = await self._broker.page(ASKED_ACCESS, beginning, AT_ONCE)
         own = [_readable(record) for record in found if record.id.startswith(beginning)]
-        return [held for held in own if held is not None and held.asked.state != OVER]
+        return [held for held in own if held is not None and self._waits(held)]
 
     async def all(self) -> AsyncGenerator[HeldRequest]:
-        """Every request that is not over, of everybody."""
+        """Every request that waits, of everybody."""
         async for record in every(self._broker, ASKED_ACCESS):
-            if (held := _readable(record)) is not None and held.asked.state != OVER:
+            if (held := _readable(record)) is not None and self._waits(held):
                 yield held
 
+    async def untold(self, until: float) -> AsyncGenerator[HeldRequest]:
+        """Each that has waited in vain by then, and of whose end nobody was told."""
+        async for record in every(self._broker, ASKED_ACCESS):
+            if (held := _readable(record)) is not None and held.asked.state != OVER and held.asked.expires <= until:
+                yield held
+
+    def _waits(self, held: HeldRequest) -> bool:
+        return held.asked.state != OVER and held.asked.expires > self._clock()
+
     async def _put(self, id: str, asked: AskedAccess, version: int) -> None:
-        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires
+        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires + KEPT
         await self._broker.put(ASKED_ACCESS, id, asked.to_data(), expires=ends, only_if_version=version)
 
 

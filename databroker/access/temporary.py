@@ -14,6 +14,8 @@ from foundation.web.plain_text import is_plain
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
 TRIES = 5
+# What has ended is kept until the audit log tells of it, or for so long, in seconds.
+KEPT = 86400.0
 _EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
 
 
@@ -44,9 +46,10 @@ class TemporaryAccesses:
             kept = self._kept(record, user)
             if any(other.id == access.id for other in kept):
                 return  # two finish what several have approved
-            if any(other.route == access.route and other.until >= access.until for other in kept):
+            if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
                 raise AccessError("they have access there already, and for longer: revoke that first")
-            held = (*(other for other in kept if other.route != access.route), access)
+            now = self._clock()
+            held = (*(other for other in kept if other.route != access.route or other.until <= now), access)
             try:
                 await self._write(TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held), record)
             except VersionConflict:
@@ -83,15 +86,38 @@ class TemporaryAccesses:
                 if access.until > now:
                     yield found, access
 
+    async def untold(self, until: float) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+        """Each access that has ended by then, and of whose end nobody was told."""
+        async for record in every(self._broker, TEMPORARY_ACCESS):
+            found = TemporaryAccessRecord.from_record(record)
+            for access in found.held:
+                if access.until <= until and not access.is_told:
+                    yield found, access
+
+    async def tell(self, user_id: str, id: str) -> None:
+        """Note that the end of this access is told; what has ended and is told goes."""
+        for _ in range(TRIES):
+            record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
+            if record is None:
+                return
+            found = TemporaryAccessRecord.from_record(record)
+            told = (replace(access, is_told=access.is_told or access.id == id) for access in found.held)
+            try:
+                await self._write(replace(found, held=tuple(access for access in told if access.until > now or not access.is_told)), record)
+            except VersionConflict:
+                continue
+            return
+        raise _busy(user_id)
+
     def _kept(self, record: Record | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""
         if record is None:
             return ()
         found, now = TemporaryAccessRecord.from_record(record), self._clock()
-        return tuple(access for access in found.held if access.until > now) if found.issuer == user.vouched_by else ()
+        return tuple(access for access in found.held if access.until > now or not access.is_told) if found.issuer == user.vouched_by else ()
 
     async def _write(self, value: TemporaryAccessRecord, over: Record | None) -> None:
-        expires = max((access.until for access in value.held), default=self._clock() + _EMPTY_FOR)
+        expires = max((access.until + KEPT for access in value.held), default=self._clock() + _EMPTY_FOR)
         version = 0 if over is None else over.version
         await self._broker.put(TEMPORARY_ACCESS, value.user_id, value.to_data(), expires=expires, only_if_version=version)
 

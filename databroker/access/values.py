@@ -14,6 +14,8 @@ REVOKES, NOT_REVOKED = "revokes access", "could not revoke access"
 ASKS, NOT_ASKED = "asks for access", "could not ask for access"
 APPROVES, NOT_APPROVED = "approves a request for access", "could not approve a request for access"
 REFUSES, NOT_REFUSED = "refuses a request for access", "could not refuse a request for access"
+BREAKS, NOT_BROKEN = "breaks the glass: gives themselves access", "could not break the glass"
+ENDS_ITSELF, EXPIRES = "access ends, its time is over", "a request for access ends, nobody has answered in time"
 WITHDRAWS, NOT_WITHDRAWN = "withdraws a request for access", "could not withdraw a request for access"
 
 
@@ -31,6 +33,7 @@ class TemporaryAccess(RecordValue):
     by: str
     why: str
     route_words: str = ""
+    is_told: bool = False  # that it ends is in the audit log
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

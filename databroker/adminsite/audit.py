@@ -26,6 +26,7 @@ STRANGERS_PAUSE = timedelta(minutes=1)
 # Who acts where nobody is signed in to the admin.
 STRANGER = "not an administrator"
 PUSHED = "the provider (SCIM)"
+BY_ITSELF = "gate"
 AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "object_id", "object_words")
 
 
@@ -82,6 +83,20 @@ def access_entry(moment: float, person: SessionRecord, address: str, action: str
     """Entry of what a person does about somebody's access for a while, to be saved before it is done."""
     said = {"when": datetime.fromtimestamp(moment, UTC), "who": _name_in(person), "account": person.user_id, "address": address}
     return _entry(**said, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
+
+
+def ended_entry(moment: float, action: str, user_id: str, words: str) -> AuditEntry:
+    """Entry of what ends by itself at `moment` (Unix seconds)."""
+    kind = str(User._meta.verbose_name)
+    return _entry(
+        when=datetime.fromtimestamp(moment, UTC),
+        who=BY_ITSELF,
+        account="gate",
+        action=action,
+        object_type=kind,
+        object_id=user_id,
+        object_words=words,
+    )
 
 
 def _name_in(person: SessionRecord) -> str:

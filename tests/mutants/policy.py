@@ -417,9 +417,9 @@ giving.without("access ends within bounds", "checked", never("not 0 < access.unt
 giving.without("another issuer's person is another", "TemporaryAccesses._kept", always("found.issuer == user.vouched_by"))
 giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
-rules.without("an approver is named for certain", "AccessRules.may_approve", replaced("... == TRUE", "... != FALSE"))
-rules.without("only people approve", "AccessRules.may_approve", never("not identity.own_subject"))
-rules.without("a token approves nothing", "AccessRules.may_approve", never("identity.is_bearer"))
+rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
+rules.without("only people approve", "AccessRules._fits", never("not identity.own_subject"))
+rules.without("a token approves nothing", "AccessRules._fits", never("identity.is_bearer"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without(
     "nobody answers themselves",
@@ -434,11 +434,17 @@ desk.without(
 )
 desk.without("nobody asks for longer than the rule says", "AccessDesk.ask", never("not 0 < seconds <= asking.max_duration.total_seconds()"))
 desk.without("others' access is ended by approvers alone", "AccessDesk.revoke", always("self._may_revoke(caller, held, access)"))
+desk.without("the glass is broken by who may", "AccessDesk.break_glass", never("asking is None or not self.may_break_glass(caller, route)"))
+desk.without(
+    "the glass is broken for no longer than the rule says",
+    "AccessDesk.break_glass",
+    never("not 0 < seconds <= asking.max_duration.total_seconds()"),
+)
 asking = door("databroker.access.asked", "unit/databroker/access/test_asked.py")
 asking.without(
     "a place that is taken is not written over",
     "AskedAccesses.add",
-    never("record is not None and AskedAccess.from_record(record).state != OVER"),
+    never("record is not None and (held := _held(record)).asked.state != OVER and (held.asked.expires > self._clock())"),
 )
 asking.without("a button names one request", "AskedAccesses.find", always("held.asked.nonce == nonce"))
 asking.without("who comes second changes nothing", "AskedAccesses._put", omits("only_if_version"))

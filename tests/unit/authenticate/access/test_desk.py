@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from authenticate.access.desk import AccessDesk, AuditLogAway, Caller, NoSuchRequest, NotYours, duration_words
 from authorize.policy.identity import Identity
@@ -291,3 +292,41 @@ async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) 
 )
 def test_a_length_is_told_in_words(seconds: float, words: str) -> None:
     assert duration_words(seconds) == words
+
+
+GLASS = {"break_glass": {"allowed": [{"groups": "on-call"}], "max_duration": "30m"}}
+
+
+async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) -> None:
+    world.use(keys=GLASS)
+    world.groups["olga"] = {"on-call"}
+    caller, route = world.caller("olga"), world.desk.rules.routes[0]
+    with capture_logs() as logs:
+        await world.desk.break_glass(caller, route, "the site is down", 1800, world.record)
+    assert [(each["log_level"], each["user_id"]) for each in logs] == [("warning", "oidc/olga")]
+    assert await world.given() == [("oidc/olga", 1800, "olga, who broke the glass")]
+    assert world.told == [("olga", "breaks the glass: gives themselves access")]
+    with pytest.raises(AccessError, match="already"):
+        await world.desk.break_glass(caller, route, "again", 600, world.record)
+    assert world.told[-1] == ("olga", "could not break the glass")
+
+
+async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World) -> None:
+    route = world.desk.rules.routes[0]
+    with pytest.raises(NotYours):
+        await world.desk.break_glass(world.caller("bob"), route, "it is late", 600, world.record)
+    world.use(keys=GLASS)
+    world.groups["olga"] = {"on-call"}
+    route = world.desk.rules.routes[0]
+    for name in ("ann", "bob"):
+        with pytest.raises(NotYours):
+            await world.desk.break_glass(world.caller(name), route, "it is late", 600, world.record)
+    for why, seconds in (("", 600.0), ("down", 1801.0), ("down", 0.0), ("down", float("nan"))):
+        with pytest.raises(AccessError):
+            await world.desk.break_glass(world.caller("olga"), route, why, seconds, world.record)
+    assert world.told == []
+    world.is_full = True
+    with pytest.raises(AuditLogAway):
+        await world.desk.break_glass(world.caller("olga"), route, "down", 600, world.record)
+    assert await world.given() == []
+    assert await world.waiting("olga") == [], "who may break the glass is no approver by that"

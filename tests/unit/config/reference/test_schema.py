@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
 from config.reference.schema import json_schema, properties_of
-from config.routes.access_requests import AccessRequestKeys
+from config.routes.access_requests import AccessRequestKeys, BreakGlassKeys
 from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 from config.routes.policy_tests import PolicyTest
 from config.routes.redirect import RouteRedirect
@@ -86,6 +86,9 @@ def checked(keys: dict[str, Any]) -> dict[str, Any]:
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
     AccessRequestKeys: lambda keys: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **keys}}]},
+    BreakGlassKeys: lambda keys: {
+        "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **keys}}}]
+    },
     BasicAuth: lambda keys: {
         "policy": [{**ROUTE, "basic_auth": {"user": "gate", **({} if "password" in keys else {"password_file": "token"}), **keys}}]
     },

@@ -42,6 +42,9 @@ def test_what_is_not_written_has_a_value() -> None:
         ({"approvers": LEADS, "reason": "never"}, "access_requests.reason", "one of"),
         ({"approvers": LEADS, "approvals": 0}, "access_requests.approvals", "from 1 to 5"),
         ({"approvers": LEADS, "approvals": True}, "access_requests.approvals", "from 1 to 5"),
+        ({"approvers": LEADS, "break_glass": {"allowed": []}}, "access_requests.break_glass.allowed", "at least one"),
+        ({"approvers": LEADS, "break_glass": {}}, "access_requests.break_glass.allowed", "is required"),
+        ({"approvers": LEADS, "break_glass": {"allowed": LEADS, "max_duration": "721h"}}, "access_requests.break_glass.max_duration", "30"),
         ({"approvers": LEADS, "approver": LEADS}, "access_requests.approver", ""),
     ],
 )

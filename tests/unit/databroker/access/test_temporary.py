@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
+from databroker.access.temporary import KEPT, LONGEST, AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import LocalBroker
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
@@ -54,6 +54,7 @@ async def test_what_is_given_is_listed_with_its_person_until_it_ends(
     assert await held(accesses) == ["a2"]
     clock.now += 3600
     assert await held(accesses) == []
+    clock.now += KEPT
     assert await broker.get(TEMPORARY_ACCESS, "oidc/1") is None, "nothing is left of what has ended"
 
 

@@ -1,0 +1,119 @@
+"""Access for a while as people ask for it and answer: refused, asked, approved and in, on a phone and on a desk, without a script."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.integration.test_portal_in_browser import SCHEMES, errors, look
+from tests.support.browser import Browser, headless_browser
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WAGES = "wages.localhost"
+WHY = "The year's end: <b>wages</b> of " + "a-word-without-any-blank-in-it-" * 6
+KEYS = {
+    "approvers": [{"groups": "sales"}],
+    "max_duration": "2h",
+    "break_glass": {"allowed": [{"groups": "engineering"}], "max_duration": "30m"},
+}
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    """alice: engineering; bob: sales."""
+    builder = GateBuilder(provider.url).setting(groups_claim="groups")
+    builder.route(WAGES, to=upstream.url, name="wages", title="Wages & more", allowed_groups=["payroll"], access_requests=KEYS)
+    builder.route("vault.localhost", to=upstream.url, allowed_groups=["payroll"], access_requests=KEYS)
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def people(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Browser]]:
+    with ExitStack() as stack:
+        browsers = {}
+        for name in ("alice", "bob"):
+            directory = tmp_path_factory.mktemp(name)
+            browser = browsers[name] = stack.enter_context(headless_browser(directory, trusted_spki=gate.certificates.spki_hash))
+            browser.open(gate.url(WAGES))
+            browser.wait_for_url(provider.url)
+            browser.click(f'button[value="{name}"]')
+            browser.wait_for_url(gate.url(WAGES))
+        yield browsers
+
+
+def page(gate: RunningGate) -> str:
+    return gate.url(gate.builder.authenticate_host, "/.gate/access")
+
+
+def findings(browser: Browser, name: str) -> list[str]:
+    """Of the page that is open, on a phone and on a desk."""
+    browser.driver.execute_script(AXE.read_text())
+    found = []
+    for width in (390, 1440):
+        for scheme in SCHEMES:
+            look(browser, width, scheme)
+            browser.picture(f"access-{name}-{width}-{scheme}")
+            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
+            found += [f"{name} {width} {scheme}: {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
+            overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
+            found += [f"{name} {width} {scheme}: {overflow} pixels too wide"] if overflow > 0 else []
+    return found
+
+
+def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, people: dict[str, Browser]) -> None:
+    alice, bob = people["alice"], people["bob"]
+    alice.open(gate.url(WAGES))
+    assert "You don't have access" in alice.text
+    found = findings(alice, "refused")
+    alice.click('a[href*="/.gate/access?route="]')
+    alice.wait_for_url(page(gate))
+    assert "Ask for access to Wages & more" in alice.text
+    assert "Break the glass" in alice.text
+    found += findings(alice, "form")
+    alice.find("#why").send_keys(WHY)
+    alice.click('button[value="ask"]')
+    alice.wait_for_url(page(gate))
+    assert "What you have asked for" in alice.text
+    found += findings(alice, "asked")
+    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    bob.open(page(gate))
+    assert "alice@example.com asks for Wages & more, for 15 minutes" in bob.text
+    assert "<b>wages</b>" in bob.text
+    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    bob.open(page(gate))
+    found += findings(bob, "waiting")
+    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    bob.click('button[value="approve"]')
+    assert "alice@example.com: Wages & more, until" in bob.text
+    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    alice.open(gate.url(WAGES))
+    assert "You don't have access" not in alice.text
+    alice.open(page(gate))
+    found += findings(alice, "given")
+    bob.open(page(gate))
+    found += findings(bob, "given-by")
+    bob.click('button[aria-label*="Wages"]')
+    alice.open(gate.url(WAGES))
+    assert "You don't have access" in alice.text
+    assert not found, "\n".join(found)
+    assert [error for each in (alice, bob) for error in errors(each) if "403" not in error] == []
+
+
+def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: RunningGate, people: dict[str, Browser]) -> None:
+    alice = people["alice"]
+    alice.open(gate.url("vault.localhost"))
+    alice.click('a[href*="/.gate/access?route="]')
+    alice.find("#glass-why").send_keys("the vault is on fire")
+    alice.click('button[value="break_glass"]')
+    assert "Given by alice@example.com, who broke the glass: the vault is on fire" in alice.text
+    entry = gate.wait_for_event("the glass was broken: somebody lets themselves in")
+    assert entry["level"] == "warning"
+    alice.open(gate.url("vault.localhost"))
+    assert "You don't have access" not in alice.text
