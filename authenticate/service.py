@@ -8,6 +8,7 @@ import structlog
 
 from authenticate.access.desk import AccessDesk
 from authenticate.access.expiry import AccessExpiry
+from authenticate.access.webhook import AccessWebhook
 from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
@@ -48,6 +49,7 @@ MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
 LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
 PART = "provider"
 FIRST_PAUSE = 0.5  # seconds until something is tried again
+ACCESS_PATH = "/.gate/access"
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
 
@@ -85,7 +87,8 @@ class AuthenticateService:
         self.refresh = SessionRefresh(self._own_client, broker, clock)
         self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
         self.portal = Portal(options, broker)
-        self.access = AccessDesk(options, broker, clock)
+        self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
+        self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
         self.scim = ScimDirectory(options, broker, clock)
         self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())
@@ -96,6 +99,7 @@ class AuthenticateService:
     async def start(self, *, alone: bool = True) -> None:
         """Begin the background work; not `alone`, only that of pages, because another process of this gate does what is done once."""
         self.audit_trail.start()
+        self._access_webhook.start()
         if not alone:
             return
         if self.scim_access:
@@ -156,6 +160,7 @@ class AuthenticateService:
             task.cancel()
         if self._revocations:
             await asyncio.wait(self._revocations)
+        await self._access_webhook.stop()
         await self.audit_trail.stop()
         await self.provider_client.close()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from authenticate.access.webhook import AccessEvent
 from authorize.access_rules import AccessRules
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
@@ -81,7 +82,10 @@ Identities = Callable[[str], Awaitable[Identity | None]]
 class AccessDesk:
     """Access desk of one set of Options.  AccessError says what can't be done, and why; BrokerError."""
 
-    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
+    def __init__(
+        self, options: Options, broker: BrokerClient, clock: Callable[[], float], tell: Callable[[AccessEvent], None] = lambda event: None
+    ):
+        self._tell = tell
         self.rules = AccessRules(options.policy)
         self._asked = AskedAccesses(broker, clock)
         self._accesses = TemporaryAccesses(broker, clock)
@@ -109,6 +113,7 @@ class AccessDesk:
         await record(caller, ASKS, asked.user_id, words_of(asked))
         async with _Failure(caller, NOT_ASKED, asked, record):
             await self._asked.add(asked)
+        self._say(caller, "asked", asked, f"{asked.person} asks for {asked.route_words}, for {duration_words(seconds)}: {said}")
 
     async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
@@ -129,6 +134,8 @@ class AccessDesk:
             with suppress(AuditLogAway):
                 await record(caller, NOT_BROKEN, session.user_id, words)
             raise
+        line = f"EMERGENCY: {caller.name} has broken the glass of {access.route_words}, for {duration_words(seconds)}: {said}"
+        self._tell(AccessEvent("broke_glass", caller.name, session.user_id, access.route_words, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
         return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
@@ -138,11 +145,13 @@ class AccessDesk:
         if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
             raise NoSuchRequest(_GONE)
         await self._end(caller, held, (WITHDRAWS, NOT_WITHDRAWN), record)
+        self._say(caller, "withdrawn", held.asked, f"{held.asked.person} asks for {held.asked.route_words} no more")
 
     async def refuse(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         await self._end(caller, held, (REFUSES, NOT_REFUSED), record)
+        self._say(caller, "refused", held.asked, f"{caller.name} has refused {held.asked.person} access to {held.asked.route_words}")
 
     async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities, record: Record) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
@@ -164,6 +173,8 @@ class AccessDesk:
                 continue
             if changed.state == APPROVED:
                 await self._finish(caller, await self._found(id, nonce), record)
+            else:
+                self._say(caller, "approved", changed, f"{caller.name} approves, others must: {words_of(changed)}")
             return changed
         await _Failure(caller, NOT_APPROVED, held.asked, record).tell()
         raise AccessBusy(_BUSY)
@@ -179,6 +190,8 @@ class AccessDesk:
                 except (AccessError, BrokerError):
                     await record(caller, NOT_REVOKED, held.user_id, words)
                     raise
+                line = f"{caller.name} has ended the access of {held.person} to {access.route_words}"
+                self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, caller.name, line))
                 return
         raise NoSuchRequest("this access has ended already; nothing was changed")
 
@@ -254,7 +267,11 @@ class AccessDesk:
             await self._close(held)
             raise
         log.info("access was given for a while", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
+        self._say(caller, "given", asked, f"{by} gave access: {words_of(asked)}")
         await self._close(held)
+
+    def _say(self, caller: Caller, event: str, asked: AskedAccess, line: str) -> None:
+        self._tell(AccessEvent(event, asked.person, asked.user_id, asked.route_words, asked.why, caller.name, line, asked.until))
 
     async def _close(self, held: HeldRequest) -> None:
         try:

@@ -11,6 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.access.desk import AuditLogAway, Caller, duration_words, route_words
 from authenticate.page_context import page_context
+from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.portal import STYLE, portal_files
@@ -28,7 +29,6 @@ from foundation.web.times import time_element
 
 log = structlog.get_logger(__name__)
 
-PAGE = "/.gate/access"
 BACK = (("Back to access", PAGE),)
 MOST_SHOWN = 100
 HOUR = 3600

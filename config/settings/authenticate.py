@@ -1,8 +1,10 @@
 """Settings of sign-in: the authenticate service, the identity provider, the signing key."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -21,13 +23,15 @@ from config.types.fields import (
     text_list,
     text_map,
 )
-from config.types.reader import MAP, WEB_URL, SettingReader, Shape, one_of
+from config.types.reader import MAP, TEXT, WEB_URL, SettingReader, Shape, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
 # Their issuer differs from customer to customer.
 PROVIDERS_WITHOUT_URL = frozenset({"oidc", "okta", "auth0"})
+
+LEAST_WEBHOOK_SECRET = 32
 
 OWN_PATHS = ("/.gate/", "/.well-known/gate/")
 OWN_PAGES = ("/", "/.gate", "/ping", "/healthz", "/robots.txt")
@@ -54,6 +58,40 @@ def provider_url(value: Any) -> str:
     if "?" in written:
         raise ValueError("must not contain a query")
     return written
+
+
+def webhook_url(value: Any) -> SecretText:
+    """URL of a webhook, which is a secret itself where it is Slack's or Teams's."""
+    written = value.reveal() if isinstance(value, SecretText) else text(value)
+    try:
+        url = urlsplit(written)
+        host = url.hostname if url.port != 0 else None
+    except ValueError:
+        url, host = urlsplit(""), None
+    if not host or not re.fullmatch(r"[!-~]+", written) or "@" in url.netloc or url.fragment:
+        raise ValueError("must be a URL such as https://hooks.example.com/services/x")
+    if not is_confidential(url.scheme, host):
+        raise ValueError("the scheme must be https (http is accepted for this machine only)")
+    return SecretText(written)
+
+
+def webhook_secret(value: Any) -> SecretText:
+    written = value.reveal() if isinstance(value, SecretText) else text(value)
+    if len(written) < LEAST_WEBHOOK_SECRET or not written.isascii():
+        raise ValueError(f"must have {LEAST_WEBHOOK_SECRET} ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+    return SecretText(written)
+
+
+def webhook_secret_in_file(content: bytes) -> SecretText:
+    try:
+        return webhook_secret(content.decode("ascii").strip())
+    except UnicodeDecodeError:
+        raise ValueError("the file must hold ASCII characters alone") from None
+
+
+def _webhook_is_signed(settings: Any) -> Iterator[Finding]:
+    if (settings.access_webhook_url is None) is not (settings.access_webhook_secret is None):
+        yield ("access_webhook_secret",), "stands beside access_webhook_url: give both, or neither"
 
 
 def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
@@ -105,7 +143,7 @@ def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
 
 
 class AuthenticateSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token)
+    RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _webhook_is_signed)
 
     authenticate_service_url: ServiceUrl = Field(
         description="Externally reachable URL of the authenticate service.",
@@ -177,6 +215,22 @@ class AuthenticateSettings(Settings):
         "externalId",
         description="Which attribute of a pushed group `allowed_groups` means; a group that lacks it has the id that gate gave it.",
         examples=["displayName"],
+    )
+    access_webhook_url: Annotated[SecretText, SettingReader("URL", webhook_url, TEXT)] | None = Field(
+        None,
+        description="Is told of each request for access, and of each answer, in a form that Slack and Teams take (docs/access.md).",
+        examples=["https://hooks.example.com/services/T0/B0/x"],
+        json_schema_extra={"when_unset": "nobody is told"},
+    )
+    access_webhook_secret_file: File | None = Field(None, description="File form of `access_webhook_secret`.", examples=["webhook-secret"])
+    access_webhook_secret: Annotated[
+        Annotated[SecretText, SettingReader("string", webhook_secret, TEXT)] | None,
+        or_file("access_webhook_secret_file", webhook_secret_in_file),
+    ] = Field(
+        None,
+        validate_default=True,
+        description="With it each message is signed (HMAC-SHA256); 32 characters or more.",
+        examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
     )
     signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(

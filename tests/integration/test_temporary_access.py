@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 GRANTED: dict[str, Any] = {"name": "app", "policy": [{"allow": {"granted": True}}]}
 SOON = 400  # turns
+HTML = {"Accept": "text/html"}
 
 
 def command(config: Path, *arguments: str) -> str:
@@ -36,7 +38,7 @@ def give(config: Path, route: str, lifetime: str) -> str:
 
 async def until(client: httpx.AsyncClient, url: str, wanted: int) -> None:
     for _ in range(SOON):
-        if (await client.get(url, headers={"Accept": "text/html"})).status_code == wanted:
+        if (await client.get(url, headers=HTML)).status_code == wanted:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"never {wanted}")
@@ -73,7 +75,41 @@ async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream
             assert (await sign_in(bob, url, "bob")).status_code == 403
             give(gate.config_file, "app", "1h")
             await until(alice, url, 200)
-            assert (await bob.get(url, headers={"Accept": "text/html"})).status_code == 403
+            assert (await bob.get(url, headers=HTML)).status_code == 403
+
+
+async def press(client: httpx.AsyncClient, page: str, do: str, **fields: str) -> httpx.Response:
+    form = await client.get(page, headers=HTML)
+    (token, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', form.text)
+    requests = re.findall(r'name="request" value="([^"]+)"', form.text)
+    sent = {"_gate_csrf": token, "do": do, "request": requests[0] if requests else "", **fields}
+    return await client.post(page.partition("?")[0], data=sent, headers=HTML)
+
+
+async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_own(
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    """alice asks, bob approves; each of their requests may reach another process."""
+    with RedisServer(tmp_path / "redis") as redis:
+        keys = {"approvers": [{"groups": "sales"}], "max_duration": "2h"}
+        policy = [{"name": "app", "to": upstream.url, "allowed_groups": ["nobody"], "access_requests": keys}]
+        split = Split(tmp_path, provider.url, redis, policy, database_url="")
+        for name in ("authenticate", "authorize"):  # each has a database of its own
+            split.settings[name].pop("database_url")
+        with split:
+            async with split.client() as alice, split.client() as bob:
+                assert (await sign_in(alice, split.url(), "alice")).status_code == 403
+                refused = await alice.get(split.url(), headers=HTML)
+                (link,) = re.findall(r'href="([^"]+/.gate/access\?route=[^"]+)"', refused.text)
+                assert (await sign_in(bob, split.url(), "bob")).status_code == 403
+                route = link.partition("route=")[2]
+                asked = await press(alice, link, "ask", route=route, why="a test", duration="3600")
+                assert asked.status_code == 303
+                page = link.partition("?")[0]
+                assert (await press(alice, page, "approve")).status_code == 403
+                assert (await press(bob, page, "approve")).status_code == 303
+                await until(alice, split.url(), 200)
+                assert (await bob.get(split.url(), headers=HTML)).status_code == 403
 
 
 async def test_services_in_processes_of_their_own_hear_of_it(

@@ -38,6 +38,9 @@ _JWT = {
 }
 # What else a key needs to be accepted.
 COMPANIONS: dict[str, dict[str, Any]] = {
+    "access_webhook_secret": {"access_webhook_url": "https://hooks.example.com/services/T0/B0/x"},
+    "access_webhook_secret_file": {"access_webhook_url": "https://hooks.example.com/services/T0/B0/x"},
+    "access_webhook_url": {"access_webhook_secret": "PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"},
     "authorize_service_url": {"services": "proxy", "databroker_service_url": "https://databroker.internal:5443"},
     "autocert": {"insecure_server": False},
     "autocert_eab_key_id": {"autocert_eab_mac_key": "BASE64-OF-THE-KEY"},
@@ -123,7 +126,11 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
-    contents |= {"idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}', "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n"}
+    contents |= {
+        "idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}',
+        "webhook-secret": b"PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE",
+        "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n",
+    }
     contents["keys.json"] = json.dumps({"keys": [public_jwk(RSA_KEY, "RS256", "one")]}).encode()
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
         (tmp_path / name).write_bytes(content)

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.access.desk import AccessDesk, AuditLogAway, Caller, NoSuchRequest, NotYours, duration_words
+from authenticate.access.webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, HeldRequest, TooManyAsked
@@ -38,12 +39,13 @@ class World:
         self.gone = set[str]()
         self.told: list[tuple[str, str]] = []
         self.is_full = False
+        self.events: list[AccessEvent] = []
         self.use()
 
     def use(self, **keys: Any) -> None:
         route = {**WAGES, "access_requests": {**KEYS, **keys.pop("keys", {})}, **keys}
         self.options: Options = make_options(self.directory, policy=[route])
-        self.desk = AccessDesk(self.options, self.broker, lambda: self.now)
+        self.desk = AccessDesk(self.options, self.broker, lambda: self.now, self.events.append)
 
     def caller(self, name: str, issuer: str = ISSUER, session: str = "") -> Caller:
         id = session or name
@@ -330,3 +332,28 @@ async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World)
         await world.desk.break_glass(world.caller("olga"), route, "down", 600, world.record)
     assert await world.given() == []
     assert await world.waiting("olga") == [], "who may break the glass is no approver by that"
+
+
+async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -> None:
+    world.use(keys={**GLASS, "approvals": 2})
+    world.groups["olga"] = {"on-call"}
+    held = await world.ask()
+    await world.approve(held)
+    await world.approve(held, "carol")
+    refused = await world.ask("ben")
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce, world.record)
+    withdrawn = await world.ask("ben")
+    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.asked.nonce, world.record)
+    await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600, world.record)
+    ((id, _),) = [(access.id, 0) async for _, access in world.desk.given(world.caller("ann"))]
+    await world.desk.revoke(world.caller("bob"), "oidc/ann", id, world.record)
+    expected = ["asked", "approved", "given", "asked", "refused", "asked", "withdrawn", "broke_glass", "revoked"]
+    assert [event.event for event in world.events] == expected
+    given, broken = world.events[2], world.events[7]
+    assert (given.person, given.by, given.until) == ("ann", "carol", NOW + HOUR)
+    assert given.words == "bob, carol gave access: ann, wages, for 1 hour: the year's end"
+    assert broken.words == "EMERGENCY: olga has broken the glass of wages, for 10 minutes: the site is down"
+    heard = len(world.events)
+    with pytest.raises(NotYours):
+        await world.approve(await world.ask(), "eve")
+    assert len(world.events) == heard + 1, "of what was not done nobody hears"

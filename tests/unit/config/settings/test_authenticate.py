@@ -128,3 +128,29 @@ def test_pushed_groups_are_groups(load: Load, problems: Problems) -> None:
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["g"]}
     assert load(groups_claim="", scim_token=SCIM_TOKEN, policy=[route])
     assert "scim_token" in str(problems(groups_claim="", policy=[route]))
+
+
+HOOK = {"access_webhook_url": "https://hooks.example.com/services/x?y=1", "access_webhook_secret": "s" * 32}
+
+
+def test_a_webhook_is_a_secret_with_a_secret(load: Load, problems: Problems, tmp_path: Path) -> None:
+    options = load(**HOOK)
+    assert options.access_webhook_url == SecretText("https://hooks.example.com/services/x?y=1")
+    assert "hooks" not in repr(options.access_webhook_url)
+    (tmp_path / "secret").write_text("t" * 40 + "\n")
+    held = load(access_webhook_url="http://127.0.0.1:9/x", access_webhook_secret_file=str(tmp_path / "secret"))
+    assert held.access_webhook_secret == SecretText("t" * 40)
+    assert "both, or neither" in problems(access_webhook_url=HOOK["access_webhook_url"])["access_webhook_secret"]
+    assert "both, or neither" in problems(access_webhook_secret="s" * 32)["access_webhook_secret"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://hooks.example.com/x", "hooks.example.com", "https://", "https://a:b@c/", "https://c/#d", "ftp://c/", "https://c/ x"]
+)
+def test_a_webhook_is_told_in_confidence(problems: Problems, url: str) -> None:
+    assert "access_webhook_url" in problems(**{**HOOK, "access_webhook_url": url})
+
+
+@pytest.mark.parametrize("secret", ["", "s" * 31, "é" * 40])
+def test_a_webhook_is_signed_with_a_good_secret(problems: Problems, secret: str) -> None:
+    assert "access_webhook_secret" in problems(**{**HOOK, "access_webhook_secret": secret})

@@ -1,0 +1,136 @@
+"""Access webhook: tells a chat, or a program, of each request for access and of what came of it.  Nobody waits for it."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+import structlog
+
+from config.options import Options
+from foundation.backoff import pauses, retry_after
+from foundation.client_tls import client_context
+from foundation.connection_errors import connection_fault
+from foundation.tasks import spawn
+from foundation.values import SecretText
+from foundation.web.plain_text import plain_text
+
+log = structlog.get_logger(__name__)
+
+SIGNATURE = "X-Gate-Signature"
+TIMEOUT = 10.0  # seconds for one try
+TRIES = 6
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+MOST_WAITING = 500
+# What Slack's and Teams's markup begins with: a reason must call nobody, lead nowhere, and look like nothing but words.
+_MARKUP = re.compile(r"[\[\]*_~`|#@\\]|(?<=:)//")
+_AGAIN = frozenset({408, 425, 429})
+
+
+@dataclass(frozen=True, slots=True)
+class AccessEvent:
+    """What happened; `words` say it in one line that may hold what people wrote."""
+
+    event: str
+    person: str
+    user_id: str
+    route: str
+    why: str
+    by: str
+    words: str
+    until: float = 0.0  # Unix seconds; 0 where there is no access
+
+
+class AccessWebhook:
+    """Webhook of one set of Options; without a URL it tells nobody."""
+
+    def __init__(self, options: Options, page: str, clock: Callable[[], float]):
+        self._url, self._secret = options.access_webhook_url, options.access_webhook_secret
+        self._authority = options.certificate_authority
+        self._page = page
+        self._clock = clock
+        self._waiting: deque[AccessEvent] = deque()
+        self._is_wanted = asyncio.Event()
+        self._teller: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._url is not None and self._secret is not None:
+            self._teller = spawn(self._run(self._url, self._secret), name="access webhook")
+
+    async def stop(self) -> None:
+        if self._teller is not None:
+            self._teller.cancel()
+            await asyncio.wait({self._teller})
+            if self._waiting:
+                log.warning("the access webhook was not told of everything before the end", number=len(self._waiting))
+
+    def tell(self, event: AccessEvent) -> None:
+        """Queue what is to be told, at once; where too much waits the oldest is dropped."""
+        if self._url is None:
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            dropped = self._waiting.popleft()
+            log.warning("the access webhook does not keep up, and is not told of an event", about=dropped.event, user_id=dropped.user_id)
+        self._waiting.append(event)
+        self._is_wanted.set()
+
+    async def _run(self, url: SecretText, secret: SecretText) -> None:
+        verify = client_context(self._authority)
+        async with httpx.AsyncClient(verify=verify, timeout=TIMEOUT, follow_redirects=False, trust_env=False) as client:
+            while True:
+                await self._is_wanted.wait()
+                while self._waiting:
+                    event = self._waiting[0]
+                    await self._told(client, url, secret, event)
+                    if self._waiting and self._waiting[0] is event:
+                        self._waiting.popleft()
+                self._is_wanted.clear()
+
+    async def _told(self, client: httpx.AsyncClient, url: SecretText, secret: SecretText, event: AccessEvent) -> None:
+        """Try, and try again where that may help; what is given up stands in the log."""
+        body, waits, reason = self._body(event), pauses(FIRST_PAUSE, LONGEST_PAUSE), ""
+        for _ in range(TRIES):
+            pause = next(waits)
+            try:
+                async with asyncio.timeout(TIMEOUT):
+                    answer = await self._post(client, url, body, secret)
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                reason = str(connection_fault(error)) if isinstance(error, httpx.TransportError) else type(error).__name__
+            else:
+                if answer.is_success:
+                    return
+                reason = f"it answered {answer.status_code}"
+                if answer.status_code < 500 and answer.status_code not in _AGAIN:
+                    break
+                asked = retry_after(answer.headers.get("retry-after", ""), self._clock())
+                pause = min(max(pause, asked or 0.0), LONGEST_PAUSE)
+            await asyncio.sleep(pause)
+        log.error("the access webhook could not be told", about=event.event, user_id=event.user_id, reason=reason)
+
+    async def _post(self, client: httpx.AsyncClient, url: SecretText, body: bytes, secret: SecretText) -> httpx.Response:
+        signature = signature_of(secret.reveal().encode(), body, int(self._clock()))
+        headers = {"Content-Type": "application/json", SIGNATURE: signature}
+        async with client.stream("POST", url.reveal(), content=body, headers=headers) as answer:
+            return answer  # nobody reads what it says
+
+    def _body(self, event: AccessEvent) -> bytes:
+        said = {name: getattr(event, name) for name in ("event", "person", "user_id", "route", "why", "by", "until")}
+        document = {"text": f"{harmless(event.words)} {self._page}", **said, "url": self._page}
+        return json.dumps(document).encode()
+
+
+def signature_of(secret: bytes, body: bytes, at: int) -> str:
+    """`t=<Unix seconds>,v1=<HMAC-SHA256 of "t.body", hexadecimal>`: who checks the time, too, takes no message twice."""
+    digest = hmac.new(secret, b"%d." % at + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
+
+
+def harmless(words: str) -> str:
+    """Words for a chat: without its markup, and escaped as Slack asks for."""
+    plain = _MARKUP.sub(lambda found: {"[": "(", "]": ")", "@": "(at)"}.get(found[0], " "), plain_text(words))
+    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
