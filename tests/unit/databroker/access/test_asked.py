@@ -88,6 +88,9 @@ async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked
 async def test_a_place_that_is_over_is_used_again_by_another_request(asked: AskedAccesses) -> None:
     for number in range(MOST_OPEN):
         await asked.add(replace(ASKED, nonce=f"n{number}"))
+    with pytest.raises(TooManyAsked):
+        await asked.add(replace(ASKED, nonce="one more"))
+    assert sorted(held.asked.nonce for held in await every(asked)) == [f"n{number}" for number in range(MOST_OPEN)]
     first = (await every(asked))[0]
     await asked.close(first)
     assert await asked.find(first.id, first.asked.nonce) is None
