@@ -132,41 +132,56 @@ def fill(server: PostgresServer) -> None:
                 version -= rows
 
 
-@pytest.mark.parametrize("kind", ["kvstore", "sqlite", "postgresql"])
-async def test_a_store_in_trouble_lets_nobody_in_by_mistake_and_is_used_again(
-    kind: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    trouble: Trouble = request.getfixturevalue(kind)
+@pytest.fixture(params=["kvstore", "sqlite", "postgresql"])
+def trouble(request: pytest.FixtureRequest) -> Trouble:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def gate(trouble: Trouble, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
+    """Its log is looked at when the test is over: no trouble of a store ends it, or shows a trace."""
     builder = builder_of(provider, upstream).setting(session_staleness=f"{STALENESS:g}s", **trouble.settings)
-    with builder.start(tmp_path) as gate:
-        async with gate.client(timeout=BOUND, headers=HTML) as alice, gate.client(timeout=BOUND, headers=HTML) as bob:
-            async with gate.client(timeout=BOUND, headers=HTML) as carol:
-                for client, who in ((alice, "alice"), (carol, "carol")):
-                    assert (await sign_in(client, gate.url(HOST), who)).status_code == 200
-                with trouble.is_full(gate):
-                    assert await status_of(alice, gate) == 200
-                    await is_told_to_come_back(bob, gate)
-                    await sign_out_is_done_or_said_not_to_be(carol, gate)
-            assert any(trouble.full_words in line for line in gate.child.lines)
-            assert await signed_in_soon(bob, gate, "bob") < BOUND
-            with trouble.hangs(gate):
-                if trouble.is_silent:
-                    await until(alice, gate, 503)
-                    answer = await alice.get(gate.url(HOST))
-                    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-                    await nothing_waits_for_it(alice, gate)
-                else:
-                    assert await status_of(alice, gate) == 200
-                trouble.end_sessions()
-                async with gate.client(timeout=BOUND, headers=HTML) as carol:
-                    await is_told_to_come_back(carol, gate, "carol")
-            assert any(trouble.hang_words in line or SILENT in line for line in gate.child.lines)
-            has_ended = trouble.end_sessions is not Trouble.end_sessions
-            assert await until(alice, gate, 302 if has_ended else 200) < BOUND
-            async with gate.client(timeout=BOUND, headers=HTML) as carol:
-                assert await signed_in_soon(carol, gate, "carol") < BOUND
-        assert gate.child.process.poll() is None
-        assert [line for line in gate.child.lines if "Traceback" in line] == []
+    with builder.start(tmp_path) as running:
+        yield running
+        assert running.child.process.poll() is None
+        assert [line for line in running.child.lines if "Traceback" in line] == []
+
+
+async def test_a_full_store_lets_nobody_in_by_mistake_and_is_used_again(trouble: Trouble, gate: RunningGate) -> None:
+    async with person(gate) as alice, person(gate) as bob, person(gate) as carol:
+        for client, who in ((alice, "alice"), (carol, "carol")):
+            assert (await sign_in(client, gate.url(HOST), who)).status_code == 200
+        with trouble.is_full(gate):
+            assert await status_of(alice, gate) == 200
+            await is_told_to_come_back(bob, gate)
+            await sign_out_is_done_or_said_not_to_be(carol, gate)
+        assert any(trouble.full_words in line for line in gate.child.lines)
+        assert await signed_in_soon(bob, gate, "bob") < BOUND
+
+
+async def test_a_store_that_hangs_lets_nobody_in_by_mistake_and_is_used_again(trouble: Trouble, gate: RunningGate) -> None:
+    async with person(gate) as alice:
+        assert (await sign_in(alice, gate.url(HOST), "alice")).status_code == 200
+        with trouble.hangs(gate):
+            if trouble.is_silent:
+                await until(alice, gate, 503)
+                answer = await alice.get(gate.url(HOST))
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+                await nothing_waits_for_it(alice, gate)
+            else:
+                assert await status_of(alice, gate) == 200
+            trouble.end_sessions()
+            async with person(gate) as carol:
+                await is_told_to_come_back(carol, gate, "carol")
+        assert any(trouble.hang_words in line or SILENT in line for line in gate.child.lines)
+        has_ended = trouble.end_sessions is not Trouble.end_sessions
+        assert await until(alice, gate, 302 if has_ended else 200) < BOUND
+        async with person(gate) as carol:
+            assert await signed_in_soon(carol, gate, "carol") < BOUND
+
+
+def person(gate: RunningGate) -> httpx.AsyncClient:
+    return gate.client(timeout=BOUND, headers=HTML)
 
 
 def builder_of(provider: DevelopmentProvider, upstream: SampleUpstream) -> GateBuilder:

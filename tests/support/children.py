@@ -120,8 +120,10 @@ class Child:
             wait_until(is_over, what, timeout)
         except AssertionError as error:
             raise AssertionError(f"{error}; it said:\n{self.output}") from None
-        if not is_met and not condition():
-            self._reader.join(5)
+        if is_met:
+            return
+        self._reader.join(5)  # what it said last may not be read yet
+        if not condition():
             raise AssertionError(f"ended with status {self.process.returncode} before {what}; it said:\n{self.output}")
 
     def wait_for_line(self, text: str, timeout: float = 20) -> str:
