@@ -88,9 +88,21 @@ def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
 
 
+def _envoy_can_speak_http3(settings: Any) -> Iterator[Finding]:
+    if not settings.http3:
+        return
+    if settings.data_plane != "envoy":
+        yield ("http3",), "needs data_plane: envoy"
+    if settings.insecure_server:
+        yield ("http3",), "needs TLS that ends here, and insecure_server leaves it to something in front"
+    if settings.use_proxy_protocol:
+        yield ("http3",), "a balancer that speaks the PROXY protocol carries TCP alone: without use_proxy_protocol"
+
+
 class ProxySettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _envoy_can_carry_it,
+        _envoy_can_speak_http3,
         _only_envoy_speaks_http2,
         _forward_auth_has_its_own_host,
         _authenticate_has_its_own_host,
@@ -115,6 +127,9 @@ class ProxySettings(Settings):
         description="With `data_plane: envoy`: requests of so many sessions at most are carried by Envoy without asking again, where the "
         "decision depends on the person alone; 0 for none. 2.5 KiB of memory each.",
         examples=[100_000],
+    )
+    http3: Bool = Field(
+        False, description="With `data_plane: envoy`: HTTP/3, too, on the UDP port with the number of `address`.", examples=[True]
     )
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]

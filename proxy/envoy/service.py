@@ -39,6 +39,7 @@ from proxy.envoy.resources.clusters import EnvoyClusters
 from proxy.envoy.resources.connections import Connections, cut_listener
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
+from proxy.envoy.resources.http3 import http3_listener
 from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from proxy.listener.context import Application
@@ -243,14 +244,14 @@ class EnvoyPlane:
         # A request that was judged just now may still name a cluster of before.
         before = self._clusters
         self._clusters = EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes, previous=before)
-        hosts = sorted(
-            {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
-        )
         clusters = before.resources | self._clusters.resources
         log_path = self._access_log.path
         judge = JudgeFilter.of(options, self._token, self._judged_mark, log_path)
         again = None if self._table is None else GrantFilter.of(self._table, log_path, self._mark, options, self._token)
-        self._discovery.publish(listener(options, self._files, judge, hosts, again), clusters, self._certificates.use(options))
+        listeners = [listener(options, self._files, judge, again)]
+        if (http3 := http3_listener(options, self._files, self._judged_mark)) is not None:
+            listeners.append(http3)
+        self._discovery.publish(listeners, clusters, self._certificates.use(options))
 
     async def _taken(self) -> None:
         """ConfigError with Envoy's reasons where it did not take what it was told last."""

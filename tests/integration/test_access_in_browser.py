@@ -78,7 +78,7 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     assert "Break the glass" in alice.text
     found += findings(alice, "form")
     alice.find("#why").send_keys(WHY)
-    alice.click('button[value="ask"]')
+    alice.submit('button[value="ask"]')
     alice.wait_for_url(page(gate))
     assert "What you have asked for" in alice.text
     found += findings(alice, "asked")
@@ -90,7 +90,7 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     bob.open(page(gate))
     found += findings(bob, "waiting")
     bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    bob.click('button[value="approve"]')
+    bob.submit('button[value="approve"]')
     assert "alice@example.com: Wages & more, until" in bob.text
     bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     alice.open(gate.url(WAGES))
@@ -99,7 +99,7 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     found += findings(alice, "given")
     bob.open(page(gate))
     found += findings(bob, "given-by")
-    bob.click('button[aria-label*="Wages"]')
+    bob.submit('button[aria-label*="Wages"]')
     alice.open(gate.url(WAGES))
     assert "You don't have access" in alice.text
     assert not found, "\n".join(found)
@@ -111,7 +111,7 @@ def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: Runn
     alice.open(gate.url("vault.localhost"))
     alice.click('a[href*="/.gate/access?route="]')
     alice.find("#glass-why").send_keys("the vault is on fire")
-    alice.click('button[value="break_glass"]')
+    alice.submit('button[value="break_glass"]')
     assert "Given by alice@example.com, who broke the glass: the vault is on fire" in alice.text
     entry = gate.wait_for_event("the glass was broken: somebody lets themselves in")
     assert entry["level"] == "warning"

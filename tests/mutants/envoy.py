@@ -84,8 +84,15 @@ judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", repl
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
-listener.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
-listener.without("who asks is the peer", "_connections", passes(use_remote_address="False"))
+hosts = door("proxy.envoy.resources.hosts", "unit/proxy/envoy/resources/test_hosts.py")
+hosts.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
+hosts.without("who is to show a certificate comes by TCP", "http3_hosts", replaced("certificate_hosts(options)", "()"))
+connections = door("proxy.envoy.resources.http_connections", "unit/proxy/envoy/resources/test_http_connections.py")
+connections.without("who asks is the peer", "http_connections", passes(use_remote_address="False"))
+connections.without("a client says nothing in our words", "http_connections", replaced("[told_by_envoy()]", "[]"))
+http3 = door("proxy.envoy.resources.http3", "unit/proxy/envoy/resources/test_http3.py")
+http3.without("nobody sends a request again", "http3_listener", passes(enable_early_data="True"))
+http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
 
 eligibility = door("proxy.envoy.grants.eligibility", "unit/proxy/envoy/grants/test_eligibility.py")
 eligibility.without("other methods are judged", "grant_of", never("request.method not in METHODS"))
@@ -144,9 +151,11 @@ routes = door(
 )
 routes.without("who does not read holds no upstream", "JudgeFilter.routes", replaced("([], idle)", '([], "0s")'))
 flushed = door(
-    "proxy.envoy.resources.listener", f"{silent}test_who_does_not_read_holds_no_connection", "unit/proxy/envoy/resources/test_listener.py"
+    "proxy.envoy.resources.http_connections",
+    f"{silent}test_who_does_not_read_holds_no_connection",
+    "unit/proxy/envoy/resources/test_listener.py",
 )
-flushed.without("what waits to be flushed is bounded", "_connections", passes(stream_flush_timeout='"0s"'))
+flushed.without("what waits to be flushed is bounded", "http_connections", passes(stream_flush_timeout='"0s"'))
 claims = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
 claims.without("who claims to want events is looked after by gate", "Judge.how_carried", never("incoming.wants_events"))
 claims.without(
@@ -202,6 +211,9 @@ DOORS = (
     internal_listener,
     judge_filter,
     listener,
+    hosts,
+    connections,
+    http3,
     clusters,
     eligibility,
     plain,

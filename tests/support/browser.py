@@ -10,6 +10,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support import expected_conditions
+from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.children import wait_until
 
@@ -57,6 +59,12 @@ class Browser:
 
     def click(self, selector: str) -> None:
         self.find(selector).click()
+
+    def submit(self, selector: str) -> None:
+        """Click on what sends a form, and wait for the page that answers it, which may have the same address."""
+        button = self.find(selector)
+        button.click()
+        WebDriverWait(self.driver, 10).until(expected_conditions.staleness_of(button))
 
     def wait_for_url(self, beginning: str) -> None:
         try:

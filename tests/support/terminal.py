@@ -1,5 +1,6 @@
 """A terminal of its own for a program, as a person has it."""
 
+import codecs
 import os
 import pty
 import signal
@@ -19,12 +20,14 @@ class Terminal:
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
             os.chdir(ROOT)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which is ignored in what a shell runs in the background
             os.execve(sys.executable, [sys.executable, *map(str, command)], clean_environment(PYTHONUNBUFFERED="1"))
         self.shown = ""
         self._answered = 0
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")()
         while True:
             try:
                 got = os.read(self._terminal, 4096)
@@ -32,7 +35,7 @@ class Terminal:
                 return
             if not got:
                 return
-            self.shown += got.decode()
+            self.shown += decoder.decode(got)
 
     def answer(self, question: str, answer: str = "") -> None:
         """Type a line after the program has written `question` since the last one, and waits."""

@@ -53,14 +53,14 @@ class Discovery:
         self.known: frozenset[str] = frozenset()
         self._shown: dict[str, StapledCertificate] = {}
 
-    def publish(self, listener: Json, clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]) -> None:
+    def publish(self, listeners: Iterable[Json], clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]) -> None:
         """Publish resources; `clusters` are JSON.  Certificates and clusters come first: Envoy waits for what a listener names, but not
         for ever."""
         self.known = self.known & clusters.keys() if self._versions else frozenset(clusters)
         self._remove_certificates({*self._shown, *certificates})  # those of before are still shown for a moment
         self.show(certificates)
         self._write(CLUSTERS, clusters.values())
-        self._write(LISTENERS, [json.dumps(listener, sort_keys=True)])
+        self._write(LISTENERS, [json.dumps(listener, sort_keys=True) for listener in listeners])
         self._shown = dict(certificates)
 
     def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
@@ -134,7 +134,8 @@ class EnvoyState:
 
     def has_listener(self, version: str) -> bool:
         # Of a listener that changed in place, the version of its own stays as it was.
-        return self.version == version and all("active_state" in each for each in self.listeners)
+        # One that is gone is shown as long as connections to it may end in peace.
+        return self.version == version and all("active_state" in each or "draining_state" in each for each in self.listeners)
 
     @property
     def reasons(self) -> list[str]:

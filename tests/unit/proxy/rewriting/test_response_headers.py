@@ -28,12 +28,13 @@ def test_response_headers_lose_what_belongs_to_the_connection(options):
         (b"Connection", b"close, X-Hop"),
         (b"X-Hop", b"1"),
         (b"Keep-Alive", b"5"),
+        (b"Alt-Svc", b'h3=":8443"'),
         (b"Transfer-Encoding", b"chunked"),
         (b"X-App", b"1"),
     ]
     names = [name for name, _ in received(options, headers)]
     assert names[0] == b"x-app"
-    assert not {b"connection", b"x-hop", b"keep-alive", b"transfer-encoding"} & set(names)
+    assert not {b"connection", b"x-hop", b"keep-alive", b"alt-svc", b"transfer-encoding"} & set(names)
 
 
 def test_configured_headers_replace_the_upstreams(options):

@@ -18,7 +18,7 @@ from proxy.envoy.resources.bootstrap import CLUSTERS, LISTENERS, Json
 from proxy.envoy.resources.certificates import StapledCertificate
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, certificate_file
 
-LISTENER = {"name": "edge"}
+LISTENERS_OF_OURS = [{"name": "edge"}]
 CLUSTER = '{"name": "upstream-1"}'
 ONE, OTHER = (StapledCertificate(CertificatePair(name, SecretBytes(b"key"), "")) for name in (b"one", b"other"))
 
@@ -57,18 +57,19 @@ async def admin(path: Path, *states: Json) -> AsyncIterator[None]:
         await asyncio.wait_for(asyncio.gather(*filter(None, conversations)), 10)
 
 
-def state(version: str, *clusters: str, error: dict[str, str] | None = None) -> Json:
+def state(version: str, *clusters: str, error: dict[str, str] | None = None, gone: str | None = None) -> Json:
     listener: Json = {"name": "edge", "active_state": {"version_info": "of when it was added"}}
     if error is not None:
         listener["error_state"] = error
-    listeners = {"version_info": version, "dynamic_listeners": [listener]}
+    removed = [] if gone is None else [{"name": gone, "draining_state": {}}]
+    listeners = {"version_info": version, "dynamic_listeners": [listener, *removed]}
     return {"listeners": [listeners], "dynamic_active_clusters": [{"cluster": {"name": name}} for name in clusters]}
 
 
 @pytest.fixture
 def told(tmp_path: Path) -> Discovery:
     made = Discovery(tmp_path, tmp_path / "admin")
-    made.publish(LISTENER, {"upstream-1": CLUSTER}, {"one": ONE})
+    made.publish(LISTENERS_OF_OURS, {"upstream-1": CLUSTER}, {"one": ONE})
     return made
 
 
@@ -81,7 +82,7 @@ def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery
     for name in (LISTENERS, CLUSTERS, certificate_file("one")):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
-    told.publish(LISTENER, {"upstream-2": CLUSTER.replace("1", "2")}, {"one": ONE})
+    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER.replace("1", "2")}, {"one": ONE})
     after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
     assert after[LISTENERS] == before[LISTENERS]
     assert after[CLUSTERS] != before[CLUSTERS]
@@ -94,7 +95,7 @@ def shown(directory: Path, name: str) -> str:
 
 
 def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
-    told.publish(LISTENER, {}, {"one": ONE, "two": ONE})
+    told.publish(LISTENERS_OF_OURS, {}, {"one": ONE, "two": ONE})
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     told.show({"one": ONE, "two": OTHER})
     changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
@@ -104,16 +105,16 @@ def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: 
 
 def test_a_certificate_is_kept_until_no_listener_can_name_it_any_more(told: Discovery, tmp_path: Path) -> None:
     (tmp_path / "certificates.json").write_text("of a release before")
-    told.publish(LISTENER, {}, {"two": ONE})
+    told.publish(LISTENERS_OF_OURS, {}, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
-    told.publish(LISTENER, {}, {"two": ONE})
+    told.publish(LISTENERS_OF_OURS, {}, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("two")}
-    told.publish(LISTENER, {}, {"one": ONE})
+    told.publish(LISTENERS_OF_OURS, {}, {"one": ONE})
     assert shown(tmp_path, "one") == "one"
 
 
 async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
-    told.publish(LISTENER | {"new": True}, {"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")}, {})
+    told.publish([*LISTENERS_OF_OURS, {"name": "new"}], {"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")}, {})
     new = version(tmp_path)
     states = state("old", "upstream-1"), state(new, "upstream-1"), state(new, "upstream-1", "upstream-2")
     async with admin(tmp_path / "admin", *states):
@@ -121,9 +122,17 @@ async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> 
     assert told.known == {"upstream-1", "upstream-2"}
 
 
+async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
+    told: Discovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "PATIENCE", 5.0)
+    async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", gone="http3")):
+        await told.taken(["upstream-1"])
+
+
 async def test_of_many_new_upstreams_it_hears_in_one_answer(told: Discovery, tmp_path: Path) -> None:
     names = [f"upstream-{number}" for number in range(discovery.MOST_NAMED + 2)]
-    told.publish(LISTENER, dict.fromkeys(names, CLUSTER), {})
+    told.publish(LISTENERS_OF_OURS, dict.fromkeys(names, CLUSTER), {})
     async with admin(tmp_path / "admin", state(version(tmp_path), *names)):
         await told.taken(names)
     assert told.known == set(names)
@@ -138,7 +147,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
         await asyncio.wait([waiting], timeout=3 * discovery.LOOK_EVERY)
         assert told.known == {"upstream-1"}
         waiting.cancel()
-    told.publish(LISTENER, {"upstream-2": CLUSTER}, {})
+    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER}, {})
     assert told.known == frozenset(), "it may have read that the one goes, and has yet to read of the other"
     async with admin(tmp_path / "admin", state(new, "upstream-2")):
         await told.taken(["upstream-2"])
@@ -147,7 +156,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
 
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
 async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, resource: str) -> None:
-    told.publish(LISTENER, {"upstream-2": CLUSTER}, {})
+    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER}, {})
     refused = {"cluster": {"name": "upstream-2"}, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
     async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
         with pytest.raises(ConfigurationRejected, match="no such key"):

@@ -9,19 +9,20 @@ import pytest
 
 from proxy.envoy.resources.answers import FILTER as ANSWERS
 from proxy.envoy.resources.bootstrap import ACME, UNREAD
-from proxy.envoy.resources.edge_headers import PREFIX
 from proxy.envoy.resources.judge_filter import FILTER, LAST_STEP_FILTER, JudgeFilter
-from proxy.envoy.resources.listener import listener, tunnel_hosts
+from proxy.envoy.resources.listener import listener
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.options import make_options
 
 TOKEN = "t" * 43
+PEOPLE = {"allow_any_authenticated_user": True}
+PAGES = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", **PEOPLE}
 
 
-def made(directory: Path, *hosts: str, **settings: Any) -> dict[str, Any]:
+def made(directory: Path, **settings: Any) -> dict[str, Any]:
     options = make_options(directory, data_plane="envoy", **settings)
-    return listener(options, directory, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"), hosts)
+    return listener(options, directory, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"))
 
 
 def manager(chain: dict[str, Any]) -> dict[str, Any]:
@@ -37,15 +38,13 @@ def with_tls(tmp_path: Path) -> dict[str, Any]:
 
 def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
-    chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    chains = made(tmp_path, policy=[PAGES], client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     assert len(chains) == 3
     for chain in chains:
         filters = manager(chain)["http_filters"]
         assert [each["name"] for each in filters] == [FILTER, LAST_STEP_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
-        (early,) = manager(chain)["early_header_mutation_extensions"]
-        assert PREFIX in str(early)
         (mapper,) = manager(chain)["local_reply_config"]["mappers"]
         log, _ = manager(chain)["access_log"]
         assert mapper["filter"] in log["filter"]["or_filter"]["filters"]
@@ -59,17 +58,9 @@ def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
     assert all(target in ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}}, {"connect_matcher": {}}) for target in targets)
 
 
-def test_hosts_and_paths_are_not_touched_before_gate_has_read_them(tmp_path: Path) -> None:
-    (chain,) = made(tmp_path)["filter_chains"]
-    settings = manager(chain)
-    assert (settings["normalize_path"], settings["merge_slashes"]) == (False, False)
-    assert settings["path_with_escaped_slashes_action"] == "KEEP_UNCHANGED"
-    assert settings["use_remote_address"] is True
-
-
 def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
-    chains = made(tmp_path, "app.example.com", client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    chains = made(tmp_path, policy=[PAGES], client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     certified, others, nameless = chains
     assert certified["filter_chain_match"] == {"server_names": ["app.example.com"]}
     assert others["filter_chain_match"] == {"server_names": ["auth.example.com"]}
@@ -84,7 +75,6 @@ def test_only_hosts_that_want_certificates_ask_for_one_and_nobody_resumes_there(
     assert manager(others)["forward_client_cert_details"] == "SANITIZE"
 
 
-PEOPLE = {"allow_any_authenticated_user": True}
 TUNNELS = [
     {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "idle_timeout": "9h", **PEOPLE},
     {"from": "tcp+https://db.example.com:6379", "to": "tcp://127.0.0.1:1", **PEOPLE},
@@ -117,16 +107,14 @@ def test_a_new_host_ends_no_tunnel_of_another(tmp_path: Path, with_tls: dict[str
 
 def test_a_host_has_one_chain_also_where_it_wants_certificates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
-    hosts = ("both.example.com", "db.example.com")
     settings = {"policy": TUNNELS, "client_ca_file": str(tmp_path / "ca.pem"), "autocert": True}
-    chains = made(tmp_path, *hosts, **settings, **with_tls)["filter_chains"]
+    chains = made(tmp_path, **settings, **with_tls)["filter_chains"]
     names = [chain.get("filter_chain_match", {}).get("server_names") for chain in chains]
     assert names == [["both.example.com"], ["auth.example.com"], None, ["db.example.com"]] * 2
 
 
 def test_without_tls_no_host_is_known_before_the_request(tmp_path: Path) -> None:
     assert len(made(tmp_path, policy=TUNNELS)["filter_chains"]) == 1
-    assert tunnel_hosts(make_options(tmp_path, policy=TUNNELS)) == ["db.example.com"]
 
 
 def test_a_client_that_vanished_is_looked_for(tmp_path: Path) -> None:
@@ -136,12 +124,12 @@ def test_a_client_that_vanished_is_looked_for(tmp_path: Path) -> None:
 def test_keys_are_in_the_secrets_alone(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     options = make_options(tmp_path, data_plane="envoy", **with_tls)
     key = options.certificate_pairs[0].key.reveal().decode()
-    assert key not in json.dumps(listener(options, tmp_path, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"), ())).replace("\\n", "\n")
+    assert key not in json.dumps(listener(options, tmp_path, JudgeFilter.of(options, TOKEN, "m" * 43, "/log"))).replace("\\n", "\n")
 
 
 def test_an_authority_reaches_gate_itself_whatever_host_it_validates(tmp_path: Path, with_tls: dict[str, Any]) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().pem)
-    chains = made(tmp_path, "app.example.com", autocert=True, client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
+    chains = made(tmp_path, policy=[PAGES], autocert=True, client_ca_file=str(tmp_path / "ca.pem"), **with_tls)["filter_chains"]
     for chain, proofs in zip(chains[:3], chains[3:], strict=True):
         assert proofs["filter_chain_match"] == chain.get("filter_chain_match", {}) | {"application_protocols": ["acme-tls/1"]}
         (proxy,) = proofs["filters"]

@@ -1,0 +1,75 @@
+"""HTTP connections of clients to Envoy: what holds for each of them, whatever it runs over.
+
+Envoy decides nothing: it reads a request, passes paths and hosts on as they came, and says what it knows of its client.
+"""
+
+from pathlib import Path
+
+from config.options import Options
+from proxy.envoy.resources.bootstrap import TYPE, Json, watched
+from proxy.envoy.resources.certificates import certificate_names
+from proxy.envoy.resources.discovery import certificate_file
+from proxy.envoy.resources.edge_headers import told_by_envoy
+from proxy.envoy.resources.ended_upgrades import KEPT_SECONDS
+from proxy.listener.limits import ListenerLimits
+
+GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
+MOST_STREAMS = 128
+STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes
+
+
+def http_connections(limits: ListenerLimits, routes: list[Json], filters: list[Json], more: Json) -> Json:
+    """Network filter that reads requests; `filters` stand before the router, and `more` is what only this kind of connection has."""
+    router = typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", suppress_envoy_headers=True)
+    manager: Json = {
+        "@type": f"{TYPE}extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "edge",
+        # The peer is who asks, whatever X-Forwarded-For says; gate believes that of trusted_proxies only.
+        "use_remote_address": True,
+        "skip_xff_append": True,
+        "generate_request_id": False,
+        "preserve_external_request_id": True,
+        "server_header_transformation": "PASS_THROUGH",
+        # gate reads the path as it came, once, and writes what the upstream gets.
+        "normalize_path": False,
+        "merge_slashes": False,
+        "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
+        "forward_client_cert_details": "SANITIZE",
+        "max_request_headers_kb": 64,
+        "request_headers_timeout": seconds(limits.read),
+        # Until gate has said where a request goes.  From then on its route counts.
+        "stream_idle_timeout": seconds(limits.idle),
+        "stream_flush_timeout": seconds(limits.idle),
+        "delayed_close_timeout": seconds(KEPT_SECONDS),
+        "common_http_protocol_options": {
+            "idle_timeout": seconds(limits.idle),
+            "max_headers_count": 128,
+            # gate leaves such headers out, as it always does.
+            "headers_with_underscores_action": "ALLOW",
+        },
+        "early_header_mutation_extensions": [told_by_envoy()],
+        "http_filters": [*filters, router],
+        "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+        **more,
+    }
+    return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+
+
+def tls(options: Options, files: Path, protocols: list[str], parameters: Json) -> Json:
+    """TLS context with the certificates of the configuration, for these protocols (ALPN)."""
+    return {
+        "alpn_protocols": protocols,
+        "tls_params": {"tls_maximum_protocol_version": "TLSv1_3", "ecdh_curves": list(GROUPS), **parameters},
+        "tls_certificate_sds_secret_configs": [
+            {"name": name, "sds_config": watched(files, certificate_file(name))} for name in certificate_names(options)
+        ],
+    }
+
+
+def typed(name: str, type_: str, **fields: object) -> Json:
+    return {"name": name, "typed_config": {"@type": TYPE + type_, **fields}}
+
+
+def seconds(number: float) -> str:
+    """Envoy's 0 is no limit, as infinity is ours."""
+    return "0s" if number == float("inf") else f"{number:.3f}s"

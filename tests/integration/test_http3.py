@@ -1,0 +1,172 @@
+"""`http3: true`: who comes by QUIC gets what they would get by TCP, and nothing else."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from aioquic.tls import SessionTicket
+
+from foundation.errors import ConfigError
+from tests.integration.test_envoy import end_session
+from tests.support.client_certificates import authority
+from tests.support.cookies import of_client
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in
+from tests.support.http3_client import Http3Answer, Http3Client, http3_client
+from tests.support.options import make_options
+from tests.support.raw_http import RawClient
+from tests.support.reloading import reload
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+APP, OPEN, CERTIFIED, GRPC, NOBODY = "app.localhost", "open.localhost", "certified.localhost", "grpc.localhost", "nobody.localhost"
+
+
+@pytest.fixture(scope="module")
+def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    directory = tmp_path_factory.mktemp("gate")
+    (directory / "ca.pem").write_bytes(authority().pem)
+    builder = (
+        GateBuilder(provider.url)
+        .route(APP, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
+        .route(OPEN, to=upstream.url, allow_public_unauthenticated_access=True)
+        .route(
+            CERTIFIED, to=upstream.url, allow_public_unauthenticated_access=True, tls_downstream_client_ca_file=str(directory / "ca.pem")
+        )
+        .route(GRPC, to=upstream.url, allow_public_unauthenticated_access=True, upstream_http2=True)
+        .setting(data_plane="envoy", envoy_remembers=10, http3=True)
+    )
+    with builder.start(directory) as running:
+        yield running
+
+
+Connecting = Callable[..., AbstractAsyncContextManager[Http3Client]]
+
+
+@pytest.fixture
+def connect(gate: RunningGate) -> Connecting:
+    def connecting(server_name: str, **options: Any) -> AbstractAsyncContextManager[Http3Client]:
+        return http3_client(gate.port, server_name, gate.certificates.authority, **options)
+
+    return connecting
+
+
+def over_tcp(gate: RunningGate, host: str) -> str | None:
+    """What a host tells of HTTP/3 to who comes by TCP."""
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=host) as client:
+        return client.send(f"GET / HTTP/1.1\r\nHost: {host}:{gate.port}\r\n\r\n".encode()).response().header("alt-svc")
+
+
+def heard(answer: Http3Answer) -> dict[str, Any]:
+    """What the application received; each header once."""
+    found: dict[str, Any] = json.loads(answer.body)
+    found["headers"] = dict(found["headers"])
+    return found
+
+
+async def test_clients_are_told_where_they_can_come_by_it(gate: RunningGate) -> None:
+    told = f'h3=":{gate.port}"; ma=86400'
+    assert {host: over_tcp(gate, host) for host in (AUTHENTICATE_HOST, APP, OPEN, CERTIFIED, GRPC)} == {
+        AUTHENTICATE_HOST: told,
+        APP: told,
+        OPEN: told,
+        CERTIFIED: None,
+        GRPC: None,
+    }
+    async with gate.client() as client:
+        page = await sign_in(client, gate.url(APP), "alice")  # this one is carried by Envoy itself
+        assert (page.status_code, page.headers["alt-svc"]) == (200, told)
+
+
+async def test_who_has_signed_in_is_let_in_and_nobody_else(gate: RunningGate, connect: Connecting) -> None:
+    authority_ = f"{APP}:{gate.port}"
+    async with gate.client() as client, connect(APP) as by_quic:
+        nobody = await by_quic.get(authority_, "/x", headers=[("accept", "text/html")])
+        assert nobody.status == 302
+        assert urlsplit(nobody.headers["location"]).hostname == AUTHENTICATE_HOST
+        assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
+        cookie = ("cookie", of_client(client, APP))
+        forged = [("x-gate-edge-judged", "x"), ("x-gate-jwt-assertion", "x"), ("x-forwarded-for", "9.9.9.9"), ("x-envoy-internal", "true")]
+        page = await by_quic.get(authority_, "/x?a=%2F", headers=[cookie, *forged])
+        assert page.status == 200
+        told = heard(page)
+        assert (told["method"], told["target"]) == ("GET", "/x?a=%2F")
+        assert told["headers"]["x-forwarded-for"] == "127.0.0.1"
+        assert not {"cookie", "x-gate-edge-judged", "x-envoy-internal"} & told["headers"].keys()
+        assert told["headers"]["x-gate-jwt-assertion"].count(".") == 2
+        posted = await by_quic.get(authority_, "/form", method="POST", headers=[cookie, ("content-length", "300000")], body=b"a" * 300_000)
+        assert heard(posted)["body"] == "a" * 300_000
+        other_host = await by_quic.get(f"{CERTIFIED}:{gate.port}", headers=[cookie])
+        assert other_host.status not in (200, 302)
+
+
+async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Connecting) -> None:
+    async with gate.client() as client, connect(APP) as by_quic:
+        assert (await sign_in(client, gate.url(APP), "alice")).status_code == 200
+        cookie = [("cookie", of_client(client, APP))]
+        drip = by_quic.send(f"{APP}:{gate.port}", "/drip", headers=cookie)
+        await drip.until(lambda: len(drip.body) > 20)
+        await end_session(client, gate)
+        await drip.until_ended()
+        assert drip.is_reset
+        assert not drip.is_whole
+        assert (await by_quic.get(f"{APP}:{gate.port}", headers=[*cookie, ("accept", "text/html")])).status == 302
+
+
+@pytest.mark.parametrize("host", [CERTIFIED, GRPC, NOBODY])
+async def test_other_hosts_are_not_there(host: str, gate: RunningGate, connect: Connecting) -> None:
+    with pytest.raises(ConnectionError):
+        async with connect(host, idle_timeout=3.0) as by_quic:
+            await by_quic.get(f"{host}:{gate.port}")
+
+
+async def test_nothing_is_taken_before_the_handshake_is_over(gate: RunningGate, connect: Connecting) -> None:
+    """Early data could be sent once more by anybody who saw it."""
+    tickets: list[SessionTicket] = []
+    async with connect(OPEN, tickets=tickets) as by_quic:
+        assert (await by_quic.get(f"{OPEN}:{gate.port}")).status == 200
+        await by_quic.ping()
+    assert tickets
+    assert all(not ticket.max_early_data_size for ticket in tickets)
+
+
+async def test_no_tunnel_begins_here(gate: RunningGate, connect: Connecting) -> None:
+    async with connect(OPEN) as by_quic:
+        stream = by_quic.send(f"{OPEN}:{gate.port}", "/", "CONNECT")
+        await stream.until_ended()
+        assert stream.status not in (101, *range(200, 300))
+
+
+async def test_an_access_line_tells_of_each(gate: RunningGate, connect: Connecting) -> None:
+    async with connect(OPEN) as by_quic:
+        assert (await by_quic.get(f"{OPEN}:{gate.port}", "/seen-by-quic")).status == 200
+    gate.child.wait_for(lambda: any(entry.get("path") == "/seen-by-quic" for entry in gate.log), "its line")
+
+
+async def test_it_comes_and_goes_with_the_configuration(gate: RunningGate, connect: Connecting) -> None:
+    reload(gate, http3=False)
+    assert over_tcp(gate, OPEN) is None
+    with pytest.raises(ConnectionError):
+        async with connect(OPEN, idle_timeout=3.0):
+            pass
+    reload(gate, http3=True)
+    async with connect(OPEN) as by_quic:
+        assert (await by_quic.get(f"{OPEN}:{gate.port}")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"data_plane": "embedded"}, "needs data_plane: envoy"),
+        ({"insecure_server": True}, "needs TLS that ends here"),
+        ({"use_proxy_protocol": True}, "carries TCP alone"),
+    ],
+)
+def test_where_it_can_not_be_it_is_refused(settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make_options(tmp_path, **{"data_plane": "envoy", "http3": True, "insecure_server": None, **settings})
+    assert [(problem.key, words in problem.message) for problem in refused.value.problems if problem.key == "http3"] == [("http3", True)]
