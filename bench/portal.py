@@ -2,9 +2,9 @@
 
     python -m bench.portal
 
-1,000 routes of five kinds of policy, all open to one signed-in person, who asks for the page again and again.  Goals: 60 ms for 99 of 100
-pages, and no turn of the event loop longer than 20 ms.  The processor's time stands beside that of the wall: on a machine that does other
-things, too, that one is to be believed, and it decides the status.
+1,000 routes of five kinds of policy, all open to one signed-in person, who asks for the first page again and again.  Goals: 60 kB, 60 ms
+for 99 of 100 pages, and no turn of the event loop longer than 20 ms.  The processor's time stands beside that of the wall: on a machine
+that does other things, too, that one is to be believed, and it decides the status.
 """
 
 import asyncio
@@ -19,8 +19,10 @@ from typing import Any
 import django
 import structlog
 
+from authenticate.portal.portal import MOST_ON_A_PAGE
 from tests.support.fake_idp import FakeIdP
 
+GOAL_SIZE = 60_000  # bytes
 ROUTES, WARM_UP, PAGES = 1_000, 5, 300
 GOAL_PAGE, GOAL_TURN = 60.0, 20.0  # milliseconds
 POLICIES: tuple[dict[str, Any], ...] = (
@@ -75,7 +77,7 @@ async def measured(directory: Path) -> tuple[list[float], list[float], list[floa
         page = await browser.get("/.gate/")
         walls.append(time.perf_counter() - wall)
         processors.append(time.thread_time() - processor)
-        assert page.text.count('class="star"') == ROUTES, page.text.count('class="star"')
+        assert f"of {-(-ROUTES // MOST_ON_A_PAGE)}</span>" in page.text
     watching.cancel()
     await site.service.stop()
     await idp.stop()
@@ -104,8 +106,9 @@ def main() -> int:
     told("a page of 1,000, the wall", walls)
     page, _ = told("a page of 1,000, the processor", processors)
     _, turn = told("a turn of the loop, the processor", turns)
-    print(f"the page has {size / 1024:.0f} KiB; goals: {GOAL_PAGE:.0f} ms for 99 of 100 pages, {GOAL_TURN:.0f} ms for every turn")
-    return int(page > GOAL_PAGE or turn > GOAL_TURN)
+    print(f"the page has {size / 1e3:.0f} kB")
+    print(f"goals: {GOAL_SIZE / 1e3:.0f} kB, {GOAL_PAGE:.0f} ms for 99 of 100 pages, {GOAL_TURN:.0f} ms for every turn")
+    return int(page > GOAL_PAGE or turn > GOAL_TURN or size > GOAL_SIZE)
 
 
 if __name__ == "__main__":

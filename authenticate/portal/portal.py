@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import TypeVar
 
 from markupsafe import Markup
@@ -23,6 +24,7 @@ from foundation.web import pages
 T = TypeVar("T")
 
 MOST_RECENT = 6
+MOST_ON_A_PAGE = 100
 LONGEST_SEARCH = 200
 
 
@@ -36,6 +38,16 @@ class Applications:
 
     def find(self, id: str) -> Application | None:
         return next((each for each in self.all if each.id == id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PortalPage:
+    """Page `number` of `pages`, of `found` applications: (heading, tiles) of each section."""
+
+    sections: list[tuple[str, list[Markup]]]
+    found: int
+    number: int
+    pages: int
 
 
 class Portal:
@@ -62,16 +74,19 @@ class Portal:
         starred = frozenset(choices.favourites)
         return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MOST_RECENT]))
 
-    async def sections(self, shown: Applications, search: str) -> list[tuple[str, list[Markup]]]:
-        """(heading, tiles) of each section, favourites first; with a search, of what fits it."""
+    async def page(self, shown: Applications, search: str = "", number: int = 1) -> PortalPage:
+        """Page of what fits a search, favourites first; the nearest one where there is none of this number."""
         words = search[:LONGEST_SEARCH].casefold().split()
         starred = {each.id for each in shown.favourites}
-        sections: dict[str, list[Markup]] = {"Favourites": []} if starred else {}
-        async for each in _in_slices((*shown.favourites, *(each for each in shown.all if each.id not in starred))):
-            if each.fits(words):
-                heading = "Favourites" if each.id in starred else each.category
-                sections.setdefault(heading, []).append(self._tile(each, is_favourite=each.id in starred))
-        return [(heading, tiles) for heading, tiles in sections.items() if tiles]
+        ordered = (*shown.favourites, *(each for each in shown.all if each.id not in starred))
+        found = [each async for each in _in_slices(ordered) if each.fits(words)] if words else ordered
+        pages = max(1, ceil(len(found) / MOST_ON_A_PAGE))
+        number = min(max(1, number), pages)
+        sections: dict[str, list[Markup]] = {}
+        async for each in _in_slices(found[(number - 1) * MOST_ON_A_PAGE : number * MOST_ON_A_PAGE]):
+            heading = "Favourites" if each.id in starred else each.category
+            sections.setdefault(heading, []).append(self._tile(each, is_favourite=each.id in starred))
+        return PortalPage(list(sections.items()), len(found), number, pages)
 
     def _application(self, opening: Opening) -> Application:
         place = opening.route.id, opening.needs_step_up

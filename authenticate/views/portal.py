@@ -23,6 +23,7 @@ from foundation.web.times import time_element
 
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
 SCRIPT, STYLE = "portal.js", "portal.css"
+LONGEST_NUMBER = 6  # digits of a page's number
 
 
 @require_safe
@@ -47,7 +48,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
         files=portal_files(service),
         style=pages.static_path(STYLE),
         script=pages.static_path(SCRIPT),
-        sections=await service.portal.sections(shown, search),
+        page=await service.portal.page(shown, search, _number(request.GET.get("page", ""))),
         recent=() if search else shown.recent,
         count=len(shown.all),
         search=search,
@@ -138,6 +139,10 @@ async def icon(request: HttpRequest, name: str) -> HttpResponse:
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response.headers["Content-Disposition"] = f'inline; filename="icon.{"png" if found.media_type == PNG else "svg"}"'
     return responses.finished(response)
+
+
+def _number(said: str) -> int:
+    return int(said) if said.isdecimal() and len(said) <= LONGEST_NUMBER else 1
 
 
 def portal_files(service: AuthenticateService) -> pages.PageFiles:

@@ -16,11 +16,15 @@
     const left = tiles.filter(tile => !tile.hidden).length;
     found.replaceChildren(...(words.length ? [left === 1 ? "1 application fits." : `${left} applications fit.`] : before));
   };
-  search.addEventListener("input", filter);
-  search.form.addEventListener("submit", event => {
-    event.preventDefault();
-    if (search.value.trim()) opens()[0]?.click();
-  });
+  // A page that does not hold them all asks for those that fit.
+  const isWhole = !search.form.hasAttribute("data-partial");
+  if (isWhole) {
+    search.addEventListener("input", filter);
+    search.form.addEventListener("submit", event => {
+      event.preventDefault();
+      if (search.value.trim()) opens()[0]?.click();
+    });
+  }
 
   const move = (from, step) => {
     const all = opens(), next = all[all.indexOf(from) + step];
@@ -36,7 +40,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const at = event.target, typing = at.matches("input, textarea");
     if (event.key === "/" && !typing) search.focus(), search.select();
-    else if (event.key === "Escape" && at === search) search.value = "", filter();
+    else if (event.key === "Escape" && at === search) search.value = "", isWhole && filter();
     else if (event.key === "ArrowDown" && at === search) opens()[0]?.focus();
     else if (at.matches(".apps a, .apps .copy") && event.key.startsWith("Arrow")) {
       move(at, {ArrowRight: 1, ArrowLeft: -1, ArrowDown: row(at), ArrowUp: -row(at)}[event.key]);

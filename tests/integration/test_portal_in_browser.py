@@ -202,3 +202,46 @@ def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> Non
         assert "It is not among your applications" in browser.text
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.fixture
+def many(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
+    """More applications than a page holds, in categories of different sizes."""
+    builder = GateBuilder(provider.url)
+    for number in range(230):
+        builder.route(f"app-{number:03}.localhost", to=upstream.url, category=f"Team {number % 7}", allow_any_authenticated_user=True)
+    with builder.start(tmp_path) as running:
+        yield running
+
+
+def test_many_are_leafed_through_and_found_on_all_pages(many: RunningGate, provider: DevelopmentProvider, tmp_path: Path) -> None:
+    with headless_browser(tmp_path / "profile", trusted_spki=many.certificates.spki_hash) as browser:
+        browser.open(page(many))
+        browser.wait_for_url(provider.url)
+        browser.click('button[value="dora"]')
+        browser.wait_for_url(page(many))
+        assert len(shown(browser)) == 100
+        browser.find("#q").send_keys("app 229", Keys.ENTER)
+        browser.wait_for_url(page(many, "/.gate/?q=app+229"))
+        assert shown(browser) == ["App 229"]
+        browser.find("#q").clear()
+        browser.find("#q").send_keys("app 1", Keys.ENTER)  # what is on this page is not all that there is
+        browser.wait_for_url(page(many, "/.gate/?q=app+1"))
+        assert "“app 1”" in browser.find("#found").text
+        browser.open(page(many))
+        browser.click('a[rel="next"]')
+        browser.wait_for_url(page(many, "/.gate/?page=2"))
+        browser.driver.execute_script(AXE.read_text())
+        for width in WIDTHS:
+            for scheme in SCHEMES:
+                look(browser, width, scheme)
+                browser.driver.execute_script("document.querySelector('.pages').scrollIntoView({block: 'center'})")
+                browser.picture(f"portal-pages-{width}-{scheme}")
+                rules = browser.driver.execute_async_script(RUN)
+                assert [rule for impact, rule, _ in rules if impact in SERIOUS] == []
+        assert errors(browser) == []
+        seen = shown(browser)
+        browser.click('a[rel="next"]')
+        browser.wait_for_url(page(many, "/.gate/?page=3"))
+        assert len(shown(browser)) == 30
+        assert not set(seen) & set(shown(browser))

@@ -1,5 +1,6 @@
 """Portal: sections and their order, for a list that one person may open."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,37 @@ async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: L
     await choices.change(broker, SESSION, choices.toggled("https://gone.example.com/"), 0.0)
     shown = await portal.applications(authorize, request(), [], SESSION)
     assert [each.title for each in shown.all] == ["Ant", "Zebra", "Bank", "Wiki"]
-    sections = await portal.sections(shown, "")
+    sections = (await portal.page(shown)).sections
     assert headings(sections) == [("Favourites", 1), ("Tools", 2), ("", 1)]
     assert "Wiki" in sections[0][1][0]
     assert 'aria-pressed="true"' in sections[0][1][0]
     assert 'aria-pressed="false"' in sections[1][1][0]
-    assert headings(await portal.sections(shown, "WIKI")) == [("Favourites", 1)]
-    assert headings(await portal.sections(shown, "tools ant")) == [("Tools", 1)]
-    assert await portal.sections(shown, "nothing of the kind") == []
+    assert headings((await portal.page(shown, "WIKI")).sections) == [("Favourites", 1)]
+    assert headings((await portal.page(shown, "tools ant")).sections) == [("Tools", 1)]
+    assert (await portal.page(shown, "nothing of the kind")).sections == []
+
+
+@pytest.mark.parametrize(
+    ("number", "search", "expected"),
+    [
+        (1, "", (["A000", "A099"], 250, 1, 3)),
+        (2, "", (["A100", "A199"], 250, 2, 3)),
+        (3, "", (["A200", "A249"], 250, 3, 3)),
+        (0, "", (["A000", "A099"], 250, 1, 3)),
+        (999, "", (["A200", "A249"], 250, 3, 3)),
+        (1, "a24", (["A240", "A249"], 10, 1, 1)),
+        (2, "a1", (["A100", "A199"], 100, 1, 1)),
+        (1, "nothing", ([], 0, 1, 1)),
+    ],
+)
+async def test_many_are_told_by_pages(
+    number: int, search: str, expected: tuple[list[str], int, int, int], tmp_path: Path, broker: LocalBroker
+) -> None:
+    portal = Portal(make_options(tmp_path), broker)
+    authorize: Authorizer = Opened(**{f"a{at:03}": f"A{at:03}" for at in range(250)})  # type: ignore[assignment]
+    page = await portal.page(await portal.applications(authorize, request(), [], SESSION), search, number)
+    titles = [re.findall("<b>(A[0-9]+)", tile)[0] for _, tiles in page.sections for tile in tiles]
+    assert (titles[:1] + titles[-1:], page.found, page.number, page.pages) == expected
 
 
 async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: LocalBroker) -> None:
@@ -75,7 +99,7 @@ async def test_a_tile_is_lean_and_says_what_there_is(tmp_path: Path, broker: Loc
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="<b>Wiki</b> & more")  # type: ignore[assignment]
     shown = await portal.applications(authorize, request(), [], SESSION)
-    ((_, (tile,)),) = await portal.sections(shown, "")
+    ((_, (tile,)),) = (await portal.page(shown)).sections
     assert "&lt;b&gt;Wiki&lt;/b&gt; &amp; more" in tile
     assert '<a href="https://a.example.com/">' in tile
     assert len(tile) < 500

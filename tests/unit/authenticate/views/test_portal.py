@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -262,12 +262,28 @@ async def test_an_icon_is_a_picture_and_nothing_else(tmp_path: Path, idp: FakeId
     await site.service.stop()
 
 
-async def test_many_applications_are_a_small_page(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+async def all_pages(browser: Browser, path: str) -> str:
+    """A page and those that follow it, leafed through."""
+    text = ""
+    while path:
+        page = (await browser.get(path)).text
+        path = html.unescape((re.findall('rel="next" href="([^"]+)"', page) or [""])[0])
+        text += page
+    return text
+
+
+async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
     keys = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
-    site = Site(tmp_path, idp, django_pages, policy=[{"from": f"https://app-{number}.example.com", **keys} for number in range(150)])
-    page = (await (await signed_in(site)).get("/.gate/")).text
-    assert page.count('class="star"') == 150
-    assert len(page) < 60_000
+    site = Site(tmp_path, idp, django_pages, policy=[{"from": f"https://app-{number:04}.example.com", **keys} for number in range(1000)])
+    browser = await signed_in(site)
+    assert len((await browser.get("/.gate/")).text) < 60_000
+    seen = re.findall(r'<a href="https://app-([0-9]+)\.example\.com/">', await all_pages(browser, "/.gate/"))
+    assert seen == [f"{number:04}" for number in range(1000)]
+    searched = (await browser.get("/.gate/?q=app+example&page=3")).text
+    assert "1000 of 1000 applications fit" in searched
+    assert 'rel="prev" href="/.gate/?q=app%20example&amp;page=2"' in searched
+    for odd in ("x", "-1", "0", "99999999999999999999", "\u0663"):
+        assert (await browser.get(f"/.gate/?page={quote(odd)}")).status == 200
     await site.service.stop()
 
 
@@ -291,7 +307,7 @@ async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_n
     (session,) = await site.sessions()
     address, cookies = {"source_ip": site.client_address}, SessionCookies(site.options)
     listed = set(await titles(browser))
-    pages = [(await browser.get(path)).text for path in ("/.gate/", "/.gate/?q=title", "/.gate/why?address=title")]
+    pages = [await all_pages(browser, path) for path in ("/.gate/", "/.gate/?q=title", "/.gate/why?address=title")]
     for route in authorize.routes.routes():
         page = StartPage.of(route, authorize.default_ports)
         start = page.request(AccessRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
