@@ -30,7 +30,6 @@ TESTED_ELSEWHERE = {
     "gateproject/management/commands/endsessions.py": "tests/integration/test_endsessions.py",
     "databroker/tables/check.py": "tests/integration/test_checkbroker.py",
     "databroker/store/base.py": "tests/contract/test_stores.py",
-    "gateproject/admin_site.py": "tests/integration/test_admin.py",
     "databroker/apps.py": "a name",
     "foundation/crypto/settings.py": "types alone",
     "foundation/rpc/settings.py": "types alone",

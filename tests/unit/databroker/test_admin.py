@@ -1,6 +1,7 @@
 """Do the admin's pages show what there is, change nothing, and end sessions in the broker?"""
 
 import csv
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,7 +178,7 @@ async def test_a_session_ends_also_from_within_the_running_loop(pages, people, s
         ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these people"}),
         ("databroker/user/", {"end_all": "End all sessions of the selected people"}),
         ("databroker/group/", {}),
-        ("databroker/auditentry/", {"as_csv": "Save as CSV"}),
+        ("databroker/auditentry/", {"as_csv": "Save as CSV", "as_json": "Save as JSON"}),
     ],
 )
 def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
@@ -261,6 +262,20 @@ def test_the_audit_log_is_saved_as_csv(pages, people):
     assert header == ["when", "who", "account", "address", "action", "object_type", "object_id", "object_words"]
     assert (newest[1], newest[7]) == ('\'=HYPERLINK("https://evil.example")', 'a "b", c')
     assert ended[1:] == ["ann", "ann", "192.0.2.9", "ends the session", "session", "s1", "alice@a.org, from 192.0.2.1"]
+
+
+def test_the_audit_log_is_saved_as_json(pages, people):
+    pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
+    hostile = '=1+1 </script><script>alert(1)</script>\u2028"'
+    AuditEntry.objects.create(who=hostile, action="x", object_words="not chosen", object_id="chosen")
+    AuditEntry.objects.create(who="eve", action="y")
+    entries = [str(pk) for pk in AuditEntry.objects.exclude(who="eve").values_list("pk", flat=True)]
+    answer = pages.post("databroker/auditentry/", action="as_json", _selected_action=entries)
+    assert (answer["Content-Type"], answer["Content-Disposition"]) == ("application/json", 'attachment; filename="audit-log.json"')
+    newest, ended = json.loads(answer.content)["entries"]
+    assert list(newest) == ["when", "who", "account", "address", "action", "object_type", "object_id", "object_words"]
+    assert (newest["who"], newest["object_id"]) == (hostile, "chosen")
+    assert [ended[name] for name in ("who", "address", "action", "object_id")] == ["ann", "192.0.2.9", "ends the session", "s1"]
 
 
 def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
