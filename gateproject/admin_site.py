@@ -23,6 +23,7 @@ from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
 from foundation.web.responses import error_page
+from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
 
 SESSION_KEY = "gate_session"
@@ -42,6 +43,9 @@ class GateAdminSite(AdminSite):
     index_title = "Sessions, people, routes and decisions"
     site_url = "/.gate/"
     enable_nav_sidebar = True
+
+    def index(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
+        return super().index(request, {"dashboard": dashboard_of(request), **(extra_context or {})})
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         """Sections in people's words, in place of one for each module of ours."""

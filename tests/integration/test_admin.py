@@ -23,6 +23,7 @@ async def test_an_administrator_enters_and_sees_sessions_people_groups_and_route
         pages = {link: await client.get(gate.url("authenticate.localhost", link), headers=HTML) for link in links}
     assert {page.status_code for page in pages.values()} == {200}
     everything = " ".join(page.text for page in pages.values())
+    assert "Sessions now" in text_of(index)
     assert "People Page Users Sessions Groups" in text_of(index)
     modules = [f'href="/.gate/admin/{module}/"' for module in ("authorize", "databroker", "proxy")]
     assert [module for module in modules if module in everything + index.text] == []
