@@ -38,6 +38,7 @@ class RouteForwarding:
     keeps_target: bool  # a path without a query goes as it is
     keeps_host: bool  # and so does the Host
     statistics: RouteStatistics | None = None
+    response_headers: ResponseHeaders | None = None  # where the route has rules of its own
 
     @classmethod
     def build(
@@ -59,12 +60,14 @@ class RouteForwarding:
             keeps_target=path.changes_nothing,
             keeps_host=host == HostRewrite(),
             statistics=statistics,
+            response_headers=ResponseHeaders.of_route(route, options),
         )
 
     @property
     def is_alike(self) -> bool:
-        """Whether all requests to one Host go to the same upstream, with a target as it came, and with the same Host."""
-        return self.cluster is None and self.path.changes_nothing and not self.host.follows_request
+        """Whether all requests to one Host go to the same upstream, with a target as it came, and with the same Host, and are answered with
+        the headers of all routes."""
+        return self.response_headers is None and self.cluster is None and self.path.changes_nothing and not self.host.follows_request
 
     def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
         """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
@@ -107,6 +110,7 @@ class RouteForwarding:
             is_default_timeout=self.is_default_timeout,
             selection=selection,
             statistics=self.statistics,
+            response_headers=self.response_headers,
         )
 
 

@@ -64,7 +64,6 @@ ROUTE_LOST = {
     "tls_downstream_server_name": "gate takes the name from `from`",
     "idle_timeout": "timeout bounds the whole answer, and event streams are never cut by the default",
     "rewrite_response_headers": "gate rewrites no response header of an upstream",
-    "set_response_headers": "gate has `headers` for all routes together",
     "logo_url": "gate shows no pictures of other sites: give a file as icon",
     "show_error_details": "gate always tells a refused person the reason",
     "response": "gate serves no fixed answers",

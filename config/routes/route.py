@@ -48,7 +48,7 @@ from config.routes.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDet
 from config.routes.upstream_urls import UpstreamUrls
 from config.routes.values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
 from config.types.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
-from config.types.headers import RemovableHeaders, RequestHeaders
+from config.types.headers import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders
 from config.types.reader import TEXT, SettingReader, Shape, one_of
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
@@ -80,6 +80,17 @@ def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
             yield (key,), f"lets everybody pass, so {', '.join(lists)} would have no effect: remove one or the other"
 
 
+def _answers_have_one_reading(route: Any) -> Iterator[Finding]:
+    removed = {name.lower() for name in route.remove_response_headers}
+    for name in route.set_response_headers:
+        if name.lower() in removed:
+            yield ("remove_response_headers",), f"{name} is set by set_response_headers, too: remove one or the other"
+    if route.redirect is not None:
+        for key in ("set_response_headers", "remove_response_headers"):
+            if getattr(route, key):
+                yield (key,), "has no effect on a redirect, which is gate's own answer: `headers` counts there"
+
+
 def _origins_need_websockets(route: Any) -> Iterator[Finding]:
     if route.websocket_origins and not route.allow_websockets:
         yield ("websocket_origins",), "has no effect without allow_websockets"
@@ -101,6 +112,7 @@ class Route(BearerTokenKeys):
         tcp_has_no_http,
         _open_routes_have_no_lists,
         _origins_need_websockets,
+        _answers_have_one_reading,
         _strength_needs_a_sign_in,
         asking_needs_a_rule,
         impersonation_needs_a_person,
@@ -222,6 +234,14 @@ class Route(BearerTokenKeys):
     )
     remove_request_headers: RemovableHeaders = Field(
         (), description="Request headers that the upstream doesn't receive.", examples=[["X-Debug"]]
+    )
+    set_response_headers: AnswerHeaders = Field(
+        default_factory=dict,
+        description="Headers of the upstream's answers, in place of its own and of those of `headers`.",
+        examples=[{"X-Frame-Options": "DENY"}],
+    )
+    remove_response_headers: RemovableAnswerHeaders = Field(
+        (), description="Headers that its answers lose, those of `headers` among them.", examples=[["Server", "X-Powered-By"]]
     )
     pass_identity_headers: Bool = Field(False, description="Sends `X-Gate-Jwt-Assertion` and `X-Gate-Claim-*` upstream.", examples=[True])
     identity_headers: Annotated[str, one_of(*PRESETS)] | None = Field(

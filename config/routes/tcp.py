@@ -31,6 +31,8 @@ HTTP_ONLY = (
     "websocket_origins",
     "set_request_headers",
     "remove_request_headers",
+    "set_response_headers",
+    "remove_response_headers",
     "pass_identity_headers",
     "identity_headers",
     "assertion_header",

@@ -17,6 +17,13 @@ CONNECTION_HEADERS = frozenset(
 )
 
 
+# Of which an answer may have several, or which tell what nobody but gate knows.
+_NOT_OF_ANSWERS = {
+    "set-cookie": "an answer has one line for each cookie, which are the application's",
+    "alt-svc": "http3 tells by what else gate is reached",
+}
+
+
 def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
@@ -88,6 +95,23 @@ def removable_headers(value: Any) -> tuple[str, ...]:
     return names
 
 
+def answer_headers(value: Any) -> Mapping[str, str]:
+    """Header map of a route's answers."""
+    headers = header_map(value)
+    for name in headers:
+        if name.lower() in _NOT_OF_ANSWERS:
+            raise ValueError(f"{name} can't be set: {_NOT_OF_ANSWERS[name.lower()]}")
+    return headers
+
+
+def removable_answer_headers(value: Any) -> tuple[str, ...]:
+    names = tuple(header_name(name) for name in text_list(value))
+    for name in names:
+        if name.lower() in CONNECTION_HEADERS:
+            raise ValueError(f"{name} belongs to the connection and can't be removed")
+    return names
+
+
 def claim_names(value: Any) -> tuple[str, ...]:
     names = text_list(value)
     for name in names:
@@ -103,5 +127,7 @@ RESPONSE_HEADERS: Shape = {
 
 ResponseHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", response_headers, RESPONSE_HEADERS)]
 RequestHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", request_headers, HEADER_MAP)]
+AnswerHeaders = Annotated[Mapping[str, str], SettingReader("map string-to-string", answer_headers, HEADER_MAP)]
+RemovableAnswerHeaders = Annotated[tuple[str, ...], SettingReader("list of string", removable_answer_headers, LIST)]
 RemovableHeaders = Annotated[tuple[str, ...], SettingReader("list of string", removable_headers, LIST)]
 ClaimNames = Annotated[tuple[str, ...], SettingReader("list of string", claim_names, LIST)]

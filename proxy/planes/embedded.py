@@ -58,7 +58,6 @@ class DataPlane:
         self.observer = self._resources.observer(self._trusted)
         self.judge = RequestJudge(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)
-        self._answer_headers = self.state.response_headers.for_client
         self._answers = Answers(options, self.state.response_headers.added)
         self._keeps_all = options.decision_log_size > 0 and options.decision_log_sample_rate >= 1
         self.forms = KeptForms(options, self._resources.broker, authorize.scheme_of)
@@ -137,16 +136,17 @@ class DataPlane:
             return await self._tunnel(judged, carry, receive)
         take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
+        answer_headers = (outgoing.response_headers or self.state.response_headers).for_client
         if take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             if isinstance(offer, Handshake):
-                switch = WebsocketUpgrade(offer, take_over, self._answer_headers, lifetime).carry
+                switch = WebsocketUpgrade(offer, take_over, answer_headers, lifetime).carry
             else:
-                switch = SpdyUpgrade(take_over, self._answer_headers, lifetime).carry
+                switch = SpdyUpgrade(take_over, answer_headers, lifetime).carry
 
         with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
-            answer = forward(outgoing, self._resources.client, receive, send, self._answer_headers, handle, switch, self._resources.line)
+            answer = forward(outgoing, self._resources.client, receive, send, answer_headers, handle, switch, self._resources.line)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             handle.status, handle.ending = result.status, result.ending
             if outgoing.statistics is not None:

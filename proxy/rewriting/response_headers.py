@@ -1,11 +1,13 @@
 """Response headers: those of an upstream that a client may see, and what the operator adds to each answer."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from urllib.parse import quote
 
 from config.options import Options
+from config.routes.route import Route
 from foundation.bounded_cache import Remembered
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
@@ -35,8 +37,30 @@ class ResponseHeaders:
 
     @classmethod
     def build(cls, options: Options) -> "ResponseHeaders":
-        added = tuple((name.lower().encode("ascii"), value.encode("latin-1")) for name, value in options.headers.items())
-        return cls(frozenset(name for name, _ in added), added, partial(cookies.is_ours, cookie_name=options.cookie_name))
+        added = {name.lower(): value for name, value in options.headers.items()}
+        return cls._of(added, (), options)
+
+    @classmethod
+    def of_route(cls, route: Route, options: Options) -> "ResponseHeaders | None":
+        """Rules for the answers of a route's upstream; None where it has none of its own."""
+        if not (route.set_response_headers or route.remove_response_headers):
+            return None
+        removed = {name.lower() for name in route.remove_response_headers}
+        added = {name.lower(): value for name, value in (*options.headers.items(), *route.set_response_headers.items())}
+        return cls._of({name: value for name, value in added.items() if name not in removed}, removed, options)
+
+    @classmethod
+    def _of(cls, added: Mapping[str, str], removed: Iterable[str], options: Options) -> "ResponseHeaders":
+        replaced = frozenset(name.encode("ascii") for name in (*added, *removed))
+        pairs = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in added.items())
+        return cls(replaced, pairs, partial(cookies.is_ours, cookie_name=options.cookie_name))
+
+    def told_to_envoy(self) -> bytes:
+        """Rules as its script for answers reads them (proxy/envoy/resources/answers.lua): `+name=value` for what is set, `-name` for what
+        goes, with `&` between them; names and values are percent-encoded."""
+        gone = sorted(self.replaced.difference(name for name, _ in self.added))
+        said = [f"+{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.added]
+        return "&".join([*said, *(f"-{quote(name, safe='')}" for name in gone)]).encode("ascii")
 
     def for_client(self, headers: Iterable[Header]) -> Headers:
         """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way."""

@@ -10,6 +10,7 @@ from yarl import URL
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
+from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.upstreams import tls
 from proxy.upstreams.route_statistics import RouteStatistics
 
@@ -67,7 +68,7 @@ class OutgoingRequest:
     `is_upgrade`: they ask for a change of protocols.
 
     `timeout` is in seconds, from the end of the request to the end of the response; None is none.  `selection` is None where there is one
-    upstream only, `statistics` None where nobody counts.
+    upstream only, `statistics` None where nobody counts, `response_headers` None where those of all routes count.
     """
 
     upstream: Upstream
@@ -81,6 +82,7 @@ class OutgoingRequest:
     is_upgrade: bool = False
     selection: Selection | None = None
     statistics: RouteStatistics | None = None
+    response_headers: ResponseHeaders | None = None
 
 
 def request_head(request: OutgoingRequest) -> bytes:

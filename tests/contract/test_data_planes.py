@@ -86,7 +86,7 @@ def gate(
         .route(PATHS, regex=r".*\.(css|js|png)", to=application.url, **PUBLIC_KEYS)
         .route(PATHS, name="secret route", to=application.url, **member)
         .route(DENIED, to=application.url, **PUBLIC_KEYS, policy=[{"deny": {"http_path": "/users"}}])
-        .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True)
+        .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True, set_response_headers={"X-Of-Route": "1"})
         .route(SHADOWED, name="shadowed", to=application.url, allowed_groups=["engineering"], policy=[SHADOW])
         .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
         .route(CANARY, to="http://127.0.0.1:9", **PUBLIC_KEYS)
@@ -356,6 +356,35 @@ async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win
     assert (answer.header("x-hop"), answer.header("alt-svc")) == (None, None)
 
 
+SAID = b"X-Frame-Options: ALLOWALL\r\nServer: theirs\r\nX-Powered-By: one\r\nX-Powered-By: two\r\nSet-Cookie: theirs=1\r\nX-Kept: 1\r\n"
+RULES = {
+    "set_response_headers": {"X-Frame-Options": "DENY", "X-Odd": "a=b&c; %41 100% ü, +x", "Content-Security-Policy": "default-src 'none'"},
+    "remove_response_headers": ["server", "X-Powered-By", "Strict-Transport-Security"],
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+async def test_a_route_has_words_of_its_own_for_its_answers(method: str, accept: str, gate: RunningGate) -> None:
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + SAID + b"\r\n", 1), **RULES):
+        answer = await asyncio.to_thread(ask, gate, "/", f"Accept: {accept}", method=method, host=CANARY)
+    assert answer.status == 200
+    told = [(name.lower(), value) for name, value in answer.headers]
+    expected = {"x-frame-options": "DENY", "x-odd": "a=b&c; %41 100% ü, +x", "content-security-policy": "default-src 'none'"}
+    expected |= {"set-cookie": "theirs=1", "x-kept": "1"}
+    looked_at = {*expected, "server", "x-powered-by", "strict-transport-security"}
+    assert sorted(pair for pair in told if pair[0] in looked_at) == sorted(expected.items())
+
+
+async def test_gates_own_answers_have_the_headers_of_all_routes(gate: RunningGate) -> None:
+    policy = [route if DOWN not in route["from"] else {**route, **RULES} for route in gate.builder.policy]
+    await asyncio.to_thread(reload, gate, policy=policy)
+    answer = await asyncio.to_thread(ask, gate, "/", "Accept: text/html", host=DOWN)
+    assert answer.status == 502
+    assert answer.header("x-odd") is None
+    assert answer.header("strict-transport-security")
+
+
 async def test_a_trailer_is_no_header(gate: RunningGate) -> None:
     async def read_all(conversation: Conversation) -> None:
         head, rest = await conversation.head(), b""
@@ -439,7 +468,8 @@ async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGat
         assert await asyncio.wait_for(anext(bytes_of_it), SOON)
         with RawWebSocket(gate.port, tls=gate.certificates.client_context(), server_name=SOCKETS) as socket:
             lines = (f"Cookie: {cookie}", f"Origin: {gate.url(SOCKETS, '')}")
-            assert socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines).status == 101
+            opened = socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines)
+            assert (opened.status, opened.header("x-of-route")) == (101, "1")
             socket.say(TEXT, b"hello")
             assert (await asyncio.to_thread(socket.frame)).payload == b"hello"
             began = time.monotonic()
@@ -459,7 +489,8 @@ async def test_the_end_of_a_websocket_is_told_at_once(gate: RunningGate) -> None
 
     def seconds() -> float:
         with RawWebSocket(gate.port, tls=tls, server_name=SOCKETS) as socket:
-            assert socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines).status == 101
+            opened = socket.open(f"{SOCKETS}:{gate.port}", "/polite", *lines)
+            assert (opened.status, opened.header("x-of-route")) == (101, "1")
             socket.say(CLOSE, b"\x03\xe8")
             assert socket.frame().close_code == 1000
             began = time.monotonic()

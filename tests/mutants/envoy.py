@@ -79,7 +79,7 @@ internal_listener.without("a client that ends is gone", "InternalListener._tunne
 
 judge_filter = door("proxy.envoy.resources.judge_filter", "unit/proxy/envoy/resources/test_judge_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
-judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *streams]", "streams"))
+judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *has]", "has"))
 judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")

@@ -45,6 +45,16 @@ response_headers.without(
 )
 
 response_headers.without(
+    "what is to go is gone",
+    "ResponseHeaders.of_route",
+    replaced(
+        "cls._of({name: value for name, value in added.items() if name not in removed}, removed, options)", "cls._of(added, (), options)"
+    ),
+)
+response_headers.without(
+    "no name ends another rule for Envoy", "ResponseHeaders.told_to_envoy", replaced("f\"-{quote(name, safe='')}\"", 'f"-{name.decode()}"')
+)
+response_headers.without(
     "an upstream's names of headers fill no memory",
     "",
     replaced("Remembered(_response_name, 4096, longest=LONGEST_REMEMBERED)", "Remembered(_response_name, 4096, longest=10**9)"),

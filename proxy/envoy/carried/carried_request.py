@@ -14,7 +14,7 @@ from proxy.answers.send import CapturedResponse, send_refusal
 from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.carried.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.head import EnvoyRequestHead, rewritten
-from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, Address
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, Address
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
@@ -101,6 +101,8 @@ class CarriedRequest:
             told.append((MAY_STREAM.encode(), self._may_stream.encode()))
             if self._incoming.is_grpc:
                 headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
+        if outgoing.response_headers is not None:
+            told.append((RESPONSE.encode(), outgoing.response_headers.told_to_envoy()))
         told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
         told += rewritten(head, headers)
         is_marked = True

@@ -36,6 +36,17 @@ local function answer_instead(handle, number, why)
   if is_endless then headers:replace("content-length", "0") else handle:body(true):setBytes(body) end
 end
 
+-- What the route says of its answers (ResponseHeaders.told_to_envoy).
+local function decoded(text)
+  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+local function apply(rules, headers)
+  for sign, name, value in rules:gmatch("([+-])([^=&]+)=?([^&]*)") do
+    if sign == "-" then headers:remove(decoded(name)) else headers:replace(decoded(name), decoded(value)) end
+  end
+end
+
 function envoy_on_response(handle)
   local headers = handle:headers()
   local failed, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
@@ -68,4 +79,5 @@ function envoy_on_response(handle)
       if not STATES[option] and option:byte(1) ~= 58 then headers:remove(option) end
     end
   end
+  if $HAS_RULES then apply(handle:streamInfo():dynamicMetadata():get("$METADATA")["$RESPONSE"], headers) end
 end

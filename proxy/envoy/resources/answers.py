@@ -6,7 +6,7 @@ from pathlib import Path
 
 from config.options import Options
 from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
-from proxy.envoy.resources.edge_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, SCRIPT, TOKEN
+from proxy.envoy.resources.edge_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, RESPONSE, SCRIPT, TOKEN
 from proxy.envoy.resources.scripts import LUA, on_route, quoted, script
 from proxy.rewriting.header_names import HOP_BY_HOP
 
@@ -48,11 +48,13 @@ class AnswerFilter:
         }
         return [{"name": FILTER, "typed_config": {"@type": LUA}}, {"name": "gate-trailers", "typed_config": trailers}]
 
-    def route(self, route: Json, *, watches: bool = False) -> Json:
-        """A route to an upstream, whose answers are cleaned; `watches`: gate is told of those that are no stream."""
+    def route(self, route: Json, *, watches: bool = False, has_rules: bool = False) -> Json:
+        """A route to an upstream, whose answers are cleaned; `watches`: gate is told of those that are no stream; `has_rules`: gate has
+        told rules for the answer."""
         names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
         said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
-        source = script(_SCRIPT, {**names, **said, "COOKIE_NAME": quoted(self.cookie_name.lower()), "WATCHES": str(watches).lower()})
+        kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
+        source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower())})
         return {
             **route,
             "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), FILTER: on_route(source)},

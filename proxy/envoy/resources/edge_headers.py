@@ -15,6 +15,8 @@ CLUSTER, PATH, HOST = f"{PREFIX}cluster", f"{PREFIX}path", f"{PREFIX}host"
 NUMBER = f"{PREFIX}number"
 # Set where the answer may be a stream, and gate itself ends what turns out to be none (proxy/envoy/carried/carried_request.py).
 MAY_STREAM = f"{PREFIX}may-stream"
+# The rules that a route has of its own for answers, as the script for those reads them.
+RESPONSE = f"{PREFIX}response"
 # Set where only Envoy knows whether there is a body, and the request may pass if there is none.  A script does, and then marks it.
 BODILESS = f"{PREFIX}bodiless"
 # Set on what was judged before and is carried without the judge, with a secret (proxy/envoy/grants/).
@@ -31,7 +33,7 @@ SCRIPT = f"{PREFIX}script"
 # What that script asks (answers.lua): a page in place of an answer, and an end to what is no stream.
 INSTEAD, NO_STREAM = "/instead", "/no-stream"
 # Every other name of ours is gone before a route is chosen, so that these are all that an upstream could see.
-OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, BODILESS, CARRIED, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
+OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, RESPONSE, BODILESS, CARRIED, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
 
 _PREFIX = PREFIX.encode()
 # Words without blanks, but for the last one, which a client chooses.

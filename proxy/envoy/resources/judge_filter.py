@@ -10,7 +10,7 @@ from pathlib import Path
 from config.options import Options
 from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter
 from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json
-from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, OURS, PATH, TOKEN
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, OURS, PATH, RESPONSE, TOKEN
 from proxy.envoy.resources.scripts import LUA, on_route, script
 
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
@@ -66,16 +66,17 @@ class JudgeFilter:
         else Envoy: whose client does not read holds an upstream no longer than an idle connection may stay.
         """
         to_upstreams = [
-            self.answers.route(self._to_upstream(streams, silence, idle), watches=bool(streams))
+            self.answers.route(self._to_upstream([*streams, *rules], silence, idle), watches=bool(streams), has_rules=bool(rules))
             for streams, silence in (([_has(MAY_STREAM)], "0s"), ([], idle))
+            for rules in ([_has(RESPONSE)], [])
         ]
         return [*self._to_gate(idle), *to_upstreams, *_nowhere()]
 
-    def _to_upstream(self, streams: list[Json], silence: str, flush: str) -> Json:
+    def _to_upstream(self, has: list[Json], silence: str, flush: str) -> Json:
         host = f"%DYNAMIC_METADATA({METADATA}:{HOST})%"
         way = {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": silence, "flush_timeout": flush, "host_rewrite": host}
         return {
-            "match": {"prefix": "/", "headers": [self._judged(), *streams]},
+            "match": {"prefix": "/", "headers": [self._judged(), *has]},
             "route": way,
             "request_headers_to_remove": [*OURS, *OF_ENVOY],
             "typed_per_filter_config": {LAST_STEP_FILTER: on_route("")},
@@ -152,7 +153,7 @@ def _ext_authz(token: str) -> Json:
             "authorization_request": {"headers_to_add": [{"key": TOKEN, "value": token}]},
             "authorization_response": {
                 "allowed_upstream_headers": {"patterns": [{"safe_regex": {"regex": none_of(_OF_ANSWER)}}]},
-                "dynamic_metadata_from_headers": {"patterns": [{"exact": name} for name in (NUMBER, HOST, MAY_STREAM)]},
+                "dynamic_metadata_from_headers": {"patterns": [{"exact": name} for name in (NUMBER, HOST, MAY_STREAM, RESPONSE)]},
             },
         },
     }

@@ -51,6 +51,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "certificate_key_file": {"certificate_file": "fullchain.pem"},
     "client_ca": _TLS,
     "client_ca_file": _TLS,
+    "http3": {**_TLS, "data_plane": "envoy"},
     "idle_timeout": {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:5432"},
     "forward_auth_cache": {"forward_auth_url": "https://fwdauth.example.com"},
     "websocket_origins": {"allow_websockets": True},

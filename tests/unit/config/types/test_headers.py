@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from config.types.headers import claim_names, header_map, removable_headers, request_headers, response_headers
+from config.types.headers import (
+    answer_headers,
+    claim_names,
+    header_map,
+    removable_answer_headers,
+    removable_headers,
+    request_headers,
+    response_headers,
+)
 
 
 @pytest.mark.parametrize("written", [{"X-A": "b", "X-C": "d:e"}, '{"X-A": "b", "X-C": "d:e"}', "X-A:b,X-C: d:e"])
@@ -37,15 +45,24 @@ def test_a_header_name_is_a_token(name: str) -> None:
     "name", ["Connection", "Transfer-Encoding", "content-length", "TE", "Trailer", "upgrade", "Keep-Alive", "Proxy-Connection"]
 )
 def test_headers_of_the_connection_can_not_be_set(name: str) -> None:
-    for check in (request_headers, response_headers):
+    for check in (request_headers, response_headers, answer_headers):
         with pytest.raises(ValueError, match="belongs to the connection"):
             check({name: "x"})
+    with pytest.raises(ValueError, match="belongs to the connection"):
+        removable_answer_headers([name])
 
 
 @pytest.mark.parametrize("name", ["X-Gate-Jwt-Assertion", "x_gate_claim_email", "X.Gate-Claim-Groups", "x-gate-"])
 def test_an_identity_header_can_not_be_set_by_hand(name: str) -> None:
     with pytest.raises(ValueError, match="who the user is"):
         request_headers({name: "x"})
+
+
+@pytest.mark.parametrize(("name", "words"), [("Set-Cookie", "the application's"), ("alt-svc", "http3")])
+def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        answer_headers({name: "x"})
+    assert removable_answer_headers(["Server", name]) == ("Server", name)
 
 
 def test_the_host_header_can_be_set() -> None:

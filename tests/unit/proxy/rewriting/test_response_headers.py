@@ -4,6 +4,8 @@ from foundation.errors import UpstreamError
 from proxy.rewriting.response_headers import _NAMES, ResponseHeaders
 from tests.support.options import make_options
 
+ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
+
 
 def values(headers, name):
     return [value for each, value in headers if each == name]
@@ -79,3 +81,23 @@ def test_long_names_of_an_answers_headers_are_passed_on_and_not_remembered(optio
     names = [b"X-%d-" % number + b"a" * 16_384 for number in range(20)]
     assert [name for name, _ in rules.for_client([(name, b"1") for name in names])][:20] == [name.lower() for name in names]
     assert len(_NAMES) == held
+
+
+def test_a_routes_own_rules_outrank_those_of_all(options_of):
+    options = options_of(
+        headers={"X-Frame-Options": "SAMEORIGIN", "X-All": "1", "Server": "gate"},
+        policy=[ROUTE | {"set_response_headers": {"x-frame-options": "DENY"}, "remove_response_headers": ["SERVER", "X-Theirs"]}, ROUTE],
+    )
+    with_rules, without = options.policy
+    assert ResponseHeaders.of_route(without, options) is None
+    rules = ResponseHeaders.of_route(with_rules, options)
+    said = [(b"X-Frame-Options", b"ALLOWALL"), (b"server", b"theirs"), (b"X-Theirs", b"1"), (b"X-Kept", b"1"), (b"Set-Cookie", b"_gate=x")]
+    assert sorted(rules.for_client(said)) == [(b"x-all", b"1"), (b"x-frame-options", b"DENY"), (b"x-kept", b"1")]
+    assert set(rules.told_to_envoy().split(b"&")) == {b"+x-frame-options=DENY", b"+x-all=1", b"-server", b"-x-theirs"}
+
+
+def test_what_envoy_is_told_can_be_read_in_one_way_only(options_of):
+    rules = {"set_response_headers": {"X&+--": "a=b&-c %41\u00fc"}, "remove_response_headers": ["a&b"]}
+    options = options_of(headers={"disable": True}, policy=[ROUTE | rules])
+    told = ResponseHeaders.of_route(options.policy[0], options).told_to_envoy()
+    assert told == b"+x%26%2B--=a%3Db%26-c%20%2541%FC&-a%26b"

@@ -78,6 +78,8 @@ async def test_what_is_in_doubt_is_granted_nothing(kept: Keeping, path: str, hea
         ({**ANYBODY, "timeout": "1h"}, {}),
         ({**ANYBODY, "to": ["http://127.0.0.1:9", "http://127.0.0.2:9"]}, {}),
         ({**ANYBODY, "remove_request_headers": ["Cookie"]}, {}),
+        ({**ANYBODY, "set_response_headers": {"X-A": "1"}}, {}),
+        ({**ANYBODY, "remove_response_headers": ["Server"]}, {}),
         ({**ANYBODY, "set_request_headers": {"X-A": "1"}}, {"granted": True}),
         ({**TO, "policy": [{"allow": {"and": [{"user": "oidc/ann"}, {"http_method": "GET"}]}}]}, {}),
         ({**TO, "policy": [{"allow": {"user": "oidc/ann"}}]}, {"granted": True}),

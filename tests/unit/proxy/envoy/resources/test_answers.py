@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from proxy.envoy.resources.answers import CARRIED_ONES, FILTER, AnswerFilter, failures
-from proxy.envoy.resources.edge_headers import FAILED, NUMBER
+from proxy.envoy.resources.edge_headers import FAILED, NUMBER, RESPONSE
 from tests.support.options import make_options
 
 
@@ -21,6 +21,13 @@ def test_the_script_has_all_that_it_needs(tmp_path: Path) -> None:
         assert "proxy-authenticate" in route["response_headers_to_remove"]
         (added,) = route["response_headers_to_add"]
         assert added == {"header": {"key": "X-A", "value": "100%%"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+
+
+def test_only_where_gate_has_told_rules_the_script_looks_for_them(tmp_path: Path) -> None:
+    answers = AnswerFilter.of(make_options(tmp_path), "the-token")
+    for has_rules in (True, False):
+        script = answers.route({}, has_rules=has_rules)["typed_per_filter_config"][FILTER]["source_code"]["inline_string"]
+        assert (f"if {str(has_rules).lower()} then apply(" in script, RESPONSE in script) == (True, True)
 
 
 def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie(tmp_path: Path) -> None:
