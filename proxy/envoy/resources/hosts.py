@@ -23,10 +23,11 @@ def tunnel_hosts(options: Options) -> set[str]:
 
 
 def http3_hosts(options: Options) -> set[str]:
-    """Hosts that are reached by HTTP/3, too: none whose clients show certificates, which Envoy (1.40) does not ask for over QUIC, and none
-    of an upstream that speaks HTTP/2, to which gate itself carries nothing.
+    """Hosts that are reached by HTTP/3, too: none whose clients show certificates, which Envoy (1.40) does not ask for over QUIC; none
+    where a rule looks at the client's address, as a connection of QUIC goes on from another one, and Envoy tells the first; and none of
+    an upstream that speaks HTTP/2, to which gate itself carries nothing.
     """
     if not options.http3:
         return set()
-    of_http2 = {route.from_.host for route in options.policy if route.upstream_http2}
-    return hosts_of(options).difference(of_http2, certificate_hosts(options), tunnel_hosts(options))
+    by_tcp = {route.from_.host for route in options.policy if route.upstream_http2 or "source_ip" in route.criteria}
+    return hosts_of(options).difference(by_tcp, certificate_hosts(options), tunnel_hosts(options))

@@ -9,13 +9,14 @@ from pathlib import Path
 from config.options import Options
 from proxy.envoy.resources.bootstrap import GATE, TYPE, Json
 from proxy.envoy.resources.edge_headers import JUDGED
-from proxy.envoy.resources.hosts import http3_hosts
+from proxy.envoy.resources.hosts import hosts_of, http3_hosts
 from proxy.envoy.resources.http_connections import CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW, http_connections, seconds, tls
 from proxy.listener.limits import ListenerLimits
 
 # As long a client may remember it (RFC 7838 3.1); one that can't reach it uses TCP.
 _REMEMBERED_SECONDS = 24 * 60 * 60
 _HTTPS = 443
+_ANYTHING: Json = {"safe_regex": {"regex": ".*"}}
 
 
 def alternative(options: Options) -> Json:
@@ -37,18 +38,13 @@ def http3_listener(options: Options, files: Path, mark: str) -> Json | None:
     more: Json = {
         "codec_type": "HTTP3",
         "http3_protocol_options": {"quic_protocol_options": _windows()},
-    }
-    context: Json = {
-        "@type": f"{TYPE}extensions.transport_sockets.quic.v3.QuicDownstreamTransport",
-        # What a client sends before its handshake is over anybody may send again (RFC 8446 8).
-        "enable_early_data": False,
-        "downstream_tls_context": {"common_tls_context": tls(options, files, ["h3"], {"tls_minimum_protocol_version": "TLSv1_3"})},
+        "route_config": _route_config(options, hosts, mark, seconds(limits.idle)),
     }
     chain: Json = {
         "name": "http3",
         "filter_chain_match": {"server_names": sorted(hosts)},
-        "filters": [http_connections(limits, _routes(mark, seconds(limits.idle)), [], more)],
-        "transport_socket": {"name": "envoy.transport_sockets.quic", "typed_config": context},
+        "filters": [http_connections(limits, [], [], more)],
+        "transport_socket": {"name": "envoy.transport_sockets.quic", "typed_config": _transport(options, files)},
     }
     address = options.address
     return {
@@ -69,10 +65,21 @@ def http3_listener(options: Options, files: Path, mark: str) -> Json | None:
                 "quic_protocol_options": _windows(),
                 "idle_timeout": seconds(limits.idle),
                 "crypto_handshake_timeout": seconds(limits.read),
+                # Whoever is somewhere else connects anew: Envoy (1.40) goes on to tell the address with which a connection began.
+                "send_disable_active_migration": True,
             }
         },
         "per_connection_buffer_limit_bytes": STREAM_WINDOW,
         "filter_chains": [chain],
+    }
+
+
+def _transport(options: Options, files: Path) -> Json:
+    return {
+        "@type": f"{TYPE}extensions.transport_sockets.quic.v3.QuicDownstreamTransport",
+        # What a client sends before its handshake is over anybody may send again (RFC 8446 8).
+        "enable_early_data": False,
+        "downstream_tls_context": {"common_tls_context": tls(options, files, ["h3"], {"tls_minimum_protocol_version": "TLSv1_3"})},
     }
 
 
@@ -84,15 +91,21 @@ def _windows() -> Json:
     }
 
 
-def _routes(mark: str, flush: str) -> list[Json]:
-    """Routes to gate's internal listener, whatever the target.  CONNECT, which has none, is not taken."""
+def _route_config(options: Options, hosts: set[str], mark: str, flush: str) -> Json:
+    """Routes to gate's internal listener, whatever the target, for these hosts.  CONNECT, which has no target, is not taken."""
     added: Json = {"header": {"key": JUDGED, "value": mark}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-    targets: tuple[Json, ...] = ({"prefix": "/"}, {"safe_regex": {"regex": ".*"}})
-    return [
-        {
-            "match": target,
-            "route": {"cluster": GATE, "timeout": "0s", "idle_timeout": "0s", "flush_timeout": flush},
-            "request_headers_to_add": [added],
-        }
-        for target in targets
-    ]
+    way: Json = {
+        "route": {"cluster": GATE, "timeout": "0s", "idle_timeout": "0s", "flush_timeout": flush},
+        "request_headers_to_add": [added],
+    }
+    # Whatever its handshake said: what is not for HTTP/3 comes by TCP (RFC 9110 15.5.20).  Each is named, as a name counts before a
+    # wildcard that is for HTTP/3.
+    others = [*sorted(hosts_of(options) - hosts), "*"]
+    return {
+        "name": "http3",
+        "ignore_port_in_host_matching": True,
+        "virtual_hosts": [
+            {"name": "gate", "domains": sorted(hosts), "routes": [{"match": {"prefix": "/"}, **way}, {"match": _ANYTHING, **way}]},
+            {"name": "others", "domains": others, "routes": [{"match": _ANYTHING, "direct_response": {"status": 421}}]},
+        ],
+    }

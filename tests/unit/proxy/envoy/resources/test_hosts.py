@@ -20,6 +20,7 @@ def certified(tmp_path: Path) -> dict[str, Any]:
     return {"from": f"https://{APP}", "path": "/secret", **TO, "tls_downstream_client_ca_file": str(tmp_path / "ca.pem")}
 
 
+HERE = [{"allow": {"user": "a@example.com"}}, {"mode": "shadow", "deny": {"not": {"source_ip": "10.0.0.0/8"}}}]
 PAGES = {"from": f"https://{APP}", **TO}
 
 
@@ -29,6 +30,7 @@ PAGES = {"from": f"https://{APP}", **TO}
         ([], set(), {APP, AUTHENTICATE}),
         ([{"from": "tcp+https://db.example.com:5432", **TUNNEL}], {"db.example.com"}, {APP, AUTHENTICATE}),
         ([{"from": f"tcp+https://{APP}:22", **TUNNEL}], set(), {APP, AUTHENTICATE}),
+        ([{"from": f"https://{APP}", "path": "/in", **TO, "allow_any_authenticated_user": False, "policy": HERE}], set(), {AUTHENTICATE}),
         ([{"from": f"https://{APP}", "path": "/grpc", **TO, "upstream_http2": True}], set(), {AUTHENTICATE}),
     ],
 )

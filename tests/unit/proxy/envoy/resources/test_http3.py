@@ -18,6 +18,7 @@ MARK = "m" * 43
 TO = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
 PAGES, CERTIFIED = {"from": "https://app.example.com", **TO}, {"from": "https://certified.example.com", **TO}
 GRPC = {"from": "https://grpc.example.com", **TO, "upstream_http2": True}
+OTHERS = ["certified.example.com", "db.example.com", "grpc.example.com"]
 TCP = {"from": "tcp+https://db.example.com:5432", "to": "tcp://127.0.0.1:1", "allow_any_authenticated_user": True}
 
 
@@ -42,7 +43,9 @@ def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings:
     (chain,) = made["filter_chains"]
     assert chain["filter_chain_match"] == {"server_names": ["app.example.com", "auth.example.com"]}
     manager = chain["filters"][0]["typed_config"]
-    (host,) = manager["route_config"]["virtual_hosts"]
+    host, others = manager["route_config"]["virtual_hosts"]
+    assert host["domains"] == ["app.example.com", "auth.example.com"]
+    assert (others["domains"], [route.get("direct_response") for route in others["routes"]]) == ([*OTHERS, "*"], [{"status": 421}])
     assert {route["route"]["cluster"] for route in host["routes"]} == {GATE}
     for route in host["routes"]:
         (added,) = route["request_headers_to_add"]
