@@ -52,7 +52,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
     return Dashboard(
-        sessions=Session.objects.count(),
+        sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # what has expired goes by and by
         signed_in=User.objects.filter(last_sign_in__gte=timezone.now() - DAY).count(),
         configuration=page_context(request).configuration,
         directory=DirectoryRun.objects.order_by("-began").first(),

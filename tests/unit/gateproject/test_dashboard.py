@@ -11,7 +11,7 @@ from django.utils import timezone
 from authorize.models import LoggedDecision
 from databroker.models import DirectoryRun, Session, User
 from gateproject import dashboard
-from gateproject.dashboard import Dashboard, dashboard_of
+from gateproject.dashboard import DAY, Dashboard, dashboard_of
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -35,12 +35,13 @@ def test_empty_tables_have_a_dashboard():
 
 
 def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
-    Session.rows.bulk_create([Session(id="s1")])
+    now = timezone.now()
+    Session.rows.bulk_create([Session(id="unknown"), Session(id="live", expires=now + DAY), Session(id="over", expires=now - DAY)])
     for days in (0, 2):
         User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in=timezone.now() - timedelta(days=days))])
         DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), began=LOADED - timedelta(days=days))])
     it = shown()
-    assert (it.sessions, it.signed_in, it.directory and it.directory.pk) == (1, 1, "0")
+    assert (it.sessions, it.signed_in, it.directory and it.directory.pk) == (2, 1, "0")
 
 
 def test_bars_count_by_outcome_and_only_refusals_by_route():
