@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.browser import headless_browser
+from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.prepared import run
@@ -116,8 +117,12 @@ def look_at_the_pages(gate: RunningGate, profile: Path, request_id: str) -> None
         browser.click("#result_list tbody th a")
         assert "What would let it in" in browser.text
         browser.picture("decision")
-        browser.open(gate.url("authenticate.localhost", f"{LOG}explain/?request={request_id}"))
-        assert "none of your groups is listed" in browser.text
+
+        def is_explained() -> bool:  # the log is written by and by
+            browser.open(gate.url("authenticate.localhost", f"{LOG}explain/?request={request_id}"))
+            return "none of your groups is listed" in browser.text
+
+        wait_until(is_explained, "the last decision is in the log")
         browser.find("#url").send_keys(gate.url("wages.localhost", "/x"))
         browser.find("#person").send_keys("bob@example.com")
         browser.click("#invented input[type=submit]")

@@ -29,7 +29,8 @@ async def rows(client: httpx.AsyncClient, gate: RunningGate, page: str, **query:
     """The rows of the list, each as its text."""
     shown = await client.get(admin(gate, page), params=query, headers=HTML)
     assert shown.status_code == 200
-    found = re.findall(r'(?s)<tr><td class="action-checkbox">.*?</tr>', shown.text) or re.findall(r"(?s)<tr><th .*?</tr>", shown.text)
+    table = shown.text.partition('<table id="result_list">')[2].partition("</table>")[0].partition("<tbody>")[2]
+    found = re.findall(r"(?s)<tr>.*?</tr>", table)
     return [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in found]
 
 
