@@ -99,6 +99,7 @@ OPENINGS = {
     "prefix before a public one": [
         "/%2Fadmin/x",
         "//x/admin",
+        "//x%2Fy/admin%2F",
         "/;/admin",
         "/%252Fadmin",
         "/x;/../admin",
@@ -114,7 +115,7 @@ OPENINGS = {
     "no parameters": ["/admin;x", "/admin%3Bx"],
     "public below protected below public": ["/admin/public/;%2F../x", "/admin;x/users", "/admin%2Fusers", "/admin/%2Fpublic/x"],
     "deny is": ["/users;%2Fx", "/users;x", "/%2Fusers", "/users%3F"],
-    "deny matches": ["/admin;%2Fx", "/admin%2Fx", "//admin"],
+    "deny matches": ["/admin;%2Fx", "/admin%2Fx", "//admin", "//x%2Fy/admin%2F"],
     "deny not_matches": ["/admin/users;x.css", "/admin%3Fx.css"],
     "deny not_starts_with": ["/public/;/..%2Fadmin", "//public/x"],
 }

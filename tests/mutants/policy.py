@@ -64,7 +64,9 @@ readings.without(
         '"(" in path and _COOKIELESS.search(path) is not None',
     ),
 )
-readings.without("parameters are cut before decoding", "_forms", replaced("_cut((written,))", "dict.fromkeys((written,))"))
+readings.without(
+    "parameters are cut before decoding", "_forms", replaced("_cut((written, *_after_host(written)))", "dict.fromkeys((written,))")
+)
 readings.without("parameters are cut after decoding", "_forms", replaced("_cut(decoded)", "decoded"))
 readings.without("parameters are cut segment by segment", "_cut", skips("found[_PARAMETERS.sub('', text)] = ..."))
 readings.without("parameters of the last segment are cut alone", "_cut", skips("found[front + slash + last.partition(';')[0]] = ..."))
@@ -86,7 +88,7 @@ readings.without(
 )
 readings.without("a backslash that was encoded twice is a slash", "_forms", replaced('text.replace("%5C", "/")', "text"))
 readings.without("slashes are merged", "_forms", skips("found[_merged(text)] = ..."))
-readings.without("two slashes begin a host", "_forms", lacks("text[2:]"))
+readings.without("two slashes begin a host", "_after_host", lacks("'/' + text[2:].partition('/')[2]"))
 readings.without("a session in the path is dropped", "_forms", replaced('_COOKIELESS.sub("", text) or "/"', "text"))
 readings.without("a session behind slashes is dropped with them", "_forms", replaced('_COOKIELESS_OF_MERGED.sub("", text) or "/"', "text"))
 readings.without("a session in the path is seen", "is_read_alike", never('"(" in path and _COOKIELESS.search(path) is not None'))
@@ -95,7 +97,8 @@ readings.without("a long path holds fewer marks", "_require_few_marks", never("m
 readings.without("marks are counted before readings are made", "readings", skips("_require_few_marks(path)"))
 readings.without("a path has few readings", "_require_few", never("len(found) > MOST_READINGS"))
 readings.without("readings of merged slashes are counted", "_forms", replaced("_require_few(found)\nreturn ...", "return ..."))
-readings.without("many slashes begin a host", "_forms", lacks('text.lstrip("/")'))
+readings.without("many slashes begin a host", "_after_host", lacks("'/' + text.lstrip('/').partition('/')[2]"))
+readings.without("what is left behind a host is decoded", "_forms", lacks("*_after_host(written)"))
 readings.without("escapes of what ends nothing are decoded", "_all", returns("_forms(path)"))
 readings.without(
     "marks are counted before names are looked for",

@@ -103,9 +103,13 @@ class CanaryUpstream:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_closed = True
-        self._server.close()
-        for _ in range(5):  # what was accepted just now comes to _accept, which ends it; the loop's end would leave it open
+        for listening in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        # What was accepted just now comes to _accept, which ends it.  A server that is closed before makes no connection of it
+        # (CPython 3.11, `Server._attach`), and leaves it open.
+        for _ in range(5):
             await asyncio.sleep(0)
+        self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -64,6 +64,7 @@ def readings(path: str) -> tuple[str, ...]:
     | decodes twice, or until nothing changes        | `%252F` is a slash, too    |
     | merges slashes, after any of these             | `/a;x%2Fb/c%3Fd`, ...      |
     | takes what follows two slashes for a host      | `/admin` of `//x/admin`    |
+    | does so, then decodes                          | `/a/b` of `//x%2Fy/a%2Fb`  |
     | drops segments of sessions (ASP.NET Framework) | `/admin` of `/(S(x))/admin`|
 
     What they hold that can't stand in a canonical path is encoded again, so a space stays `%20` in each of them.  No reader finds
@@ -105,7 +106,7 @@ def _named(text: str) -> str:
 
 
 def _forms(written: str) -> tuple[str, ...]:
-    found = _cut((written,))
+    found = _cut((written, *_after_host(written)))  # who parses a URL first decodes what is left of it
     if _DELIMITERS.search(written):
         found |= _without_queries(found)
         decoded = dict.fromkeys([decoded for text in found for decoded in _decoded(text)])
@@ -123,10 +124,8 @@ def _forms(written: str) -> tuple[str, ...]:
     for text in [text for text in found if "//" in text]:
         _require_few(found)
         found[_merged(text)] = None
-        if text.startswith("//"):
-            for named in (text[2:], text.lstrip("/")):  # WHATWG URL 4.4: more slashes before a host are passed over
-                rest = "/" + named.partition("/")[2]
-                found |= {rest: None, _merged(rest): None}
+        for rest in _after_host(text):
+            found |= {rest: None, _merged(rest): None}
     _require_few(found)
     return tuple(found)
 
@@ -167,6 +166,13 @@ def _decoded(text: str) -> tuple[str, ...]:
 def _decoded_twice(text: str) -> str:
     first, *others = text.split("%25")
     return first + "".join([(_AGAIN[part[:2]] + part[2:]) if part[:2] in _AGAIN else "%25" + part for part in others])
+
+
+def _after_host(text: str) -> tuple[str, ...]:
+    """What is left for who takes the name behind two slashes for a host; WHATWG URL 4.4 passes over more slashes before it."""
+    if not text.startswith("//"):
+        return ()
+    return ("/" + text[2:].partition("/")[2], "/" + text.lstrip("/").partition("/")[2])
 
 
 def _merged(text: str) -> str:

@@ -22,6 +22,10 @@ from tests.support.path_readers import READERS, Reader, served
         pytest.param("/a%2Fb", {"/a%2Fb", "/a/b"}, id="an encoded slash"),
         pytest.param("//a", {"//a", "/a", "/"}, id="two slashes, or a host"),
         pytest.param("///x/a", {"///x/a", "/x/a", "/a"}, id="three slashes"),
+        pytest.param("///a//b", {"///a//b", "/a/b", "/a//b", "//b", "/b", "/"}, id="no host, or a host behind three slashes"),
+        pytest.param(
+            "//x%2Fy/a%2F", {"//x%2Fy/a%2F", "/x%2Fy/a%2F", "/a%2F", "//x/y/a/", "/x/y/a/", "/y/a/", "/a/"}, id="a host, then decoded"
+        ),
         pytest.param("/a//b", {"/a//b", "/a/b"}, id="slashes further on"),
         pytest.param("/a;x=1/b", {"/a;x=1/b", "/a/b", "/a"}, id="parameters"),
         pytest.param("/a;x/b;y", {"/a;x/b;y", "/a;x/b", "/a/b", "/a"}, id="parameters of two segments"),
