@@ -20,7 +20,7 @@ from tests.support.browser import headless_browser
 from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in
+from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in, status_or_cut
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
 from tests.support.prepared import python
@@ -252,7 +252,7 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
             assert status == 0, said
             assert f"~ user okta/alice: out of {directory.group_id('engineering')}" in said
             async with asyncio.timeout(20):
-                while (await client.get(gate.url(APP), headers=HTML)).status_code != 403:
+                while await status_or_cut(client, gate.url(APP), headers=HTML) != 403:
                     await asyncio.sleep(0.02)
 
             readings = gate.url(ADMIN, "/.gate/admin/databroker/directoryrun/")

@@ -11,7 +11,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.prepared import run
 from tests.support.sample_upstream import SampleUpstream
 
@@ -121,7 +121,7 @@ async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: Running
         status, said = await syncdirectory(gate)
         assert f"~ user okta/alice: out of {directory.group_id('engineering')}" in said
         async with asyncio.timeout(20):
-            while (await client.get(gate.url(APP), headers=HTML)).status_code != 403:
+            while await status_or_cut(client, gate.url(APP), headers=HTML) != 403:
                 await asyncio.sleep(0.02)
 
         company.users = {"alice": company.users["alice"]}

@@ -13,7 +13,7 @@ from tests.support.cookies import of_client
 from tests.support.fake_api import Answer
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 
@@ -103,8 +103,8 @@ async def test_one_of_two_reads_and_the_other_goes_on_when_it_is_killed_in_the_m
         cookie = await signed_in(two.first, two.idp, browser)
         copy = {**HTML, "Host": f"{APP}:{two.first.port}", "Cookie": cookie}
 
-        async def asked(gate: RunningGate, client: httpx.AsyncClient) -> int:
-            return (await client.get(gate.url(APP), headers=copy)).status_code
+        async def asked(gate: RunningGate, client: httpx.AsyncClient) -> int | None:
+            return await status_or_cut(client, gate.url(APP), headers=copy)
 
         async def both_say(status: int) -> bool:
             return {await asked(two.first, browser), await asked(two.second, elsewhere)} == {status}

@@ -13,7 +13,7 @@ from foundation.challenges import BAD_TOKEN
 from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
-from tests.support.gate import follow
+from tests.support.gate import follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import AUTHENTICATE_HOST, Split
@@ -151,7 +151,7 @@ async def test_one_process_reads_the_directory_and_another_when_that_is_killed(s
         await signed_in(stage, alice, stage.alice)
 
         async def all_say(status: int) -> bool:
-            return {(await alice.get(stage.split.url("/team/"), headers=HTML)).status_code for _ in range(4)} == {status}
+            return {await status_or_cut(alice, stage.split.url("/team/"), headers=HTML) for _ in range(4)} == {status}
 
         await until(lambda: all_say(200), "she is in the team")
         (reader,) = elected()

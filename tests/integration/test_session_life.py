@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cookies import of_client
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
 
@@ -69,7 +69,7 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
         idp.bend.answers["/token"] = Answer(403, b'{"error": "invalid_grant"}')
 
         async def is_out() -> bool:
-            return (await client.get(gate.url(APP))).status_code == 302
+            return await status_or_cut(client, gate.url(APP)) == 302
 
         await until(is_out)
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
@@ -82,7 +82,7 @@ async def test_an_id_token_that_is_wrong_ends_the_session(gate: RunningGate, idp
         idp.bend.claims = {"iss": "https://evil.example"}
 
         async def is_out() -> bool:
-            return (await client.get(gate.url(APP))).status_code == 302
+            return await status_or_cut(client, gate.url(APP)) == 302
 
         await until(is_out)
         ended = gate.wait_for_event("session ended")
@@ -101,7 +101,7 @@ async def test_a_group_that_the_provider_no_longer_tells_is_gone(idp: FakeIdP, u
             idp.bend.userinfo, idp.bend.tokens = {"groups": ABSENT}, {"id_token": ABSENT}
 
             async def is_refused() -> bool:
-                return (await client.get(gate.url(APP))).status_code == 403
+                return await status_or_cut(client, gate.url(APP)) == 403
 
             await until(is_refused)
 

@@ -21,7 +21,7 @@ from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import sign_in
+from tests.support.gate import sign_in, status_or_cut
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
@@ -96,8 +96,7 @@ async def until_refused(browser, split) -> None:
     async with asyncio.timeout(10):
         refused = 0
         while refused < 4:
-            response = await browser.get(split.url("/"))
-            refused = refused + 1 if response.status_code == 302 else 0
+            refused = refused + 1 if await status_or_cut(browser, split.url("/")) == 302 else 0
 
 
 async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):

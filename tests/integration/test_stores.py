@@ -19,7 +19,7 @@ from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.sample_upstream import SampleUpstream
@@ -59,7 +59,7 @@ async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> fl
     """The seconds until this is the answer."""
     started = time.monotonic()
     async with asyncio.timeout(30):
-        while await status_of(client, gate) != status:
+        while await status_or_cut(client, gate.url(HOST), headers=HTML) != status:
             await asyncio.sleep(0.05)
     return time.monotonic() - started
 

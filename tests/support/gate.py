@@ -213,3 +213,11 @@ def _migrated_data_dir() -> Path:
 
 def _secret() -> str:
     return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+async def status_or_cut(client: httpx.AsyncClient, url: str, **options: Any) -> int | None:
+    """The status of an answer; None of one that was cut, as the one is that is on its way when its session or access ends."""
+    try:
+        return (await client.get(url, **options)).status_code
+    except (httpx.RemoteProtocolError, httpx.ReadError):
+        return None
