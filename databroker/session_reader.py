@@ -62,4 +62,5 @@ def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | 
 def access_of(session: SessionRecord, record: Record | None) -> tuple[TemporaryAccess, ...]:
     """The temporary access of the session's person: none where the record is of another issuer's, of the same id."""
     found = TemporaryAccessRecord.from_record(record) if record is not None else None
-    return found.held if found is not None and found.issuer == session.vouched_by else ()
+    held = found.held if found is not None and found.issuer == session.vouched_by else ()
+    return tuple(access for access in held if not access.revoked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from authenticate.access.webhook import AccessEvent
+from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
@@ -73,6 +73,10 @@ class Caller:
     def is_same_person(self, user_id: str, issuer: str) -> bool:
         return (self.session.user_id, self.session.vouched_by) == (user_id, issuer)
 
+    def has_asked(self, asked: AskedAccess) -> bool:
+        """Whether it is, or may be, this person who has asked: by a second account as well, of the same address."""
+        return _are_one((self.session.user_id, self.identity.rule_email), (asked.user_id, asked.email))
+
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
 Record = Callable[[Caller, str, str, str], Awaitable[None]]
@@ -109,7 +113,9 @@ class AccessDesk:
             why=said,
             duration=seconds,
             asked=self._clock(),
+            email=caller.identity.rule_email,
         )
+        await self._asked.require_place(asked)
         await record(caller, ASKS, asked.user_id, words_of(asked))
         async with _Failure(caller, NOT_ASKED, asked, record):
             await self._asked.add(asked)
@@ -135,7 +141,7 @@ class AccessDesk:
                 await record(caller, NOT_BROKEN, session.user_id, words)
             raise
         line = f"EMERGENCY: {caller.name} has broken the glass of {access.route_words}, for {duration_words(seconds)}: {said}"
-        self._tell(AccessEvent("broke_glass", caller.name, session.user_id, access.route_words, said, caller.name, line, until))
+        self._tell(AccessEvent(BROKE_GLASS, caller.name, session.user_id, access.route_words, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
         return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
@@ -212,7 +218,7 @@ class AccessDesk:
 
     def may_answer(self, caller: Caller, asked: AskedAccess) -> bool:
         """Nobody answers themselves, whatever they are."""
-        if caller.is_same_person(asked.user_id, asked.issuer) or caller.session.user_id == asked.user_id:
+        if caller.has_asked(asked):
             return False
         return self.rules.may_approve(asked.route, caller.identity, self._clock())
 
@@ -237,18 +243,19 @@ class AccessDesk:
 
     async def _approved(self, caller: Caller, asked: AskedAccess, route: Route, identities: Identities) -> AskedAccess:
         """The request with this approval and those that still count: of different people, each of whom is an approver now."""
-        now, own = self._clock(), caller.session.user_id
-        counting = [each for each in asked.approvals if each.user_id != own and await self._counts(each, asked, identities, now)]
-        approvals = (*counting, AccessApproval(own, caller.session.id, caller.name, now))
+        now = self._clock()
+        own = AccessApproval(caller.session.user_id, caller.session.id, caller.name, now, caller.identity.rule_email)
+        others = [each for each in asked.approvals if not _are_one((each.user_id, each.email), (own.user_id, own.email))]
+        approvals = (*[each for each in others if await self._counts(each, asked, identities, now)], own)
         asking = route.access_requests
-        if asking is None or len({each.user_id for each in approvals}) < asking.approvals:
+        if asking is None or len(approvals) < asking.approvals:
             return replace(asked, approvals=approvals)
         lasts = min(asked.duration, asking.max_duration.total_seconds())  # the rule may have changed since
         return replace(asked, approvals=approvals, state=APPROVED, until=now + lasts)
 
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
         identity = await identities(approval.session_id)
-        if identity is None or identity.user_id != approval.user_id or approval.user_id == asked.user_id:
+        if identity is None or identity.user_id != approval.user_id:
             return False
         return self.rules.may_approve(asked.route, identity, now)
 
@@ -290,6 +297,11 @@ class AccessDesk:
         except VersionConflict:
             await _Failure(caller, failed, held.asked, record).tell()
             raise NoSuchRequest(_GONE) from None
+
+
+def _are_one(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two are one person, by (user id, e-mail address): who has two accounts of one address must not stand for two people."""
+    return one[0] == other[0] or (bool(one[1]) and one[1] == other[1])
 
 
 _GONE = "this request is over, or somebody else has answered it; nothing was changed"

@@ -15,13 +15,14 @@ from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.portal import STYLE, portal_files
+from authorize.policy.identity import Identity
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
 from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.adminsite.audit import access_entry
-from databroker.records import USER, SessionRecord
+from databroker.records import USER, SessionRecord, UserRecord
 from databroker.session_reader import user_of
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
@@ -68,7 +69,14 @@ async def _caller(request: HttpRequest, service: AuthenticateService, session: S
     if identity is None or identity.user_id != session.user_id:
         return None
     user = user_of(session, await service.broker.get(USER, session.user_id))
-    return Caller(session, identity, user.email or user.name or session.user_id)
+    return Caller(session, identity, _name(user, identity))
+
+
+def _name(user: UserRecord, identity: Identity) -> str:
+    """Name of somebody for those who decide about them, which must not be another's: who may choose it is told with it."""
+    if identity.rule_email:
+        return user.email
+    return f"{user.name} ({user.id})" if user.name else user.id
 
 
 async def _change(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:

@@ -38,8 +38,8 @@ def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_group
     claims = {name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN} | flattened(session.claims)
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
     is_foreign = session.provider == JWT
-    may_match = _may_match_by_email(facts)
-    rule_email = canonical_email(user.email) if may_match and not is_foreign else ""
+    may_match = _may_match_by_email(user, session.claims)
+    rule_email = rule_email_of(user, session.claims) if not is_foreign else ""
     if not (rule_email or (is_foreign and may_match)):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
         claims.pop("email", None)
@@ -87,9 +87,14 @@ def _raw(claims: Mapping[str, Any], path: str) -> Any:
     return None
 
 
-def _may_match_by_email(facts: PersonRecords) -> bool:
+def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any] | None = None) -> str:
+    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it."""
+    return canonical_email(user.email) if _may_match_by_email(user, session_claims or {}) else ""
+
+
+def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
     """Every source that says anything about it must say yes."""
-    said = (facts.user.email_verified, facts.user.claims.get("email_verified"), facts.session.claims.get("email_verified"))
+    said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
     return all(_is_yes(value) for value in said if value is not None)
 
 

@@ -1,5 +1,7 @@
 """Requests for access: the route key by which people ask to be let in for a while, and who may say yes."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
@@ -15,6 +17,18 @@ from config.validation import Finding, Rule, Settings
 REQUIRED, OPTIONAL = REASONS = ("required", "optional")
 LONGEST = timedelta(days=30)
 MOST_APPROVALS = 5
+# Keys that lead somewhere else than without them.
+_WAYS = (
+    "prefix_rewrite",
+    "regex_rewrite_pattern",
+    "regex_rewrite_substitution",
+    "preserve_host_header",
+    "host_rewrite",
+    "host_rewrite_header",
+    "host_path_regex_rewrite_pattern",
+    "host_path_regex_rewrite_substitution",
+    "tls_server_name",
+)
 PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
 
 
@@ -25,6 +39,12 @@ def people(value: Any) -> Expression:
     if findings or expression is None:
         raise PydanticCustomError("rules", "breaks a rule", {"findings": findings})
     return expression
+
+
+def way_of(route: Any) -> str:
+    """Digest of what the route's keys say of the place that requests get to behind its address, path and upstream; "" for none."""
+    ways = {key: str(value) for key in _WAYS if (value := getattr(route, key)) not in (None, False)}
+    return f"-{hashlib.sha256(json.dumps(ways).encode()).hexdigest()[:16]}" if ways else ""
 
 
 def _ends_within_bounds(settings: Any) -> Iterator[Finding]:

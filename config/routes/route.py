@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from config import removed_keys
-from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule
+from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
 from config.routes.balancing import (
     POLICIES,
     ROUND_ROBIN,
@@ -383,10 +383,11 @@ class Route(BearerTokenKeys):
         """Whether temporary access is among what its rules look at."""
         return self.access_requests is not None or "granted" in self.criteria
 
-    @property
+    @cached_property
     def access_key(self) -> str:
-        """Name by which temporary access names this route: with another name, address, path or upstream it is another route."""
-        return f"{self.id} {self.name or ''}"
+        """Name by which temporary access names this route: with another name, address, path or upstream, or with another way to what lies
+        behind that, it is another route."""
+        return f"{self.id}{way_of(self)} {self.name or ''}"
 
     @cached_property
     def id(self) -> str:

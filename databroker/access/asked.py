@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import structlog
 
-from databroker.access.temporary import KEPT, AccessError
+from databroker.access.temporary import AccessError
+from databroker.access.values import KEPT
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
@@ -21,7 +22,10 @@ log = structlog.get_logger(__name__)
 OPEN, APPROVED, OVER = "open", "approved", "over"
 LIFETIME = 86400.0  # seconds that a request waits
 MOST_OPEN = 5  # of one person for one route
-_OVER_FOR = 60.0  # seconds for which a place is kept that is free again
+_OVER_FOR = 60.0  # seconds for which a place is kept whose request is over
+_TOO_MANY = (
+    f"you have asked {MOST_OPEN} times for this already: wait for an answer; where you withdraw one, you may ask again a minute later"
+)
 
 
 class TooManyAsked(AccessError):
@@ -38,6 +42,7 @@ class AccessApproval(RecordValue):
     session_id: str
     name: str
     at: float  # Unix seconds
+    email: str = ""  # as of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class AskedAccess(RecordValue):
     state: str = OPEN
     approvals: tuple[AccessApproval, ...] = ()
     until: float = 0.0  # the end of the access, once that is settled
+    email: str = ""  # in the form that rules compare, "" where nobody has verified one
 
     @property
     def expires(self) -> float:
@@ -107,19 +113,31 @@ class AskedAccesses:
         self._broker = broker
         self._clock = clock
 
+    async def require_place(self, asked: AskedAccess) -> None:
+        """TooManyAsked where there is none for this request, before anybody is told of it."""
+        async for _ in self._places(asked):
+            return
+        raise TooManyAsked(_TOO_MANY)
+
     async def add(self, asked: AskedAccess) -> None:
         """Let a request wait.  TooManyAsked: each place is written by one alone, so no flood gets past it."""
-        beginning = place(asked.user_id, asked.issuer, asked.route)
-        for number in range(MOST_OPEN):
-            record = await self._broker.get(ASKED_ACCESS, f"{beginning}{number}")
-            if record is not None and (held := _held(record)).asked.state != OVER and held.asked.expires > self._clock():
-                continue
+        async for id, version in self._places(asked):
             try:
-                await self._put(f"{beginning}{number}", asked, 0 if record is None else record.version)
+                await self._put(id, asked, version)
             except VersionConflict:
                 continue
             return
-        raise TooManyAsked(f"you have asked {MOST_OPEN} times for this already: wait for an answer, or withdraw one")
+        raise TooManyAsked(_TOO_MANY)
+
+    async def _places(self, asked: AskedAccess) -> AsyncGenerator[tuple[str, int]]:
+        """Free places, with the version that is there.  One whose request is over is free a minute later: to ask and withdraw, again and
+        again, would be a flood as well."""
+        beginning = place(asked.user_id, asked.issuer, asked.route)
+        for number in range(MOST_OPEN):
+            record = await self._broker.get(ASKED_ACCESS, f"{beginning}{number}")
+            if record is not None and ((held := _held(record)).asked.state == OVER or held.asked.expires > self._clock()):
+                continue
+            yield f"{beginning}{number}", 0 if record is None else record.version
 
     async def find(self, id: str, nonce: str) -> HeldRequest | None:
         """The request that waits at this place; None where it is another one by now."""

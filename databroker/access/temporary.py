@@ -14,8 +14,6 @@ from foundation.web.plain_text import is_plain
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
 TRIES = 5
-# What has ended is kept until the audit log tells of it, or for so long, in seconds.
-KEPT = 86400.0
 _EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
 
 
@@ -44,7 +42,8 @@ class TemporaryAccesses:
         for _ in range(TRIES):
             record = await self._broker.get(TEMPORARY_ACCESS, user.id)
             kept = self._kept(record, user)
-            if any(other.id == access.id for other in kept):
+            if (same := next((other for other in kept if other.id == access.id), None)) is not None:
+                _require_not_revoked(same)
                 return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
                 raise AccessError("they have access there already, and for longer: revoke that first")
@@ -68,10 +67,13 @@ class TemporaryAccesses:
         for _ in range(TRIES):
             record = await self._broker.get(TEMPORARY_ACCESS, user_id)
             found = None if record is None else TemporaryAccessRecord.from_record(record)
-            if found is None or all(access.id != id for access in found.held):
+            if found is None or all(access.id != id or access.revoked for access in found.held):
                 return False
+            # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
+            now = self._clock()
+            held = (replace(access, until=0.0, is_told=True, revoked=access.until) if access.id == id else access for access in found.held)
             try:
-                await self._write(replace(found, held=tuple(access for access in found.held if access.id != id)), record)
+                await self._write(replace(found, held=tuple(access for access in held if _is_kept(access, now))), record)
             except VersionConflict:
                 continue
             return True
@@ -103,7 +105,7 @@ class TemporaryAccesses:
             found = TemporaryAccessRecord.from_record(record)
             told = (replace(access, is_told=access.is_told or access.id == id) for access in found.held)
             try:
-                await self._write(replace(found, held=tuple(access for access in told if access.until > now or not access.is_told)), record)
+                await self._write(replace(found, held=tuple(access for access in told if _is_kept(access, now))), record)
             except VersionConflict:
                 continue
             return
@@ -114,12 +116,21 @@ class TemporaryAccesses:
         if record is None:
             return ()
         found, now = TemporaryAccessRecord.from_record(record), self._clock()
-        return tuple(access for access in found.held if access.until > now or not access.is_told) if found.issuer == user.vouched_by else ()
+        return tuple(access for access in found.held if _is_kept(access, now)) if found.issuer == user.vouched_by else ()
 
     async def _write(self, value: TemporaryAccessRecord, over: Record | None) -> None:
-        expires = max((access.until + KEPT for access in value.held), default=self._clock() + _EMPTY_FOR)
+        expires = max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
         version = 0 if over is None else over.version
         await self._broker.put(TEMPORARY_ACCESS, value.user_id, value.to_data(), expires=expires, only_if_version=version)
+
+
+def _is_kept(access: TemporaryAccess, now: float) -> bool:
+    return max(access.until, access.revoked) > now or not access.is_told
+
+
+def _require_not_revoked(access: TemporaryAccess) -> None:
+    if access.revoked:
+        raise AccessError("this access was ended before its time: it must be asked for again")
 
 
 def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:

@@ -8,6 +8,8 @@ from typing import Any, Self
 from databroker.records import Record, RecordValue, known_fields
 
 LONGEST_WHY = 500
+# What has ended is kept until the audit log tells of it, or for so long, in seconds.
+KEPT = 86400.0
 # As the audit log calls them; each is written before it is done, and what then fails is told of, too.
 GIVES, NOT_GIVEN = "gives access for a while", "could not give access"
 REVOKES, NOT_REVOKED = "revokes access", "could not revoke access"
@@ -34,6 +36,11 @@ class TemporaryAccess(RecordValue):
     why: str
     route_words: str = ""
     is_told: bool = False  # that it ends is in the audit log
+    revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
+
+    @property
+    def kept_until(self) -> float:
+        return max(self.until, self.revoked) + KEPT
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

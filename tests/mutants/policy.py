@@ -345,7 +345,7 @@ email_address.without(
 )
 
 identity_facts = door("authorize.identity.person_records", "unit/authorize/identity/test_person_records.py")
-identity_facts.without("an unverified address matches no rule", "identity_of", replaced("_may_match_by_email(facts)", "True"))
+identity_facts.without("an unverified address matches no rule", "rule_email_of", always("_may_match_by_email(...)"))
 identity_facts.without("another issuer's address is none of ours", "identity_of", always("not is_foreign"), *ENTRIES)
 identity_facts.without(
     "another issuer's groups are none of ours, and its people not in our directory",
@@ -417,18 +417,31 @@ access_key.without("another name is another route", "Route.access_key", returns(
 access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
 giving = door("databroker.access.temporary", "unit/databroker/access/test_temporary.py")
 giving.without("access ends within bounds", "checked", never("not 0 < access.until - now <= LONGEST"))
+giving.without("what was revoked is not given again", "_is_kept", replaced("max(access.until, access.revoked)", "access.until"))
+giving.without("who finishes late gives nothing back", "_require_not_revoked", never("access.revoked"))
 giving.without("another issuer's person is another", "TemporaryAccesses._kept", always("found.issuer == user.vouched_by"))
 giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
+way = door("config.routes.access_requests", ACCESS_TESTS)
+way.without("another way to an upstream is another route", "way_of", never("ways"))
+named = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
+named.without(
+    "an address that only looks like another's names nobody", "_person", replaced("rule_email_of(person)", "person.email.lower()")
+)
+asker = door("authenticate.views.access", "unit/authenticate/views/test_access.py")
+asker.without("nobody asks in another's name", "_name", always("identity.rule_email"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 rules.without("only people approve", "AccessRules._fits", never("not identity.own_subject"))
 rules.without("a token approves nothing", "AccessRules._fits", never("identity.is_bearer"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk.without("nobody answers themselves", "AccessDesk.may_answer", never("caller.has_asked(asked)"))
+desk.without("two accounts of one address are one person", "_are_one", never("bool(one[1]) and one[1] == other[1]"))
 desk.without(
-    "nobody answers themselves",
-    "AccessDesk.may_answer",
-    never("caller.is_same_person(asked.user_id, asked.issuer) or caller.session.user_id == asked.user_id"),
+    "one person approves once",
+    "AccessDesk._approved",
+    always("not _are_one((each.user_id, each.email), (own.user_id, own.email))"),
 )
+desk.without("a flood fills no audit log", "AccessDesk.ask", skips("await self._asked.require_place(asked)"))
 desk.without("only approvers answer", "AccessDesk._check", never("not self.may_answer(caller, asked)"))
 desk.without("an approval is an approver's still", "AccessDesk._approved", always("await self._counts(each, asked, identities, now)"))
 desk.without(
@@ -444,12 +457,19 @@ desk.without(
 )
 hook = door("authenticate.access.webhook", "unit/authenticate/access/test_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
+hook.without("a flood hides no broken glass", "AccessWebhook._least_missed", always("each.event != BROKE_GLASS"))
+hook.without("a flood hides nobody else's request", "AccessWebhook._least_missed", always("each.user_id == crowd"))
 hook.without("a reason is words to a chat", "AccessWebhook._body", replaced("harmless(event.words)", "event.words"))
 asking = door("databroker.access.asked", "unit/databroker/access/test_asked.py")
 asking.without(
     "a place that is taken is not written over",
-    "AskedAccesses.add",
-    never("record is not None and (held := _held(record)).asked.state != OVER and (held.asked.expires > self._clock())"),
+    "AskedAccesses._places",
+    never("record is not None and ((held := _held(record)).asked.state == OVER or held.asked.expires > self._clock())"),
+)
+asking.without(
+    "to ask and withdraw is a flood as well",
+    "AskedAccesses._places",
+    replaced("(held := _held(record)).asked.state == OVER or held.asked.expires > self._clock()", "_held(record).asked.state != OVER"),
 )
 asking.without("a button names one request", "AskedAccesses.find", always("held.asked.nonce == nonce"))
 asking.without("who comes second changes nothing", "AskedAccesses._put", omits("only_if_version"))
@@ -475,5 +495,5 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, access, span, access_key, giving, rules, desk, hook, asking, reader, service, hosts,
+    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, hook, asking, reader, service, hosts,
 )  # fmt: skip

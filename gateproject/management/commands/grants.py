@@ -11,7 +11,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
+from authorize.identity.person_records import rule_email_of
 from authorize.policy.compiled_route import name_of
+from authorize.policy.email_address import canonical_email
 from config.options import Options
 from config.routes.route import Route
 from config.types.fields import duration
@@ -141,9 +143,12 @@ async def _person(broker: BrokerClient, written: str) -> UserRecord:
         found = [] if record is None else [UserRecord.from_record(record)]
     else:
         people = [UserRecord.from_record(record) async for record in every(broker, USER)]
-        found = [person for person in people if written and person.email.lower() == written.lower()]
+        # As rules know people: an address that nobody has verified, or that merely looks like this one, is not theirs.
+        email = canonical_email(written)
+        found = [person for person in people if email and rule_email_of(person) == email]
     if len(found) != 1:
-        raise CommandError(f"--user {written!r} is {'nobody who has signed in' if not found else 'several people: say PROVIDER/SUBJECT'}")
+        nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
+        raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")
     return found[0]
 
 

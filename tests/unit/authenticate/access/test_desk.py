@@ -13,7 +13,7 @@ from authenticate.access.desk import AccessDesk, AuditLogAway, Caller, NoSuchReq
 from authenticate.access.webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
-from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, HeldRequest, TooManyAsked
+from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
@@ -36,6 +36,7 @@ class World:
         self.now = NOW
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
+        self.emails = dict[str, str]()
         self.gone = set[str]()
         self.told: list[tuple[str, str]] = []
         self.is_full = False
@@ -53,7 +54,8 @@ class World:
         return Caller(held, self.identity(name, id), name)
 
     def identity(self, name: str, session: str = "") -> Identity:
-        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=frozenset(self.groups.get(name, ())))
+        groups = frozenset(self.groups.get(name, ()))
+        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=groups, rule_email=self.emails.get(name, ""))
 
     async def identities(self, session_id: str) -> Identity | None:
         await asyncio.sleep(0)
@@ -179,7 +181,9 @@ async def test_a_request_expires_by_itself(world: World) -> None:
     assert await world.given() == []
 
 
-@pytest.mark.parametrize("change", [{"name": "payroll"}, {"to": "http://127.0.0.1:10"}, {"from": "https://pay.example.com"}])
+@pytest.mark.parametrize(
+    "change", [{"name": "payroll"}, {"to": "http://127.0.0.1:10"}, {"from": "https://pay.example.com"}, {"prefix_rewrite": "/payroll/"}]
+)
 async def test_a_route_that_was_changed_takes_no_request_over(world: World, change: dict[str, str]) -> None:
     held = await world.ask()
     world.use(**change)
@@ -221,8 +225,43 @@ async def test_a_flood_ends_at_so_many(world: World) -> None:
     with pytest.raises(TooManyAsked):
         await world.ask()
     assert len(await world.desk.own(world.caller("ann"))) == MOST_OPEN
-    assert world.told[-1] == ("ann", "could not ask for access")
+    assert world.told == [("ann", "asks for access")] * MOST_OPEN, "nor does it fill the audit log"
+    assert len(world.events) == MOST_OPEN
     await world.ask("eve")
+
+
+async def test_two_accounts_of_one_address_are_one_person(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    world.emails = {"bob": "bob@corp.com", "dave": "bob@corp.com", "carol": "carol@corp.com"}
+    held = await world.ask("bob")
+    with pytest.raises(NotYours):
+        await world.approve(held, "dave")
+    assert await world.waiting("dave") == []
+    other = await world.ask("ann")
+    await world.approve(other)
+    await world.approve(other, "dave")
+    assert await world.given() == []
+    await world.approve(other, "carol")
+    assert await world.given() == [("oidc/ann", HOUR, "dave, carol")]
+
+
+async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(world: World) -> None:
+    held, put = await world.ask(), world.broker.put
+
+    async def fails(type: str, id: str, data: Any, **more: Any) -> Record:
+        if type == ASKED_ACCESS and data["state"] == OVER:
+            raise BrokerError("away")
+        return await put(type, id, data, **more)
+
+    world.broker.put = fails  # type: ignore[method-assign]
+    with pytest.raises(BrokerError):
+        await world.approve(held)
+    world.broker.put = put  # type: ignore[method-assign]
+    ((id,),) = [(access.id,) async for _, access in world.desk.given(world.caller("ann"))]
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", id, world.record)
+    with pytest.raises(AccessError, match="before its time"):
+        await world.approve(held, "carol")
+    assert (await world.given(), await world.desk.own(world.caller("ann"))) == ([], [])
 
 
 async def test_without_the_audit_log_nothing_is_done(world: World) -> None:

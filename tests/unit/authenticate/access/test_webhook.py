@@ -122,6 +122,31 @@ async def test_nobody_waits_for_one_that_is_away(tmp_path: Path, monkeypatch: py
     assert any("before the end" in each["event"] for each in logs)
 
 
+async def test_a_flood_of_one_hides_neither_a_broken_glass_nor_what_others_did(chat: Chat, tmp_path: Path) -> None:
+    told = hook(tmp_path, chat.url)
+    told.tell(replace(EVENT, event="broke_glass", user_id="oidc/mallory"))
+    told.tell(replace(EVENT, user_id="oidc/ann"))
+    with capture_logs() as logs:
+        for number in range(MOST_WAITING + 50):
+            told.tell(replace(EVENT, user_id="oidc/mallory", until=float(number)))
+    assert {(each["about"], each["user_id"]) for each in logs} == {("asked", "oidc/mallory")}
+    chat.answers = [b"200 OK"] * MOST_WAITING
+    told.start()
+    await chat.heard.wait()
+    await told.stop()
+    heard = [json.loads(body) for _, body in chat.messages]
+    assert [(each["event"], each["user_id"]) for each in heard[:2]] == [("broke_glass", "oidc/mallory"), ("asked", "oidc/ann")]
+    assert [each["until"] for each in heard[2:]] == [float(number) for number in range(52, MOST_WAITING + 50)]
+
+
+async def test_of_nothing_but_broken_glasses_the_oldest_goes(tmp_path: Path) -> None:
+    told = hook(tmp_path, "http://127.0.0.1:1/x")
+    with capture_logs() as logs:
+        for number in range(MOST_WAITING + 1):
+            told.tell(replace(EVENT, event=webhook.BROKE_GLASS, until=float(number)))
+    assert [each["about"] for each in logs] == ["broke_glass"]
+
+
 async def test_without_a_url_nobody_is_told(tmp_path: Path) -> None:
     told = AccessWebhook(make_options(tmp_path), "https://auth.example.com/.gate/access", lambda: 0.0)
     told.start()

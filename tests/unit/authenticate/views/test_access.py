@@ -100,6 +100,19 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     ]
 
 
+async def test_nobody_asks_under_an_address_that_is_not_proved_to_be_theirs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, person in {
+        "mallory": {"name": "Boss", "email": "boss@corp.example", "email_verified": False, "groups": []},
+        "nameless": {"email": "boss@corp.example", "email_verified": False, "groups": []},
+    }.items():
+        monkeypatch.setitem(PEOPLE, name, person)
+        assert (await ask(await signed_in(site, name))).status == 303
+    seen = await text(await signed_in(site, "carol"))
+    assert "<bdi>Boss (oidc/mallory)</bdi></b> asks for" in seen
+    assert "<bdi>oidc/nameless</bdi></b> asks for" in seen
+    assert "boss@corp.example" not in seen
+
+
 async def test_a_hidden_route_is_asked_for_by_who_is_led_to_it(site: Site) -> None:
     alice = await signed_in(site)
     assert "vault.example.com" in await text(alice, f"?route={route_id(site, 'vault')}")

@@ -85,7 +85,7 @@ async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked
     assert len(await every(asked)) == MOST_OPEN + 2
 
 
-async def test_a_place_that_is_over_is_used_again_by_another_request(asked: AskedAccesses) -> None:
+async def test_a_place_that_is_over_is_used_again_by_another_request_a_minute_later(asked: AskedAccesses, clock: Clock) -> None:
     for number in range(MOST_OPEN):
         await asked.add(replace(ASKED, nonce=f"n{number}"))
     with pytest.raises(TooManyAsked):
@@ -94,6 +94,11 @@ async def test_a_place_that_is_over_is_used_again_by_another_request(asked: Aske
     first = (await every(asked))[0]
     await asked.close(first)
     assert await asked.find(first.id, first.asked.nonce) is None
+    for step in (asked.add, asked.require_place):
+        with pytest.raises(TooManyAsked, match="a minute later"):
+            await step(replace(ASKED, nonce="next"))
+    clock.now += 61
+    await asked.require_place(replace(ASKED, nonce="next"))
     await asked.add(replace(ASKED, nonce="next"))
     assert await asked.find(first.id, first.asked.nonce) is None, "what was said of the one is not said of the other"
     assert (await asked.find(first.id, "next")) is not None

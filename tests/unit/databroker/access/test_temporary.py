@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from databroker.access.temporary import KEPT, LONGEST, AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
+from databroker.access.values import KEPT, LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import LocalBroker
-from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
+from databroker.records import TEMPORARY_ACCESS, Record, SessionRecord, UserRecord
+from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
 
@@ -83,9 +84,32 @@ async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None
     assert not await accesses.revoke("oidc/1", "a1")
     assert await accesses.revoke("oidc/1", "a2")
     assert await held(accesses) == []
+    await accesses.give(ANN, replace(ACCESS, id="a3"))
+    assert await held(accesses) == ["a3"]
+    assert not await accesses.revoke("oidc/2", "a3")
+
+
+async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
+    accesses: TemporaryAccesses, broker: LocalBroker, clock: Clock
+) -> None:
     await accesses.give(ANN, ACCESS)
-    assert await held(accesses) == ["a1"]
-    assert not await accesses.revoke("oidc/2", "a1")
+    assert await accesses.revoke("oidc/1", "a1")
+    for _ in range(2):
+        with pytest.raises(AccessError, match="before its time"):
+            await accesses.give(ANN, ACCESS)
+        await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
+        await accesses.tell("oidc/1", "a2")
+    assert await held(accesses) == ["a2"]
+    assert [access.id async for _, access in accesses.untold(NOW)] == []
+    record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
+    assert record is not None
+    session = SessionRecord("s", "oidc/1", "1", "oidc", NOW, NOW + 1, issuer=ANN.issuer)
+    assert [access.id for access in access_of(session, record)] == ["a2"]
+    clock.now += 3600
+    await accesses.tell("oidc/1", "a2")
+    record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
+    assert record is not None
+    assert TemporaryAccessRecord.from_record(record).held == (), "what would have ended by now can't be given anyway"
 
 
 async def test_nothing_of_another_issuers_person_goes_on(accesses: TemporaryAccesses) -> None:

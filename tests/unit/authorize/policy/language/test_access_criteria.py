@@ -12,6 +12,7 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 from tests.unit.authorize.policy.written_policies import criterion
 
 WIKI = make_route(name="wiki", policy=[{"allow": {"or": [{"groups": "writers"}, {"granted": True}]}}])
+WIKI_POLICY = [{"allow": {"granted": True}}, {"allow": {"groups": "writers"}}]
 LIVE = AccessSpan(NOW - 600, NOW + 600)
 
 
@@ -53,6 +54,13 @@ def test_nobody_else_gets_in_by_it() -> None:
         {"path": "/"},
         {"prefix": "/"},
         {"host": "wiki.example.com"},
+        {"prefix_rewrite": "/payroll"},
+        {"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/payroll/"},
+        {"preserve_host_header": True},
+        {"host_rewrite": "payroll.internal"},
+        {"host_rewrite_header": "X-Where"},
+        {"host_path_regex_rewrite_pattern": "^/([a-z]+)/.*$", "host_path_regex_rewrite_substitution": r"\1.internal"},
+        {"tls_server_name": "payroll.internal"},
     ],
 )
 def test_a_route_that_was_changed_is_another_and_takes_nothing_over(changed: dict[str, str]) -> None:
@@ -61,6 +69,12 @@ def test_a_route_that_was_changed_is_another_and_takes_nothing_over(changed: dic
     found = decide(request(host=other.from_.host), holder(), table(other), NOW)
     assert found.outcome is Outcome.FORBIDDEN
     assert decide(request(host=other.from_.host), holder(other), table(other), NOW).is_allowed
+
+
+def test_two_ways_to_one_upstream_are_two_routes() -> None:
+    one, other = (make_route(name="wiki", prefix_rewrite=place, policy=[{"allow": {"granted": True}}]) for place in ("/a/", "/b/"))
+    assert not decide(request(), holder(one), table(other), NOW).is_allowed
+    assert decide(request(), holder(one), table(make_route(name="wiki", prefix_rewrite="/a/", policy=WIKI_POLICY)), NOW).is_allowed
 
 
 def test_a_route_of_the_same_name_gains_nothing() -> None:

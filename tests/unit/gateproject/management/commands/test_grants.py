@@ -23,6 +23,11 @@ WIKI = {"from": "https://wiki.example.com", "to": UPSTREAM, "name": "wiki", "pol
 PAY = {"from": "https://pay.example.com", "to": UPSTREAM, "name": "pay", "allowed_groups": ["payroll"]}
 TWIN = {**WIKI, "from": "https://twin.example.com", "name": "pay"}
 PEOPLE = {"oidc/1": "Ann@corp.com", "oidc/2": "bob@corp.com", "oidc/3": "same@corp.com", "oidc/4": "same@corp.com"}
+UNVERIFIED = (
+    UserRecord("oidc/5", "mallory@corp.com", email_verified=False, issuer=ISSUER),
+    UserRecord("oidc/6", "claimed@corp.com", claims={"email_verified": "false"}, issuer=ISSUER),
+    UserRecord("oidc/7", "\u212aim@corp.com", issuer=ISSUER),  # KELVIN SIGN, which str.lower() makes a "k"
+)
 GIVE = ("give", "--user", "ann@corp.com", "--route", "wiki", "--for", "2h", "--why", "an incident")
 
 
@@ -37,6 +42,8 @@ async def _fill(options: Options) -> None:
     async with opened_broker(options) as broker:
         for id, email in PEOPLE.items():
             await broker.put(USER, id, UserRecord(id, email, issuer=ISSUER).to_data())
+        for record in UNVERIFIED:
+            await broker.put(USER, record.id, record.to_data())
 
 
 def run(options: Options, *arguments: Any) -> str:
@@ -98,6 +105,9 @@ def test_what_opens_nothing_any_more_is_named(options: Options, tmp_path: Path) 
         ({"--user": "oidc/9"}, "nobody who has signed in"),
         ({"--user": ""}, "nobody who has signed in"),
         ({"--user": "same@corp.com"}, "several people"),
+        ({"--user": "mallory@corp.com"}, "such an address, verified"),
+        ({"--user": "claimed@corp.com"}, "such an address, verified"),
+        ({"--user": "kim@corp.com"}, "such an address, verified"),
         ({"--route": "wages"}, "names no route"),
         ({"--route": "pay"}, "names several routes"),
         ({"--route": "policy[1]"}, "nothing in this route's rules"),
@@ -115,6 +125,13 @@ def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, st
     with pytest.raises(CommandError, match=message):
         run(options, *arguments)
     assert listed(options) == []
+
+
+def test_whose_address_nobody_has_verified_is_given_access_by_their_id(options: Options) -> None:
+    arguments = [*GIVE]
+    arguments[2] = "oidc/5"
+    run(options, *arguments)
+    assert [each["user_id"] for each in listed(options)] == ["oidc/5"]
 
 
 def test_what_nobody_has_is_not_revoked(options: Options) -> None:
