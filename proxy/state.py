@@ -7,6 +7,7 @@ from datetime import timedelta
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
+from config.routes.told_headers import ToldNames
 from config.routes.upstream_credentials import shows_credentials
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
@@ -42,7 +43,12 @@ class RouteForwarding:
 
     @classmethod
     def build(
-        cls, compiled: CompiledRoute, options: Options, clusters: Clusters, statistics: RouteStatistics | None = None
+        cls,
+        compiled: CompiledRoute,
+        options: Options,
+        told_names: ToldNames,
+        clusters: Clusters,
+        statistics: RouteStatistics | None = None,
     ) -> "RouteForwarding":
         route = compiled.route
         timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
@@ -50,7 +56,7 @@ class RouteForwarding:
             upstream=Upstream.build(route),
             own_host=own_name(route.to[0].url),
             cluster=clusters.of(route),
-            headers=RouteHeaders.build(route, options),
+            headers=RouteHeaders.build(route, options, told_names),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
             timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
@@ -122,6 +128,8 @@ class ProxyState:
         measures = options.measures_routes
         is_alike = previous is not None and previous._options.measures_routes is measures
         known = previous._by_route if is_alike and previous is not None and previous._options.differs_in_routes_only(options) else {}
+        self._told_names = told_names = ToldNames(options.policy)
+        told_before = previous._told_names if previous is not None else told_names
         counted_before = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
@@ -133,8 +141,8 @@ class ProxyState:
                 label = route_label(compiled.route)
                 if measures and label not in self.statistics:
                     self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
-                if before is None or before[0] is not compiled:
-                    before = (compiled, RouteForwarding.build(compiled, options, self.clusters, self.statistics.get(label)))
+                if before is None or before[0] is not compiled or told_before.of(compiled.route) != told_names.of(compiled.route):
+                    before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, self.statistics.get(label)))
                 else:
                     self.clusters.of(compiled.route)  # lives on
                 self._by_route[compiled.id] = before

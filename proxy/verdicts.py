@@ -8,7 +8,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
-from config.routes.told_headers import told_names
+from config.routes.told_headers import ToldNames
 from foundation.errors import BadRequest, GateError
 from proxy.answers.redirects import redirect_to
 from proxy.answers.refusals import Refusals, not_kept, refusal_of
@@ -40,6 +40,7 @@ class Verdicts:
         self._shows_credentials = authorize.shows_credentials
         self._refusals = Refusals(options, authorize)
         self._loops = SignInLoops(options)
+        self._told_names = ToldNames(options.policy)
 
     def of(self, judged: JudgedRequest, asker: Asker = Asker.OURS) -> Verdict:
         incoming, check, compiled = judged.incoming, judged.check, judged.check.decision.route
@@ -88,17 +89,16 @@ class Verdicts:
         if compiled is None:
             if asker is not Asker.ENVOY:
                 raise CarriedElsewhere(UNKNOWN)
-        elif asker is not Asker.ENVOY and _claims_to_be_told(incoming, compiled.route):
+        elif asker is not Asker.ENVOY and self._claims_to_be_told(incoming, compiled.route):
             # Whoever asks us by HTTP forwards the client's headers as they are, and overwrites only those that it was told to copy.
             raise CarriedElsewhere("it carries a header by which the application is told who asks, and which only gate may set")
         elif self._shows_credentials(compiled):
             # Whoever asks reads our answer: what proves us to an upstream can't be in it, and without it the request would be another.
             raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
 
-
-def _claims_to_be_told(incoming: IncomingRequest, route: Route) -> bool:
-    names = {fold(name) for name in told_names(route)} - {b"authorization"}  # which the answer says anew
-    return bool(names) and any(fold(name) in names for name in incoming.sent_names)
+    def _claims_to_be_told(self, incoming: IncomingRequest, route: Route) -> bool:
+        names = {fold(name) for name in self._told_names.of(route)} - {b"authorization"}  # which the answer says anew
+        return bool(names) and any(fold(name) in names for name in incoming.sent_names)
 
 
 def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:

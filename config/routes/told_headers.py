@@ -1,8 +1,9 @@
 """Told headers: under which names and in which words a route's upstream is told about the caller, besides X-Gate-*."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
+from config.routes.policy_language import ENFORCE
 from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, Template, Variable, literal, template
 from config.types.headers import folded, header_name
 from config.types.reader import TEXT, SettingReader
@@ -24,6 +25,10 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "cloudflare": {"Cf-Access-Authenticated-User-Email": _EMAIL, "Cf-Access-Jwt-Assertion": "${assertion}"},
     "remote-user": {"Remote-User": _USERNAME, "Remote-Name": "${claim.name}", "Remote-Email": _EMAIL, "Remote-Groups": "${groups}"},
 }
+
+_PORTS = {"http": 80, "https": 443}
+# A client's own credentials are for the application to judge where gate has none; of a client's way here no route lets anybody tell.
+_NOT_ONE_UPSTREAMS = ("authorization", "cookie", "forwarded", "x-forwarded-", "x-real-ip")
 
 # Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
 _NOT_BY_TEMPLATE = ("host", "x-request-id")
@@ -58,6 +63,31 @@ def told_names(route: Any) -> tuple[bytes, ...]:
     """
     preset = PRESETS[route.identity_headers] if route.identity_headers else ()
     return tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told_templates(route), *preset)))
+
+
+class ToldNames:
+    """Told names of one configuration.  Who believes a header believes it on every route: what gate tells an upstream on one of them nobody
+    else says on another, least of all where no one needs to sign in."""
+
+    def __init__(self, routes: Iterable[Any]):
+        self._by_upstream = dict[tuple[str, int | None], dict[bytes, None]]()
+        for route in (each for each in routes if each.mode == ENFORCE):
+            if names := [name for name in told_names(route) if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS)]:
+                for upstream in _upstreams(route):
+                    self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
+
+    def of(self, route: Any) -> tuple[bytes, ...]:
+        """Names of a route, and of others that lead to an upstream of it."""
+        own = told_names(route)
+        if not self._by_upstream:
+            return own
+        there = (name for upstream in _upstreams(route) for name in self._by_upstream.get(upstream, ()))
+        return tuple(dict.fromkeys((*own, *there)))
+
+
+def _upstreams(route: Any) -> Iterator[tuple[str, int | None]]:
+    for upstream in route.to:
+        yield upstream.url.host, upstream.url.port or _PORTS.get(upstream.url.scheme)
 
 
 def tells_person(route: Any) -> bool:

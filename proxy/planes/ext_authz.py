@@ -6,7 +6,7 @@ from collections.abc import Callable
 from authorize.client import Authorizer
 from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
-from config.routes.told_headers import told_names
+from config.routes.told_headers import ToldNames
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from proxy.answers.send import Answers, CapturedResponse
@@ -36,6 +36,7 @@ class ExtAuthzResponder(Responder):
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
         self._headers = RouteHeaders.of_another_proxy(options)
+        self._told_names = ToldNames(options.policy)
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
         log = self._observer.begin(_incoming(asked))
@@ -68,7 +69,7 @@ class ExtAuthzResponder(Responder):
         """(headers that the upstream gets instead of the client's, names of those that it must not get)."""
         names, not_the_envoys = _by_names(tuple([name for name, _ in asked.headers]))
         told = {name for name, _ in carry.told}
-        by_route = {fold(name) for name in told_names(carry.route.route)}
+        by_route = {fold(name) for name in self._told_names.of(carry.route.route)}
         not_the_clients = {*not_the_envoys, *(name for name in names if fold(name) in by_route)}
         removed = [name for name in not_the_clients if name not in told]
         replaced: list[Header] = []

@@ -55,6 +55,12 @@ async def test_what_was_put_is_found_and_nothing_else(store, clock):
     assert await store.get(SESSION, "b") is None
 
 
+@pytest.mark.parametrize("id", ["", "\x00", "a\x00b", "a" * 5000, "\U0001f600", "../a", "*"])
+async def test_an_id_that_nothing_has_is_no_error(store, id):
+    await store.put("session", "a", {})
+    assert await store.get("session", id) is None
+
+
 async def test_versions_grow_by_one_over_all_types(store):
     versions = [(await store.put(type, "a", {})).version for type in (SESSION, USER, SESSION)]
     assert versions == [versions[0], versions[0] + 1, versions[0] + 2]

@@ -128,6 +128,16 @@ told_headers.without(
 told_headers.without("no request goes on in nobody's name", "_filled", never("name == _AUTHORIZATION"))
 told_templates = door("config.routes.told_headers", "unit/config/routes/test_told_headers.py")
 told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)
+TOLD = ("unit/config/routes/test_told_headers.py", "unit/proxy/test_state.py")
+told_templates.without(
+    "what an upstream is told on one route nobody says on another", "ToldNames.of", replaced("(*own, *there)", "own"), *TOLD
+)
+told_templates.without(
+    "a port that is left out is one, too",
+    "_upstreams",
+    replaced("upstream.url.port or _PORTS.get(upstream.url.scheme)", "upstream.url.port"),
+    *TOLD,
+)
 told_templates.without("what varies is not remembered", "varies_by_request", returns("False"))
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 request_headers.without(
@@ -182,9 +192,12 @@ serverless.without("many requests fetch one token", "IdentityTokens._fetch_once"
 verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize/rpc/test_ext_authz.py")
 verdicts.without("nobody else carries what shows our credentials", "Verdicts._require_askable", never("self._shows_credentials(compiled)"))
 
-verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("_claims_to_be_told(...)"), WORDS)
+verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("self._claims_to_be_told(...)"), WORDS)
 verdicts.without(
-    "no client pretends by what our listener left out", "_claims_to_be_told", replaced("incoming.sent_names", "incoming.headers"), WORDS
+    "no client pretends by what our listener left out",
+    "Verdicts._claims_to_be_told",
+    replaced("incoming.sent_names", "incoming.headers"),
+    WORDS,
 )
 asked_by_envoys = door("proxy.planes.ext_authz", WORDS)
 asked_by_envoys.without("no client pretends past an Envoy", "ExtAuthzResponder._cut", never("fold(name) in by_route"))

@@ -84,6 +84,18 @@ def test_an_unchanged_route_is_carried_by_the_same_rules_until_a_setting_changes
     assert ProxyState(others, options, first).forwarding(others[0]) is not first.forwarding(routes[0])
 
 
+def test_an_unchanged_route_learns_what_its_upstream_is_told_on_another(tmp_path: Path) -> None:
+    options = make_options(tmp_path, policy=[ROUTE])
+    (compiled,) = routes = RouteTable.build(options.policy, client_ca=None).routes()
+    telling = make_options(tmp_path, policy=[{**ROUTE, "from": "https://other.example.com", "identity_headers": "remote-user"}]).policy
+    incoming = incoming_from("https://app.example.com/", headers={"remote_user": "admin", "x-mine": "1"})
+    state, heard = ProxyState(routes, options), []
+    for policy in ((), telling, ()):
+        state = ProxyState(routes, options.model_copy(update={"policy": (*options.policy, *policy)}), state)
+        heard.append(b"remote_user" in dict(state.forwarding(compiled).outgoing(incoming, carry(compiled), (), "").headers))
+    assert heard == [True, False, True]
+
+
 def test_of_several_upstreams_one_is_chosen_and_called_by_its_name(tmp_path: Path) -> None:
     route = {**ROUTE, "to": ["http://a.internal:8000", "http://b.internal"]}
     options = make_options(tmp_path, policy=[route])

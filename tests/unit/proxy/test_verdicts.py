@@ -33,12 +33,19 @@ SHOWS = {**ANYONE, "cluster_service_account_token": "the-cluster-token"}
 
 
 def verdict(
-    directory: Path, keys: dict[str, Any], asker: Asker = Asker.OURS, url: str = f"{OWN}/x", *, signed_in: bool = True, **scope: Any
+    directory: Path,
+    keys: dict[str, Any],
+    asker: Asker = Asker.OURS,
+    url: str = f"{OWN}/x",
+    *,
+    signed_in: bool = True,
+    others: tuple[dict[str, Any], ...] = (),
+    **scope: Any,
 ) -> Verdict:
-    options = make_options(directory, policy=[{"from": OWN, **({} if "redirect" in keys else {"to": "http://up"}), **keys}])
+    options = make_options(directory, policy=[{"from": OWN, **({} if "redirect" in keys else {"to": "http://up"}), **keys}, *others])
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
     incoming, person = incoming_from(url, **scope), user() if signed_in else None
-    (route,) = authorize.routes.routes()
+    route, *_ = authorize.routes.routes()
     check = Check(judge(incoming.request, person, route, NOW), person)
     return Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker)
 
@@ -89,6 +96,14 @@ def test_what_no_other_proxy_may_carry(
     found = verdict(tmp_path, keys, asker, OWN + path, headers=headers)
     assert isinstance(found, Refuse)
     assert (found.status, why in found.reason) == (403, True)
+
+
+@pytest.mark.parametrize("asker", OTHERS)
+def test_no_other_proxy_carries_what_the_application_is_told_on_another_route(tmp_path: Path, asker: Asker) -> None:
+    telling = {"from": "https://other.example.com", "to": "http://up/below", "identity_headers": "iap", **ANYONE}
+    found = verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x_goog_authenticated_user_email": "admin"})
+    assert isinstance(found, Carry) if asker is Asker.ENVOY else isinstance(found, Refuse) and found.status == 403
+    assert isinstance(verdict(tmp_path, ANYONE, asker, OWN + "/", others=(telling,), headers={"x-mine": "1"}), Carry)
 
 
 @pytest.mark.parametrize("asker", OTHERS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.routes.told_headers import PRESETS, sends_assertion, tells_person, told_names, told_templates, varies_by_request
+from config.routes.told_headers import PRESETS, ToldNames, sends_assertion, tells_person, told_names, told_templates, varies_by_request
 from config.types.header_template import Variable
 from foundation.errors import ConfigError
 from tests.support.options import make_options
@@ -25,6 +25,34 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
     assert told_templates(route)["remote_user"] == (Variable("claim.email"),)
     assert set(told_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
     assert set(told_names(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
+
+
+APP = "http://app.internal"
+TELLS = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}", "Authorization": "Token ${user}"}}
+
+
+@pytest.mark.parametrize("to", [APP, f"{APP}:80", f"{APP}/below", ["http://other.internal", APP], "https://app.internal:80"])
+def test_what_an_upstream_is_told_on_one_route_nobody_says_on_another(to: Any) -> None:
+    telling, other = make_route(to=["http://a.internal", APP], **TELLS), make_route(to=to, allow_public_unauthenticated_access=True)
+    expected = {b"remote-user", b"remote-name", b"remote-email", b"remote-groups", b"x-webauth-user"}
+    names = ToldNames([other, telling])
+    assert set(names.of(other)) == expected, "but a client's own Authorization is for the application to judge"
+    assert set(names.of(telling)) == expected | {b"authorization"}
+    assert set(ToldNames([other]).of(other)) == set()
+
+
+@pytest.mark.parametrize("to", ["http://app.internal:8080", "https://app.internal", "http://other.internal"])
+def test_what_another_upstream_is_told_anybody_may_say(to: str) -> None:
+    assert ToldNames([make_route(to=APP, **TELLS)]).of(make_route(to=to)) == ()
+
+
+def test_a_route_in_shadow_changes_nothing() -> None:
+    assert ToldNames([make_route(to=APP, mode="shadow", **TELLS)]).of(make_route(to=APP)) == ()
+
+
+def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> None:
+    telling = make_route(to=APP, set_request_headers={"X-Forwarded-For": "${user}", "X-Real-Ip": "${user}", "Forwarded": "${user}"})
+    assert ToldNames([telling]).of(make_route(to=APP)) == ()
 
 
 @pytest.mark.parametrize(

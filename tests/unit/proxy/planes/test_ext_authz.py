@@ -22,6 +22,7 @@ Header = tuple[bytes, bytes]
 APP = {"from": "https://app.example.com", "to": "http://up"}
 POLICY = [
     {**APP, "prefix": "/own/", "allow_any_authenticated_user": True, "cors_allow_preflight": True},
+    {**APP, "prefix": "/told/", "allow_any_authenticated_user": True, "identity_headers": "remote-user"},
     {**APP, "allow_public_unauthenticated_access": True},
 ]
 
@@ -48,6 +49,11 @@ class Asking:
 @pytest.fixture
 def envoy(tmp_path: Path) -> Asking:
     return Asking(tmp_path)
+
+
+@pytest.mark.parametrize("name", [b"remote-user", b"Remote_User", b"remote.groups"])
+async def test_what_the_application_is_told_on_another_route_nobody_says(envoy: Asking, name: bytes) -> None:
+    assert (await envoy.cut((name, b"admin")))[1] == [name]
 
 
 @pytest.mark.parametrize("name", [b"X-Gate-Jwt-Assertion", b"x_gate_claim_email", b"X.Gate.Claim.Groups", b"xgatejwtassertion"])

@@ -2,6 +2,7 @@ import pytest
 
 from authorize.client import WithheldCredentials
 from config.routes.route import Route
+from config.routes.told_headers import ToldNames
 from foundation.errors import BadRequest
 from proxy.rewriting.header_names import LONGEST_REMEMBERED, fold
 from proxy.rewriting.request_headers import _KNOWN, Downstream, RouteHeaders, framing
@@ -42,7 +43,10 @@ def make_route(**keys):
 
 
 def sent(options, headers, *, downstream=CLIENT, identity=(), withheld=WithheldCredentials.OURS, **keys):
-    return RouteHeaders.build(make_route(**keys), options).for_upstream(headers, downstream, b"upstream.internal", identity, withheld)
+    route = make_route(**keys)
+    return RouteHeaders.build(route, options, ToldNames([route])).for_upstream(
+        headers, downstream, b"upstream.internal", identity, withheld
+    )
 
 
 def values(headers, name):
@@ -232,7 +236,7 @@ def test_credentials_of_others_are_kept_and_ours_are_not(options, headers, expec
 
 def test_long_names_of_headers_are_judged_and_not_remembered(options):
     """They are the client's to choose: four thousand of 16 KiB would stay for ever."""
-    rules, identity = RouteHeaders.build(make_route(), options), b"x-gate-claim-" + b"a" * 4096
+    rules, identity = RouteHeaders.build(make_route(), options, ToldNames(())), b"x-gate-claim-" + b"a" * 4096
     names = [b"x-%d-" % number + b"a" * LONGEST_REMEMBERED for number in range(20)]
     before = len(_KNOWN)
     for name in [*names, identity]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from config.routes.told_headers import ToldNames
 from proxy.envoy.grants.eligibility import is_plain, known_names
 from proxy.rewriting.request_headers import RouteHeaders
 from tests.support.options import make_options
@@ -125,7 +126,7 @@ def test_a_plain_target_has_one_reading(target: str, expected: bool) -> None:
 
 def test_of_names_that_their_value_decides_nothing_is_known(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=[{**HERE, **ANYBODY, "remove_request_headers": ["X-Out"]}])
-    rules = RouteHeaders.build(options.policy[0], options)
+    rules = RouteHeaders.build(options.policy[0], options, ToldNames(options.policy))
     names = ["accept", "x-out", "X_OUT", "x.gate.jwt", "te", "x-forwarded-for", "cookie", "connection", "authorization", ":path", "host"]
     known = known_names(rules, (name.encode() for name in [*names, "content-length", "upgrade", "content-type", "x-gate-edge-cluster"]))
     assert known == {b"accept": True, b"x-out": False, b"x.gate.jwt": False, b"te": False, b"x-forwarded-for": False, b"host": False}
