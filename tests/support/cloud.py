@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.support.closing import stop_accepting
 from tests.support.fake_idp import OTHER_RSA_KEY, RSA_KEY
 
 ACCOUNT = "gate@project.iam.gserviceaccount.com"
@@ -50,7 +51,7 @@ class Cloud:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         await self._server.wait_closed()
 
     def account_json(self) -> bytes:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.support.closing import stop_accepting
+
 
 @dataclass(frozen=True)
 class Request:
@@ -60,7 +62,7 @@ class FakeApi:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)

@@ -19,6 +19,8 @@ from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from tests.support.closing import stop_accepting
+
 ABSENT = object()
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 DISCOVERY = "/.well-known/openid-configuration"
@@ -95,7 +97,7 @@ class FakeIdP:
 
     async def stop(self) -> None:
         assert self._server is not None
-        self._server.close()
+        await stop_accepting(self._server)
         await self._server.wait_closed()
 
     @property

@@ -5,6 +5,8 @@ import threading
 from contextlib import suppress
 from typing import Self
 
+from tests.support.closing import stop_accepting
+
 TICK = 0.01
 
 
@@ -79,7 +81,7 @@ class FaultyLine:
 
     def __exit__(self, *_: object) -> None:
         async def close() -> None:
-            self._server.close()
+            await stop_accepting(self._server)
             self._break()
             await asyncio.sleep(TICK)
             others = asyncio.all_tasks() - {asyncio.current_task()}

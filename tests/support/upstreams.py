@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests.support.closing import stop_accepting
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 Script = Callable[["Conversation"], Awaitable[None]]
@@ -103,13 +105,7 @@ class CanaryUpstream:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_closed = True
-        for listening in self._server.sockets:
-            asyncio.get_running_loop().remove_reader(listening.fileno())
-        # What was accepted just now comes to _accept, which ends it.  A server that is closed before makes no connection of it
-        # (CPython 3.11, `Server._attach`), and leaves it open.
-        for _ in range(5):
-            await asyncio.sleep(0)
-        self._server.close()
+        await stop_accepting(self._server)  # what was accepted just now comes to _accept, which ends it
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

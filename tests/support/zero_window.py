@@ -11,6 +11,8 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, ResponseReceived, StreamReset
 from h2.settings import SettingCodes
 
+from tests.support.closing import stop_accepting
+
 PIECE = b"x" * 65536
 
 
@@ -36,7 +38,7 @@ class EndlessUpstream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from authenticate.access import webhook
 from authenticate.access.webhook import MOST_WAITING, AccessEvent, AccessWebhook, harmless, signature_of
+from tests.support.closing import stop_accepting
 from tests.support.options import make_options
 
 SECRET = "a" * 40
@@ -45,7 +46,7 @@ class Chat:
             self.heard.set()
 
     async def stop(self) -> None:
-        self._server.close()
+        await stop_accepting(self._server)
         await self._server.wait_closed()
 
 
