@@ -30,6 +30,9 @@ _PORTS = {"http": 80, "https": 443}
 # A client's own credentials are for the application to judge where gate has none; of a client's way here no route lets anybody tell.
 _NOT_ONE_UPSTREAMS = ("authorization", "cookie", "forwarded", "x-forwarded-", "x-real-ip")
 
+# The last are what the API server of a cluster reads of a front proxy.
+_READ_TOGETHER = (*map(tuple, PRESETS.values()), ("X-Remote-User", "X-Remote-Uid", "X-Remote-Group"))
+
 # Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
 _NOT_BY_TEMPLATE = ("host", "x-request-id")
 
@@ -59,10 +62,14 @@ def told_templates(route: Any) -> dict[str, Template]:
 def told_names(route: Any) -> tuple[bytes, ...]:
     """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*: nobody else may say them.
 
-    Of a preset all count, those too to which the route gives a fixed value.
+    Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
+    whoever believes `Remote-User` believes `Remote-Groups`.
     """
     preset = PRESETS[route.identity_headers] if route.identity_headers else ()
-    return tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told_templates(route), *preset)))
+    own = (*told_templates(route), *preset)
+    said = {folded(name) for name in (*own, *route.set_request_headers)}
+    beside = (name for names in _READ_TOGETHER if said and not said.isdisjoint(map(folded, names)) for name in names)
+    return tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*own, *beside)))
 
 
 class ToldNames:

@@ -27,6 +27,20 @@ def test_the_routes_own_words_outrank_the_presets() -> None:
     assert set(told_names(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
 
 
+@pytest.mark.parametrize(
+    ("keys", "beside"),
+    [
+        ({"set_request_headers": {"remote_user": "${claim.email}"}}, {b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}),
+        ({"set_request_headers": {"Remote-User": "guest"}}, {b"remote-groups"}),  # what is fixed is believed as well
+        ({"set_request_headers": {"X-Remote-User": "${user}"}}, {b"x-remote-uid", b"x-remote-group"}),
+        ({"assertion_header": "Cf-Access-Jwt-Assertion"}, {b"cf-access-authenticated-user-email"}),
+    ],
+)
+def test_what_is_believed_beside_it_nobody_says_either(keys: dict[str, Any], beside: set[bytes]) -> None:
+    assert beside <= set(told_names(make_route(**keys)))
+    assert told_names(make_route(set_request_headers={"X-Of-Its-Own": "${user}", "X-Fixed": "1"})) == (b"x-of-its-own",)
+
+
 APP = "http://app.internal"
 TELLS = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}", "Authorization": "Token ${user}"}}
 
