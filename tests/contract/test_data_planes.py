@@ -346,6 +346,26 @@ async def canary(
         yield running
 
 
+@pytest.mark.parametrize("name", ["Remote.User", "X-Webauth-User"])
+async def test_what_an_application_is_told_on_one_route_nobody_says_on_another(name: str, gate: RunningGate) -> None:
+    async def keep(conversation: Conversation) -> None:
+        while head := await conversation.head():
+            received.append(head)
+            await conversation.send(OK)
+
+    received: list[bytes] = []
+    telling = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}"}}
+    async with canary(gate, keep) as running:
+        open_to_all = {"from": f"https://{CANARY}:{gate.port}", "to": running.url, **PUBLIC_KEYS}
+        told = {"from": f"https://{CANARY}:{gate.port}", "to": f"{running.url}/", "allow_any_authenticated_user": True, **telling}
+        others = [route for route in gate.builder.policy if CANARY not in route["from"]]
+        for policy in ([open_to_all], [{**told, "prefix": "/told/"}, open_to_all], [open_to_all]):
+            await asyncio.to_thread(reload, gate, policy=[*others, *policy])
+            assert (await asyncio.to_thread(ask, gate, "/", f"{name}: admin", "X-Mine: 1", host=CANARY)).status == 200
+    assert [b"admin" in head for head in received] == [True, False, True]
+    assert all(b"x-mine" in head.lower() for head in received)
+
+
 async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win(gate: RunningGate) -> None:
     said = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
     said += b"X-Frame-Options: ALLOWALL\r\n" * 2
