@@ -21,6 +21,7 @@ from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
 from config.routes.route import Route
+from databroker.client import BrokerClient
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 from foundation.crypto.program_tokens import ProgramTokens
@@ -43,6 +44,7 @@ class AuthorizeService(RouteHosts):
         clock: Callable[[], float] = time.time,
         previous: Authorizer | None = None,
         bearers: BearerVerifier | None = None,
+        broker: BrokerClient | None = None,
     ):
         super().__init__(options, previous)
         self._start_pages = StartPages(self.routes, self.default_ports)
@@ -50,7 +52,7 @@ class AuthorizeService(RouteHosts):
         self._shadow = ShadowPolicy(options)
         self.has_shadow = self._shadow.is_any
         self.identity_headers = IdentityHeaders(options, signing_key)
-        self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock)
+        self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock, broker)
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from config.routes.provider_tokens import may_go_unencrypted
 from config.routes.told_headers import sends_assertion, tells_person
 from config.settings.autocert import is_covered, why_not
 from config.validation import Finding, Rule
@@ -70,6 +71,9 @@ def _all_of(value: Any) -> set[bytes]:
 def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
     """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
+        if may_go_unencrypted(route):
+            key = "pass_provider_tokens_unencrypted"
+            yield ("policy", index, key), "lets whoever is between gate and the application act as its people at the provider: use https"
         for target in (upstream.url for upstream in route.to):
             if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
                 yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"

@@ -24,6 +24,7 @@ PORTAL = "portal"
 PROGRAM = "program"
 TEMPORARY_ACCESS = "temporary_access"
 ASKED_ACCESS = "asked_access"
+WANTED_TOKENS = "wanted_tokens"
 
 RECORD_TYPES = (
     SESSION,
@@ -44,6 +45,7 @@ RECORD_TYPES = (
     PROGRAM,
     TEMPORARY_ACCESS,
     ASKED_ACCESS,
+    WANTED_TOKENS,
 )
 
 
@@ -306,3 +308,10 @@ class SignedOutNote(RecordValue):
 
     issued: float
     subject: str = ""  # "" where it said only which session
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTokens(RecordValue):
+    """Wish that the tokens of the session with this id, received at `received`, be refreshed; it is gone when nothing more will come."""
+
+    received: float

@@ -61,9 +61,11 @@ class SessionRefresh:
         self._broker = broker
         self._clock = clock
 
-    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False) -> SessionRecord:
+    async def renew(self, session_id: str, step: RefreshStep, *, by_hand: bool = False, older_than: float | None = None) -> SessionRecord:
         """The refreshed session; SessionEnded where it was over, or is now; RefreshUnderWay; ProviderError where the provider could not
         say, then all is as before.
+
+        `older_than`: tokens that were received at that time are refreshed though they are not due, and no later ones.
         """
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
@@ -71,7 +73,7 @@ class SessionRefresh:
                 raise SessionEnded("it was ended by somebody else")
             session = SessionRecord.from_record(record)
             try:
-                return await self._renewed(record, session, step, by_hand)
+                return await self._renewed(record, session, step, by_hand or session.tokens_received == older_than, by_hand)
             except GrantRefused as error:
                 raise await self._ended(session, REFUSED, error) from error
             except (AnotherPerson, WrongToken) as error:
@@ -96,12 +98,12 @@ class SessionRefresh:
         tell("session ended", session_id=session.id, user_id=session.user_id, kind=kind, reason=str(reason))
         return SessionEnded(str(reason))
 
-    async def _renewed(self, record: Record, session: SessionRecord, step: RefreshStep, by_hand: bool) -> SessionRecord:
+    async def _renewed(self, record: Record, session: SessionRecord, step: RefreshStep, is_due: bool, by_hand: bool) -> SessionRecord:
         now = self._clock()
         if by_hand:
             record = await self._written(record, lambda current: replace(current, refreshed_by_hand=now))
         # Another process may have refreshed it since it was due.
-        if session.refresh_token and (by_hand or (step is RefreshStep.TOKENS and tokens_due(session) <= now)):
+        if session.refresh_token and (is_due or (step is RefreshStep.TOKENS and tokens_due(session) <= now)):
             record = await self._with_new_tokens(record)
         try:
             return await self._with_new_claims(record)

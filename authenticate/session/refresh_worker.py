@@ -9,8 +9,9 @@ import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
+from authenticate.session.wanted_tokens import WantedRefreshes
 from databroker.client import BrokerClient, every
-from databroker.records import SESSION, Record, SessionRecord
+from databroker.records import SESSION, WANTED_TOKENS, Record, SessionRecord
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses
 from foundation.errors import BrokerError, ProviderError
@@ -46,6 +47,7 @@ class RefreshWorker:
         self._schedule = RefreshSchedule(interval, clock)
         self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._wanted = WantedRefreshes(refresh, broker)
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -79,7 +81,7 @@ class RefreshWorker:
         self._news.clear()
 
     async def _drain(self) -> None:
-        if running := set(self._running.values()):
+        if running := {*self._running.values(), *self._wanted.running.values()}:
             _, late = await asyncio.wait(running, timeout=DRAIN)
             for task in late:
                 task.cancel()
@@ -152,6 +154,8 @@ class RefreshWorker:
                         position = change.version
                         if change.type == SESSION:
                             self._saw(change.id, change.record)
+                        elif change.type == WANTED_TOKENS and change.record is not None:
+                            self._wanted.want(change.record)
             except StartOver as start_over:
                 try:
                     await self._read_all()
@@ -168,6 +172,8 @@ class RefreshWorker:
         self._schedule.clear()
         async for record in every(self._broker, SESSION):
             self._saw(record.id, record)
+        async for record in every(self._broker, WANTED_TOKENS):
+            self._wanted.want(record)
 
     def _saw(self, session_id: str, record: Record | None) -> None:
         if record is None:

@@ -22,7 +22,7 @@ from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
 from config.options import Options
 from databroker.replica import Replica
-from foundation.errors import BadRequest, BrokerError, CredentialsError
+from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
 from foundation.rpc.channel import RpcChannel, RpcFailed
 
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
@@ -105,6 +105,10 @@ class RemoteAuthorizer(RouteHosts):
         except RpcFailed as error:
             if error.code is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadRequest("authorize can't read it in one way") from error
+            if error.code is grpc.StatusCode.PERMISSION_DENIED:
+                raise NobodyToActFor(error.words) from error
+            if error.code is grpc.StatusCode.FAILED_PRECONDITION:
+                raise CredentialsError(error.words) from error
             raise BrokerError(f"authorize: {error}") from error
 
 

@@ -7,8 +7,10 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.upstream.cloud_serverless import IdentityTokens
 from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
+from authorize.upstream.provider_tokens import ProviderTokens
 from config.options import Options
 from config.routes.upstream_credentials import is_serverless
+from databroker.client import BrokerClient
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import NobodyToActFor
 from foundation.values import Url
@@ -24,8 +26,17 @@ GroupsTold = Callable[[CompiledRoute, Identity], Iterable[str]]
 class UpstreamCredentials:
     """Credentials of ours; never for a preflight, which nobody vouches for, nor in a verdict for another proxy: the client may read it."""
 
-    def __init__(self, options: Options, routes: Iterable[CompiledRoute], groups_told: GroupsTold, clock: Callable[[], float] = time.time):
+    def __init__(
+        self,
+        options: Options,
+        routes: Iterable[CompiledRoute],
+        groups_told: GroupsTold,
+        clock: Callable[[], float] = time.time,
+        broker: BrokerClient | None = None,
+    ):
+        routes = tuple(routes)
         self._tokens = IdentityTokens(options, clock)
+        self._provider_tokens = ProviderTokens(options, routes, broker, clock)
         self._groups_told = groups_told
         self._clusters: dict[str, bytes] = {}
         self._audiences: dict[str, str] = {}
@@ -48,6 +59,10 @@ class UpstreamCredentials:
 
     async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         """Headers; CredentialsError where a request would reach the upstream without what it wants, or in nobody's name."""
+        ours = await self._of_ours(route, identity)
+        return ours + await self._provider_tokens.headers_for(route, identity)
+
+    async def _of_ours(self, route: CompiledRoute, identity: Identity | None) -> Headers:
         if (authorization := self._clusters.get(route.id)) is not None:
             return self._impersonation(route, identity, authorization)
         if (basic := self._basic.get(route.id)) is not None:

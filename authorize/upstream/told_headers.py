@@ -8,7 +8,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.upstream.header_values import header_value
 from config.routes.route import Route
-from config.routes.told_headers import sends_assertion, tells_person, told_templates
+from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates
 from config.types.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
 from foundation.errors import NobodyToActFor
 
@@ -58,7 +58,7 @@ class RouteTemplates:
 
     @classmethod
     def of(cls, route: Route) -> "RouteTemplates":
-        named = ((name.lower().encode("ascii"), parts) for name, parts in told_templates(route).items())
+        named = ((name.lower().encode("ascii"), parts) for name, parts in told_templates(route).items() if not names_token(parts))
         return cls(tells_person(route), sends_assertion(route), tuple(named))
 
     def told(self, facts: PersonFacts) -> tuple[Headers, Named]:

@@ -23,6 +23,7 @@ from config.routes.policy_language import ENFORCE, MODES, SHADOW, Block, compari
 from config.routes.policy_values import regular_expression
 from config.routes.portal import CHOICES as PORTAL_CHOICES
 from config.routes.portal import HIDE, SHOW, Category, Description, Icon, RefusalMessage, Title
+from config.routes.provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
 from config.routes.redirect import RouteRedirect
 from config.routes.rewrites import (
     HeaderName,
@@ -103,7 +104,7 @@ def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
                 yield (key,), "has no effect where nobody needs to sign in"
 
 
-class Route(BearerTokenKeys):
+class Route(BearerTokenKeys, ProviderTokenKeys):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
     RULES = (
@@ -125,6 +126,7 @@ class Route(BearerTokenKeys):
         checks_need_upstreams,
         bearer_tokens_are_whole,
         templates_can_be_set,
+        provider_tokens_are_guarded,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.ROUTE_KEYS
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from config.routes.policy_language import ENFORCE
-from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, Template, Variable, literal, template
+from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, literal, template
 from config.types.headers import folded, header_name
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding
@@ -57,6 +57,15 @@ def told_templates(route: Any) -> dict[str, Template]:
         found = {other: text for other, text in found.items() if folded(other) != folded(name)}
         found |= {name: value} if literal(value) is None else {}
     return {name: template(text) for name, text in found.items()}
+
+
+def token_templates(route: Any) -> dict[str, Template]:
+    """Those of them that hold a token of the provider."""
+    return {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
+
+
+def names_token(parts: Template) -> bool:
+    return any(isinstance(part, Variable) and part.name in TOKENS for part in parts)
 
 
 def told_names(route: Any) -> tuple[bytes, ...]:

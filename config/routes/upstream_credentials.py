@@ -86,6 +86,11 @@ def is_serverless(route: Any, settings: Any) -> bool:
 
 
 def shows_credentials(route: Any, settings: Any) -> bool:
+    """Whether this route's upstream sees credentials of ours, or those that the provider gave us for a person."""
+    return authorizes(route, settings) or route.pass_provider_tokens
+
+
+def authorizes(route: Any, settings: Any) -> bool:
     """Whether the Authorization header that this route's upstream sees comes from us."""
     return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
 
@@ -123,7 +128,7 @@ def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:
 
 def authorization_is_set_once(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if shows_credentials(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
+        if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
             yield ("policy", index, "set_request_headers"), "sets Authorization, which this route's upstream gets from us: remove it"
 
 

@@ -35,7 +35,7 @@ class RpcFailed(GateError):
     status = 503
 
     def __init__(self, code: grpc.StatusCode, words: str):
-        self.code = code
+        self.code, self.words = code, words
         super().__init__(f"{code.name.lower().replace('_', ' ')}: {words}")
 
 

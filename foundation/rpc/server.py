@@ -11,7 +11,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from foundation.errors import ConfigError, GateError, Problem
+from foundation.errors import ConfigError, CredentialsError, GateError, NobodyToActFor, Problem
 from foundation.rpc.settings import RpcOptions
 from foundation.rpc.shared_secret import NO_TOKEN, PROOF, TOKEN, Metadata, NotProven, SharedSecret
 from foundation.telemetry.rpc_calls import RpcCalls
@@ -207,6 +207,8 @@ def _status_of(error: Exception, context: grpc.aio.ServicerContext) -> grpc.Stat
     if isinstance(error, grpc.aio.AbortError):
         code = context.code()
         return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
+    if isinstance(error, CredentialsError):  # to ask again at once would bring the same
+        return grpc.StatusCode.PERMISSION_DENIED if isinstance(error, NobodyToActFor) else grpc.StatusCode.FAILED_PRECONDITION
     return _CODES.get(error.status, grpc.StatusCode.INTERNAL) if isinstance(error, GateError) else grpc.StatusCode.INTERNAL
 
 

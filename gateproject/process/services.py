@@ -107,4 +107,4 @@ class ServiceBuilder:
             return None
         if self.authorizer is not None:
             return RemoteAuthorizer(options, self.authorizer, self.databroker.replica, self.clock, before)
-        return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers)
+        return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers, self.databroker.client)

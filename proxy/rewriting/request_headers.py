@@ -9,7 +9,7 @@ from authorize.client import WithheldCredentials
 from config.options import Options
 from config.routes.route import Route
 from config.routes.told_headers import ToldNames
-from config.routes.upstream_credentials import shows_credentials
+from config.routes.upstream_credentials import authorizes
 from config.types.header_template import literal
 from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies
@@ -108,7 +108,7 @@ class RouteHeaders:
         said = ((name, literal(value)) for name, value in route.set_request_headers.items())
         added = tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in said if value is not None)
         names = [*(name.encode("ascii") for name in route.remove_request_headers), *told_names.of(route)]
-        ours = AUTHORIZING if shows_credentials(route, options) else frozenset()
+        ours = AUTHORIZING if authorizes(route, options) else frozenset()
         return cls(
             cookies=cookies_of_others(options.cookie_name),
             trusted=TrustedPeers(options.trusted_proxies),

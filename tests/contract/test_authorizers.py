@@ -17,7 +17,7 @@ from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BadRequest, BrokerError
+from foundation.errors import BadRequest, BrokerError, CredentialsError, NobodyToActFor
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -37,6 +37,15 @@ POLICY = [
     {**APP, "prefix": "/address", "policy": {"allow": {"and": [{"source_ip": "10.0.0.0/8"}]}}},
     {**APP, "prefix": "/cluster", "allow_any_authenticated_user": True, "cluster_service_account_token": "the-token"},
     {**APP, "prefix": "/told", "allow_any_authenticated_user": True, "set_request_headers": {"X-Told": "${user} ${request_id}"}},
+    {**APP, "prefix": "/named", "allow_any_authenticated_user": True, "set_request_headers": {"Authorization": "Key ${claim.key}"}},
+    {
+        **APP,
+        "prefix": "/tokens",
+        "to": "https://up",
+        "allow_any_authenticated_user": True,
+        "pass_provider_tokens": True,
+        "set_request_headers": {"X-Token": "${access_token}"},
+    },
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
@@ -137,6 +146,17 @@ async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them
     assert await world.authorizer.credentials_for(plain, request("/"), world.cookie()) == ()
 
 
+async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_words(world):
+    with pytest.raises(NobodyToActFor, match=r"^it wants to be told claim\.key of who asks"):
+        await world.authorizer.check(request("/named"), world.cookie())
+    asked = request("/tokens")
+    check = await world.authorizer.check(asked, world.cookie())
+    assert world.authorizer.shows_credentials(check.decision.route)
+    with pytest.raises(CredentialsError, match="no data broker") as refused:
+        await world.authorizer.credentials_for(check, asked, world.cookie())
+    assert not isinstance(refused.value, NobodyToActFor)
+
+
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
     check = await world.authorizer.check(request("/bob"), world.cookie())
     assert check.identity_headers == ()
@@ -207,10 +227,12 @@ async def test_the_openings_are_what_the_requests_are_let_in_for(world: World) -
         ("/address", False, False),
         ("/cluster", False, False),
         ("/told", False, False),
+        ("/named", False, False),
+        ("/tokens", False, False),
         (None, False, False),
         ("/strong", True, False),
     ]
     elsewhere = replace(asker, source_ip="192.0.2.1", headers=())
     prefixes = [each.route.route.prefix for each in await world.authorizer.openings(elsewhere, world.cookie("auth.example.com"))]
-    assert prefixes == ["/public", "/cluster", "/told", None, "/strong"]
+    assert prefixes == ["/public", "/cluster", "/told", "/named", "/tokens", None, "/strong"]
     assert await world.authorizer.openings(asker, world.cookie("app.example.com")) == ()

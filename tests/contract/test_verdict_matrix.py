@@ -62,6 +62,7 @@ none                     | 302 302 302 401 401 401 | 302 302 302 401 401 401 | 4
 none, open to all        | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
 cookie                   | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
 cookie, for a cluster    | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
+cookie, with its tokens  | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
 program token            | 200 200 200 101 101 200 | 200 200 200 101 101 200 | 200 200 200 200 200   - | 200 200 200 200 200   -
 in Proxy-Authorization   | 302 302 302 401 401 200 | 302 302 302 401 401 200 | 401 401 401 401 401   - | 302 302 302 302 302   -
 as a bearer's            | 200 200 200 101 101 200 | 200 200 200 101 101 200 | 200 200 200 200 200   - | 200 200 200 200 200   -
@@ -88,6 +89,11 @@ JOB = f"x-gate-jwt-assertion: <{ISSUER}#repo:a/b {FOR_APP}>"
 ACTING = ("authorization: Bearer of-the-cluster", "impersonate-user: alice@example.com", "impersonate-group: engineering")
 ASKS = ("origin: https://spa.example", "access-control-request-method: GET")
 ALICE = (f"x-gate-jwt-assertion: <oidc/alice {FOR_APP}>", "x-gate-claim-email: alice@example.com")
+TOKENS = ("x-access-token: <token>", "x-id-token: <token>")
+WITH_TOKENS = {
+    "pass_provider_tokens": True,
+    "set_request_headers": {"X-Of-Route": "1", "X-Access-Token": "${access_token}", "X-Id-Token": "${id_token}"},
+}
 WORDS = {
     "identity_headers": "oauth2-proxy",
     "assertion_header": "X-Assertion",
@@ -212,6 +218,7 @@ class Stage:
             return ""
         text = request.decode("latin-1").replace(self.upstream.url.removeprefix("http://"), "UPSTREAM")
         text = re.sub(r"(?<=x-request-id: )\S+", "<id>", text.replace(str(self.gate.port), "GATE"))
+        text = re.sub(r"(?<=-token: )\S{20,}", "<token>", text)
         text = re.sub(r"(?<=-assertion: )\S+", lambda match: who(match[0], self.gate.port), text)
         head, _, body = text.partition("\r\n\r\n")
         first, *lines = head.split("\r\n")
@@ -274,6 +281,7 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "none, open to all": Sent("/open/", (mine, app), (MINE, OF_THE_APP, NOBODY), target="/inner/", host="inner.example"),
         "cookie": Sent("/", (alice, app), (MINE, OF_THE_APP, *ALICE), (own,)),
         "cookie, for a cluster": Sent("/cluster/", (alice,), (MINE, *ACTING), (own,)),
+        "cookie, with its tokens": Sent("/tokens/", (alice, app, "X-Id-Token: forged"), (MINE, OF_THE_APP, *TOKENS), (own, "forged")),
         "in another proxy's words": Sent("/words/", (alice, app), (MINE, *IN_WORDS), (own, "of.the.app"), tunnel=()),
         "who pretends those": Sent(
             "/words/", (alice, "X-Auth-Request-Email: evil@example.com", "X-Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
@@ -325,6 +333,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             GateBuilder(provider.url)
             .route(APP, prefix="/open/", **keys, **REWRITTEN, allow_public_unauthenticated_access=True)
             .route(APP, prefix="/cluster/", **{**people, "pass_identity_headers": False}, cluster_service_account_token="of-the-cluster")
+            .route(APP, prefix="/tokens/", **{**people, "pass_identity_headers": False, **WITH_TOKENS})
             .route(APP, prefix="/words/", **{**people, "pass_identity_headers": False, **WORDS})
             .route(APP, prefix="/id/", **people, bearer_token="idp_id_token")
             .route(APP, prefix="/access/", **people, bearer_token="idp_access_token", bearer_token_audience="*")

@@ -144,7 +144,7 @@ CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 request_headers.without(
     "what stands in for our Authorization is ours",
     "RouteHeaders.build",
-    never("shows_credentials(route, options)"),
+    never("authorizes(route, options)"),
     CREDENTIALS,
 )
 request_headers.without(
@@ -221,6 +221,19 @@ contradictions.without("a token has no spaces", "cluster_token", never("not _TOK
 contradictions.without(
     "a public route acts in nobody's name", "impersonation_needs_a_person", never("route.allow_public_unauthenticated_access")
 )
+
+passed_tokens = door("config.routes.provider_tokens", "unit/config/routes/test_provider_tokens.py")
+RULE = "provider_tokens_are_guarded"
+passed_tokens.without(
+    "a provider's token goes where the route says so", RULE, replaced("if not route.pass_provider_tokens:\n    yield ...", "pass")
+)
+passed_tokens.without("a provider's token is for nobody on a public route", RULE, never("route.allow_public_unauthenticated_access"))
+passed_tokens.without("a provider's token goes encrypted", RULE, never("plain and not may_go_unencrypted(route)"))
+PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_tokens.py"
+provider_tokens = door("authorize.upstream.provider_tokens", PROVIDER_TOKENS)
+provider_tokens.without("an upstream gets a fresh token", "HeldTokens.is_due", returns("False"))
+provider_tokens.without("what is no token goes nowhere", "ProviderTokens._checked", never("not _IN_HEADERS.fullmatch(held.values[kind])"))
+provider_tokens.without("a token of an old record is read again", "ProviderTokens._fresh", always("known[0] is identity"))
 
 rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")
 rewrite.without("a rewritten path stays where it belongs", "PathRewrite.apply", never("_DOT_SEGMENT.search(joined)"))
@@ -367,6 +380,8 @@ DOORS = (
     signing_key,
     service_accounts,
     contradictions,
+    passed_tokens,
+    provider_tokens,
     frames,
     handshake,
     dataplane,

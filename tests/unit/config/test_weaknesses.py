@@ -65,6 +65,8 @@ def test_no_tls_on_an_open_address_needs_a_trusted_proxy(tmp_path: Path) -> None
 
 def test_weak_routes_are_warnings(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, {**ROUTE, "tls_skip_verify": True}) == {"policy[1].tls_skip_verify"}
+    tokens = {"pass_provider_tokens": True, "pass_provider_tokens_unencrypted": True, "set_request_headers": {"X-Token": "${id_token}"}}
+    assert weak(tmp_path, {**ROUTE, **tokens, "to": "http://app.internal"}) == {"policy[0].pass_provider_tokens_unencrypted"}
     told = {**ROUTE, "pass_identity_headers": True}
     assert weak(tmp_path, told, told) == {"policy[0].pass_identity_headers"}
     assert weak(tmp_path, {**told, "to": "http://u.example.net"}) == {"policy[0].pass_identity_headers", "policy[0].to"}

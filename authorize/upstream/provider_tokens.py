@@ -1,0 +1,184 @@
+"""Provider tokens: what an upstream is told of those that the provider gave for a person, fresh, or the request is refused.
+
+Who refreshes is the elected process that knows the provider (`authenticate/session/wanted_tokens.py`), asked by a record of the broker.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jwt
+import structlog
+
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.identity import Identity
+from authorize.upstream.told_headers import Headers, Named
+from config.options import Options
+from config.routes.told_headers import token_templates
+from config.types.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
+from databroker.client import BrokerClient
+from databroker.records import SESSION, WANTED_TOKENS, SessionRecord, WantedTokens
+from databroker.session_reader import SessionReader
+from foundation.backoff import pauses
+from foundation.bounded_cache import MIB, BoundedCache, together
+from foundation.errors import CredentialsError, GateError, NobodyToActFor
+from foundation.tasks import spawn
+
+log = structlog.get_logger(__name__)
+
+MAX_CACHED = 10_000
+MOST_BYTES = 64 * MIB
+RENEWED_BEFORE_EXPIRY = 30.0  # seconds, or a quarter of its life where that is less: an upstream needs some time to use it
+LONGEST_WAIT = 8.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
+_IN_HEADERS = re.compile(r"[!-~]{1,16384}")
+_WORDS = {ACCESS_TOKEN: "access token", ID_TOKEN: "ID token"}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTokens:
+    """Tokens of a session, and until when each is good (Unix seconds; None: nobody knows); `received` is 0 for those of the sign-in."""
+
+    values: dict[str, str] = field(repr=False)
+    ends: dict[str, float | None]
+    received: float
+    begins: float
+    is_renewable: bool
+
+    @classmethod
+    def of(cls, session: SessionRecord) -> "HeldTokens":
+        values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
+        ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _end_of(session.id_token)}
+        begins = session.tokens_received or session.issued
+        return cls(values, ends, session.tokens_received, begins, is_renewable=bool(session.refresh_token))
+
+    def is_due(self, kind: str, now: float) -> bool:
+        """Whether it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
+        end = self.ends[kind]
+        if end is None:
+            return False
+        margin = min(RENEWED_BEFORE_EXPIRY, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0
+        return now >= end - margin
+
+    def is_hopeless(self, kind: str, now: float) -> bool:
+        """Whether no refresh would help: there is none, or the last one came when this was due and brought no other."""
+        return self.is_due(kind, now) and (not self.is_renewable or (self.received > 0 and self.is_due(kind, self.received)))
+
+
+class ProviderTokens:
+    """Token cache, one entry for each session; of many requests that need a refresh one asks for it, and the others wait for that."""
+
+    def __init__(
+        self, options: Options, routes: Iterable[CompiledRoute], broker: BrokerClient | None, clock: Callable[[], float] = time.time
+    ):
+        self._broker = broker
+        self._sessions = SessionReader(options)
+        self._clock = clock
+        self._templates: dict[str, Named] = {}
+        for compiled in routes:
+            if compiled.route.pass_provider_tokens:
+                named = token_templates(compiled.route).items()
+                self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
+        self._cached: BoundedCache[str, tuple[Identity, HeldTokens]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._asking: dict[tuple[str, frozenset[str]], asyncio.Task[HeldTokens | GateError]] = {}
+        self._failed: BoundedCache[str, float] = BoundedCache(MAX_CACHED, MIB)
+
+    def __repr__(self) -> str:
+        return f"<ProviderTokens for {len(self._templates)} routes>"
+
+    async def headers_for(self, route: CompiledRoute, identity: Identity | None) -> Headers:
+        """Headers with tokens; CredentialsError where one can't be had, NobodyToActFor where there is none to be had."""
+        if (templates := self._templates.get(route.id)) is None:
+            return ()
+        if identity is None:
+            if any(name == b"authorization" for name, _ in templates):
+                raise NobodyToActFor("nobody is signed in whose token it could be told")
+            return ()
+        kinds = frozenset(part.name for _, parts in templates for part in parts if isinstance(part, Variable))
+        values = (await self._fresh(identity, kinds)).values
+        return tuple((name, "".join(values[p.name] if isinstance(p, Variable) else p for p in parts).encode()) for name, parts in templates)
+
+    async def _fresh(self, identity: Identity, kinds: frozenset[str]) -> HeldTokens:
+        known, now = self._cached.get(identity.session_id), self._clock()
+        # A refresh changes the session's record, and a changed record makes another Identity.
+        if known is not None and known[0] is identity and not any(known[1].is_due(kind, now) for kind in kinds):
+            return self._checked(known[1], kinds)
+        held = self._checked(await self._read(identity.session_id), kinds)
+        if any(held.is_due(kind, now) for kind in kinds):
+            held = self._checked(await self._refreshed(identity.session_id, held, kinds), kinds)
+        self._cached.put(identity.session_id, (identity, held), together(identity.session_id, *held.values.values()))
+        return held
+
+    def _checked(self, held: HeldTokens, kinds: Iterable[str]) -> HeldTokens:
+        now = self._clock()
+        for kind in kinds:
+            if not _IN_HEADERS.fullmatch(held.values[kind]):
+                raise NobodyToActFor(f"it wants your {_WORDS[kind]} of the sign-in service, which gave none that can be passed on")
+            if held.is_hopeless(kind, now):
+                raise NobodyToActFor(f"it wants your {_WORDS[kind]}, which has expired and can't be renewed; sign out and in again")
+        return held
+
+    async def _read(self, session_id: str) -> HeldTokens:
+        if self._broker is None:
+            raise CredentialsError("this process has no data broker to read tokens from")
+        record = await self._broker.get(SESSION, session_id)
+        session = self._sessions.read(record) if record is not None else None
+        if session is None:
+            raise NobodyToActFor("it wants a token of the sign-in service, where you have not signed in, or no longer are")
+        return HeldTokens.of(session)
+
+    async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+        if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
+            raise CredentialsError("the provider gives no fresh token")
+        key = (session_id, kinds)
+        if (task := self._asking.get(key)) is None:
+            task = self._asking[key] = spawn(self._ask(session_id, held, kinds), name="a fresh token")
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        # Shielded: whoever waits may leave, and the others still want the answer.
+        found = await asyncio.shield(task)
+        if isinstance(found, GateError):
+            raise found
+        return found
+
+    async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens | GateError:
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                return await self._awaited(session_id, held, kinds)
+        except TimeoutError:
+            log.warning("a token for an upstream was not refreshed in time", session_id=session_id)
+        except NobodyToActFor as error:
+            return error
+        except GateError as error:
+            log.warning("a token for an upstream can't be refreshed", session_id=session_id, reason=str(error))
+        self._failed.put(session_id, self._clock(), together(session_id))
+        return CredentialsError("the provider gives no fresh token")
+
+    async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
+        if self._broker is None:
+            raise CredentialsError("this process has no data broker to ask")
+        wish = WantedTokens(held.received).to_data()
+        await self._broker.put(WANTED_TOKENS, session_id, wish, expires=self._clock() + LONGEST_WAIT)
+        for wait in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+            await asyncio.sleep(wait)
+            is_wanted = await self._broker.get(WANTED_TOKENS, session_id) is not None
+            found, now = await self._read(session_id), self._clock()
+            due = [kind for kind in kinds if found.is_due(kind, now)]
+            if not due or all(found.is_hopeless(kind, now) for kind in due):
+                return found
+            if not is_wanted:
+                break
+        raise CredentialsError("the provider could not be asked, or answered nothing of use")
+
+
+def _end_of(id_token: str) -> float | None:
+    """Its `exp`; it was verified when it came."""
+    try:
+        claims: dict[str, Any] = jwt.decode(id_token, options={"verify_signature": False}) if id_token else {}
+    except jwt.PyJWTError:
+        return None
+    ends = claims.get("exp")
+    return float(ends) if isinstance(ends, int | float) else None

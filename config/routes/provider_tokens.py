@@ -1,0 +1,58 @@
+"""Provider tokens of a route: whose upstream may see what the provider gave for a person, and which settings contradict that."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from config.routes.told_headers import names_token, told_templates
+from config.types.fields import Bool
+from config.types.header_template import Variable
+from config.validation import Finding, Settings
+from foundation.values import is_confidential
+
+PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
+
+
+class ProviderTokenKeys(Settings):
+    """Those keys of a route."""
+
+    pass_provider_tokens: Bool = Field(
+        False,
+        description="`${access_token}` and `${id_token}` may stand in `set_request_headers`: the application can act as the person at "
+        "the provider, as far as `scopes` reach (docs/identity_headers.md).",
+        examples=[True],
+    )
+    pass_provider_tokens_unencrypted: Bool = Field(
+        False, description="Even by plain HTTP to another machine, where whoever sits between reads them.", examples=[True]
+    )
+
+
+def may_go_unencrypted(route: Any) -> bool:
+    """Whether the operator has said that its tokens may go by plain HTTP to another machine."""
+    return bool(route.pass_provider_tokens_unencrypted)
+
+
+def provider_tokens_are_guarded(route: Any) -> Iterator[Finding]:
+    """Rule of where the provider's tokens may go, and that nothing else lets them."""
+    named = {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
+    for name, parts in named.items():
+        if not route.pass_provider_tokens:
+            yield ("set_request_headers", name), f"holds a token of the provider, which needs {PASS}: true"
+        if sum(isinstance(part, Variable) for part in parts) > 1:
+            yield ("set_request_headers", name), "holds a token of the provider, so it can hold no second ${...}"
+    if not route.pass_provider_tokens:
+        if route.pass_provider_tokens_unencrypted:
+            yield (IN_CLEAR,), f"has no effect without {PASS}"
+        return
+    if not named:
+        yield (PASS,), "has no effect without ${access_token} or ${id_token} in set_request_headers"
+    if route.allow_public_unauthenticated_access or not route.to:
+        yield (PASS,), "is for routes with an upstream for which people sign in"
+    if route.bearer_token is not None:
+        yield (PASS,), "and bearer_token are for two routes: who comes with a token has not signed in at the provider here"
+    plain = [str(each.url) for each in route.to if not is_confidential(each.url.scheme, each.url.host)]
+    if plain and not may_go_unencrypted(route):
+        yield (PASS,), f"would send people's tokens to {plain[0]} unencrypted: use https, or say {IN_CLEAR}: true"
+    if may_go_unencrypted(route) and not plain:
+        yield (IN_CLEAR,), "has no effect: nothing of `to` is plain HTTP to another machine"
