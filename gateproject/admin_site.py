@@ -13,6 +13,7 @@ from django.utils.decorators import method_decorator
 from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 
+import authenticate.admin
 import authorize.admin
 import databroker.admin
 import databroker.adminsite.directory_runs
@@ -22,15 +23,15 @@ import proxy.admin
 from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
+from databroker.adminsite.read_only import SESSION_KEY
 from foundation.web.responses import error_page
 from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
 
-SESSION_KEY = "gate_session"
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # What people look for, by the models that have pages; each section in this order.
 SECTIONS = (
-    ("Who may enter what", ("Route", "LoggedDecision")),
+    ("Who may enter what", ("Route", "AccessForAWhile", "LoggedDecision")),
     ("People", ("User", "Session", "Group")),
     ("Programs and directory", ("ServiceAccount", "DirectoryRun")),
     ("What was done", ("AuditEntry",)),
@@ -129,6 +130,7 @@ def _target(request: HttpRequest) -> str:
 
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
+authenticate.admin.register(site)
 databroker.adminsite.service_account_admin.register(site)
 databroker.adminsite.directory_runs.register(site)
 databroker.adminsite.group_admin.register(site)

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -80,6 +81,8 @@ class Caller:
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
 Record = Callable[[Caller, str, str, str], Awaitable[None]]
+# The same of whoever acts already.
+Note = Callable[[str, str, str], Awaitable[None]]
 Identities = Callable[[str], Awaitable[Identity | None]]
 
 
@@ -187,19 +190,29 @@ class AccessDesk:
 
     async def revoke(self, caller: Caller, user_id: str, id: str, record: Record) -> None:
         """End access before its time: one's own, or where one is an approver."""
-        async for held, access in self._accesses.list():
-            if access.id == id and held.user_id == user_id and self._may_revoke(caller, held, access):
-                words = f"{held.person}, {access.route_words}"
-                await record(caller, REVOKES, held.user_id, words)
-                try:
-                    await self._accesses.revoke(user_id, id)
-                except (AccessError, BrokerError):
-                    await record(caller, NOT_REVOKED, held.user_id, words)
-                    raise
-                line = f"{caller.name} has ended the access of {held.person} to {access.route_words}"
-                self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, caller.name, line))
-                return
-        raise NoSuchRequest("this access has ended already; nothing was changed")
+        found = await self._accesses.find(user_id, id)
+        if found is None or not self._may_revoke(caller, *found):
+            raise NoSuchRequest(_ENDED)
+        await self._revoke(found, caller.name, partial(record, caller))
+
+    async def revoke_as_administrator(self, name: str, user_id: str, id: str, note: Note) -> None:
+        """End anybody's access before its time: that takes away, so no approver need agree.  To give they have no way."""
+        found = await self._accesses.find(user_id, id)
+        if found is None:
+            raise NoSuchRequest(_ENDED)
+        await self._revoke(found, name, note)
+
+    async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, note: Note) -> None:
+        held, access = found
+        words = f"{held.person}, {access.route_words}"
+        await note(REVOKES, held.user_id, words)
+        try:
+            await self._accesses.revoke(held.user_id, access.id)
+        except (AccessError, BrokerError):
+            await note(NOT_REVOKED, held.user_id, words)
+            raise
+        line = f"{name} has ended the access of {held.person} to {access.route_words}"
+        self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 
     async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
         """Requests that this caller may answer."""
@@ -305,6 +318,7 @@ def _are_one(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 _GONE = "this request is over, or somebody else has answered it; nothing was changed"
+_ENDED = "this access has ended already; nothing was changed"
 _BUSY = "others answer the same request at this moment: look, and try again"
 
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db import Error
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
@@ -14,16 +13,13 @@ from authenticate.page_context import page_context
 from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
+from authenticate.views.callers import audit_record, caller_of
 from authenticate.views.portal import STYLE, portal_files
-from authorize.policy.identity import Identity
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
 from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import access_entry
-from databroker.records import USER, SessionRecord, UserRecord
-from databroker.session_reader import user_of
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
 from foundation.web.times import time_element
@@ -52,7 +48,7 @@ async def access(request: HttpRequest) -> HttpResponse:
             return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
         chosen = service.access.rules.by_id(request.GET.get("route", ""))
         return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={chosen.id}"))
-    caller = await _caller(request, service, session)
+    caller = await caller_of(page_context(request), session)
     if caller is None:
         reason = "What is known of you can't be read, or your session has just ended."
         return responses.error_page(request, 403, reason, links=(answers.SIGN_IN_AGAIN,))
@@ -61,22 +57,6 @@ async def access(request: HttpRequest) -> HttpResponse:
     if not answers.is_from_our_page(request, service, caller.session):
         return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
     return await _change(request, service, caller)
-
-
-async def _caller(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> Caller | None:
-    """Who is signed in, as decisions know them at this moment."""
-    identity = await page_context(request).authorize.identity_of_session(session.id)
-    if identity is None or identity.user_id != session.user_id:
-        return None
-    user = user_of(session, await service.broker.get(USER, session.user_id))
-    return Caller(session, identity, _name(user, identity))
-
-
-def _name(user: UserRecord, identity: Identity) -> str:
-    """Name of somebody for those who decide about them, which must not be another's: who may choose it is told with it."""
-    if identity.rule_email:
-        return user.email
-    return f"{user.name} ({user.id})" if user.name else user.id
 
 
 async def _change(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
@@ -100,14 +80,7 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
 
 async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller) -> None:
     gate, desk, sent = page_context(request), service.access, request.POST
-
-    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
-        try:
-            await access_entry(service.clock(), by.session, gate.client_address, action, user_id, words).asave()
-        except Error as error:
-            log.error("the audit log can't be written", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
-            raise AuditLogAway("the audit log can't be written") from error
-
+    record = audit_record(gate)
     id, _, nonce = sent.get("request", "").partition(" ")
     match sent.get("do", ""):
         case "ask" | "break_glass" as do:

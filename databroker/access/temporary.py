@@ -62,6 +62,13 @@ class TemporaryAccesses:
         found = None if record is None else TemporaryAccessRecord.from_record(record)
         return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
 
+    async def find(self, user_id: str, id: str) -> tuple[TemporaryAccessRecord, TemporaryAccess] | None:
+        """One access, with its person; None where it has ended."""
+        record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
+        found = None if record is None else TemporaryAccessRecord.from_record(record)
+        held = () if found is None else found.held
+        return next(((found, access) for access in held if found is not None and access.id == id and access.until > now), None)
+
     async def revoke(self, user_id: str, id: str) -> bool:
         """End one access at once; False where it is over already."""
         for _ in range(TRIES):

@@ -19,6 +19,8 @@ from databroker.page_context import page_context
 from databroker.records import Record
 from foundation.web.times import time_element
 
+# Key of Django's session for the session of ours that the admin was entered by; sign-ins by password have none.
+SESSION_KEY = "gate_session"
 SHOWN = 100  # the full list of a group's members has pages, this one has an end
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.integration.test_accessibility_in_browser import findings as findings_in_admin
 from tests.integration.test_portal_in_browser import SCHEMES, errors, look
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
@@ -16,6 +17,7 @@ from tests.support.sample_upstream import SampleUpstream
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WAGES = "wages.localhost"
+IN_ADMIN = "/.gate/admin/authenticate/accessforawhile/"
 WHY = "The year's end: <b>wages</b> of " + "a-word-without-any-blank-in-it-" * 6
 KEYS = {
     "approvers": [{"groups": "sales"}],
@@ -27,7 +29,7 @@ KEYS = {
 @pytest.fixture(scope="module")
 def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
     """alice: engineering; bob: sales."""
-    builder = GateBuilder(provider.url).setting(groups_claim="groups")
+    builder = GateBuilder(provider.url).setting(groups_claim="groups", admin_allowed_users=["bob@example.com"])
     builder.route(WAGES, to=upstream.url, name="wages", title="Wages & more", allowed_groups=["payroll"], access_requests=KEYS)
     builder.route("vault.localhost", to=upstream.url, allowed_groups=["payroll"], access_requests=KEYS)
     with builder.start(tmp_path_factory.mktemp("gate")) as running:
@@ -82,6 +84,9 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     alice.wait_for_url(page(gate))
     assert "What you have asked for" in alice.text
     found += findings(alice, "asked")
+    bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
+    assert "<b>wages</b>" in bob.text
+    found += findings_in_admin(bob, "in-admin-waiting")
     bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     bob.open(page(gate))
     assert "alice@example.com asks for Wages & more, for 15 minutes" in bob.text
@@ -95,6 +100,8 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     alice.open(gate.url(WAGES))
     assert "You don't have access" not in alice.text
+    bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
+    found += findings_in_admin(bob, "in-admin-given")
     alice.open(page(gate))
     found += findings(alice, "given")
     bob.open(page(gate))
@@ -117,3 +124,10 @@ def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: Runn
     assert entry["level"] == "warning"
     alice.open(gate.url("vault.localhost"))
     assert "You don't have access" not in alice.text
+    bob = people["bob"]
+    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
+    bob.submit('button[aria-label*="vault"]')
+    assert "The access has ended." in bob.text
+    alice.open(gate.url("vault.localhost"))
+    assert "You don't have access" in alice.text

@@ -427,7 +427,7 @@ named = door("gateproject.management.commands.grants", "unit/gateproject/managem
 named.without(
     "an address that only looks like another's names nobody", "_person", replaced("rule_email_of(person)", "person.email.lower()")
 )
-asker = door("authenticate.views.access", "unit/authenticate/views/test_access.py")
+asker = door("authenticate.views.callers", "unit/authenticate/views/test_access.py")
 asker.without("nobody asks in another's name", "_name", always("identity.rule_email"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
@@ -448,12 +448,18 @@ desk.without(
     "a shorter rule holds", "AccessDesk._approved", replaced("min(asked.duration, asking.max_duration.total_seconds())", "asked.duration")
 )
 desk.without("nobody asks for longer than the rule says", "AccessDesk.ask", never("not 0 < seconds <= asking.max_duration.total_seconds()"))
-desk.without("others' access is ended by approvers alone", "AccessDesk.revoke", always("self._may_revoke(caller, held, access)"))
+desk.without(
+    "others' access is ended by approvers alone", "AccessDesk.revoke", never("found is None or not self._may_revoke(caller, *found)")
+)
 desk.without("the glass is broken by who may", "AccessDesk.break_glass", never("asking is None or not self.may_break_glass(caller, route)"))
 desk.without(
     "the glass is broken for no longer than the rule says",
     "AccessDesk.break_glass",
     never("not 0 < seconds <= asking.max_duration.total_seconds()"),
+)
+access_page = door("authenticate.admin", "unit/authenticate/test_admin.py")
+access_page.without(
+    "another's sign-in answers nothing in the admin", "caller_in_admin", always("session is not None and session.id == entered_by")
 )
 hook = door("authenticate.access.webhook", "unit/authenticate/access/test_webhook.py")
 hook.without("a redirect leads the webhook nowhere", "AccessWebhook._run", passes(follow_redirects="True"))
@@ -495,5 +501,6 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, hook, asking, reader, service, hosts,
+    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, access_page, hook, asking,
+    reader, service, hosts,
 )  # fmt: skip

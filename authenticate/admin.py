@@ -1,0 +1,163 @@
+"""Admin page "Access for a while": what was asked for and what was given.  Approvers answer here as on their own page, by the same desk;
+an administrator who is no approver ends access, and can't give any.
+"""
+
+from collections.abc import AsyncGenerator
+from itertools import starmap
+from typing import Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib import admin, messages
+from django.db import Error, models
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+
+from authenticate.access.desk import AuditLogAway, Caller, duration_words
+from authenticate.page_context import page_context
+from authenticate.views.answers import cookie_headers
+from authenticate.views.callers import audit_record, caller_of
+from databroker.access.asked import AskedAccesses, HeldRequest
+from databroker.access.temporary import AccessError, TemporaryAccesses
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import record_actions, who
+from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
+from databroker.models import User
+from foundation.errors import BrokerError
+from foundation.web.times import time_element
+
+MOST_SHOWN = 100
+# Read of each kind before the page is made, so that it takes the same time whatever there is.
+MOST_READ = 1000
+AWAY = "The data broker is away; nothing was changed, or not all of it. Look again in a minute."
+LOG_AWAY = "The audit log can't be written at this moment, so nothing was changed."
+NO_ANSWERER = "You may not answer: only the approvers of its route do, and nobody answers themselves."
+DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access has ended."}
+
+
+class AccessForAWhile(models.Model):
+    """Model without a table: the admin's index lists models, so the page needs one to be listed by."""
+
+    class Meta:
+        app_label = "authenticate"
+        managed = False
+        default_permissions = ()
+        verbose_name = verbose_name_plural = "access for a while"
+
+
+class AccessForAWhileAdmin(ReadOnlyAdmin):
+    def get_urls(self) -> list[Any]:
+        # There is no row, so there are no pages of a row either.
+        return [url for url in super().get_urls() if url.name == "authenticate_accessforawhile_changelist"]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.method == "POST":
+            self._do(request)
+            return HttpResponseRedirect(request.path)
+        request.current_app = self.admin_site.name
+        context = {**self.admin_site.each_context(request), "title": "Access for a while", "opts": self.opts, "most": MOST_SHOWN}
+        try:
+            context |= async_to_sync(_shown)(request)
+        except BrokerError:
+            context["problem"] = "The data broker is away and can't be asked now."
+        return TemplateResponse(request, "admin/authenticate/access.html", context)
+
+    def _do(self, request: HttpRequest) -> None:
+        """Do what a button says, and say what came of it."""
+        try:
+            self.message_user(request, async_to_sync(_step)(request), messages.SUCCESS)
+        except AccessError as error:
+            text = str(error)
+            self.message_user(request, f"{text[:1].upper()}{text[1:]}.", messages.WARNING)
+        except AuditLogAway:
+            self.message_user(request, LOG_AWAY, messages.ERROR)
+        except BrokerError:
+            self.message_user(request, AWAY, messages.ERROR)
+
+
+async def caller_in_admin(request: HttpRequest) -> Caller | None:
+    """The administrator as the desk knows people; None of one who came in by password, or whose session has just ended."""
+    gate = page_context(request)
+    service, entered_by = gate.authenticate, request.session.get(SESSION_KEY)
+    session = await service.sessions.find(cookie_headers(request), service.host_port, service.clock())
+    return await caller_of(gate, session) if session is not None and session.id == entered_by else None
+
+
+async def _step(request: HttpRequest) -> str:
+    gate, sent = page_context(request), request.POST
+    desk, do = gate.authenticate.access, sent.get("do", "")
+    if do == "revoke":
+        user_id, _, id = sent.get("access", "").rpartition(" ")
+        await desk.revoke_as_administrator(who(request.user), user_id, id, _Notes(request))
+        return DONE[do]
+    caller, (id, _, nonce) = await caller_in_admin(request), sent.get("request", "").partition(" ")
+    if caller is None or do not in DONE:
+        raise AccessError("only who came in by single sign-on can answer a request; nothing was changed")
+    if do == "refuse":
+        await desk.refuse(caller, id, nonce, audit_record(gate))
+        return DONE[do]
+    asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session, audit_record(gate))
+    return DONE[do] if asked.until else "Approved; another approver must, too."
+
+
+class _Notes:
+    """Notes of what an administrator does, as such, in the audit log."""
+
+    def __init__(self, request: HttpRequest):
+        self._request = request
+
+    async def __call__(self, action: str, user_id: str, words: str) -> None:
+        try:
+            await sync_to_async(record_actions)(self._request, action, [(user_id, words)], User)
+        except Error as error:
+            raise AuditLogAway("the audit log can't be written") from error
+
+
+async def _shown(request: HttpRequest) -> dict[str, Any]:
+    gate = page_context(request)
+    broker, clock = gate.broker, gate.authenticate.clock
+    waiting, given = await _first(AskedAccesses(broker, clock).all()), await _first(TemporaryAccesses(broker, clock).list())
+    caller = await caller_in_admin(request)
+    waiting.sort(key=lambda held: held.asked.asked)
+    given.sort(key=lambda each: each[1].until)
+    return {
+        "waiting": [_waits(gate.authenticate.access, held, caller) for held in waiting[:MOST_SHOWN]],
+        "more_waiting": len(waiting) > MOST_SHOWN,
+        "given": list(starmap(_given, given[:MOST_SHOWN])),
+        "more_given": len(given) > MOST_SHOWN,
+        "no_answerer": NO_ANSWERER,
+    }
+
+
+async def _first(found: AsyncGenerator[Any]) -> list[Any]:
+    """The first of them, `MOST_READ` at most."""
+    first: list[Any] = []
+    async for each in found:
+        first.append(each)
+        if len(first) >= MOST_READ:
+            break
+    await found.aclose()
+    return first
+
+
+def _waits(desk: Any, held: HeldRequest, caller: Caller | None) -> dict[str, Any]:
+    asked, route = held.asked, desk.rules.route(held.asked.route)
+    asking = None if route is None else route.access_requests
+    return {
+        "asked": asked,
+        "value": f"{held.id} {asked.nonce}",
+        "duration": duration_words(asked.duration),
+        "needed": 0 if asking is None else asking.approvals,
+        "is_gone": route is None,
+        "since": time_element(asked.asked),
+        "until": time_element(asked.expires),
+        "may_answer": caller is not None and desk.may_answer(caller, asked),
+    }
+
+
+def _given(held: TemporaryAccessRecord, access: TemporaryAccess) -> dict[str, Any]:
+    moments = {"since": time_element(access.since), "until": time_element(access.until)}
+    return {"held": held, "access": access, "value": f"{held.user_id} {access.id}", **moments}
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(AccessForAWhile, AccessForAWhileAdmin)

@@ -1,0 +1,194 @@
+"""The admin's page of access for a while: approvers answer, others may only end; two at once, or a broken part, leave nothing half done."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import OperationalError
+from django.http import HttpResponse
+
+import authenticate.admin as admin_page
+import databroker.admin
+from authenticate.access.desk import Caller
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import TemporaryAccess
+from databroker.models import AuditEntry
+from databroker.records import Record, UserRecord
+from foundation.errors import BrokerError
+from tests.support.admin import AdminPages, text_of
+from tests.unit.authenticate.access.test_desk import HOUR, ISSUER, NOW, World
+
+pytestmark = pytest.mark.usefixtures("database")
+
+PAGE = "authenticate/accessforawhile/"
+
+
+class Admin:
+    """The page, whose administrator is `is_person`, or nobody that the desk knows."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
+        self.world = World(directory)
+        self.is_person: str | None = None
+        service = SimpleNamespace(access=self.world.desk, clock=lambda: self.world.now)
+        authorize = SimpleNamespace(identity_of_session=self.world.identities)
+        self.pages = AdminPages(
+            admin_page.register,
+            databroker.admin.register,
+            broker=self.world.broker,
+            options=self.world.options,
+            authenticate=service,
+            authorize=authorize,
+        )
+
+        async def caller(request: Any) -> Caller | None:
+            return None if self.is_person is None else self.world.caller(self.is_person)
+
+        monkeypatch.setattr(admin_page, "caller_in_admin", caller)
+
+    def give(self, why: str = "the year's end") -> None:
+        access = TemporaryAccess("a1", "some key", NOW, NOW + HOUR, "bob", why, "wages")
+        async_to_sync(TemporaryAccesses(self.world.broker, lambda: NOW).give)(UserRecord("oidc/ann", name="ann", issuer=ISSUER), access)
+
+    def ask(self, name: str = "ann", **said: Any) -> str:
+        held = async_to_sync(self.world.ask)(name, **said)
+        return f"{held.id} {held.asked.nonce}"
+
+    def given(self) -> list[str]:
+        return [user for user, _, _ in async_to_sync(self.world.given)()]
+
+    def press(self, **form: str) -> str:
+        return text_of(self.pages.post(PAGE, **form))
+
+
+@pytest.fixture
+def admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Admin:
+    return Admin(tmp_path, monkeypatch)
+
+
+def buttons(page: HttpResponse) -> list[str]:
+    return re.findall(r'name="do" value="(\w+)"', page.content.decode())
+
+
+def told() -> list[tuple[str, str, str]]:
+    return list(AuditEntry.objects.order_by("pk").values_list("who", "action", "object_id"))
+
+
+@pytest.mark.parametrize("person", [None, "eve", "ann"])
+@pytest.mark.parametrize("do", ["approve", "refuse"])
+def test_an_administrator_who_is_no_approver_answers_nothing(admin: Admin, person: str | None, do: str) -> None:
+    value = admin.ask("ann")
+    admin.is_person = person
+    assert buttons(admin.pages.get(PAGE)) == []
+    assert "nothing was changed" in admin.press(do=do, request=value)
+    assert admin.given() == []
+    assert told() == []
+    assert "asks for wages , for 1 hour: the year's end" in text_of(admin.pages.get(PAGE))
+
+
+@pytest.mark.parametrize(
+    ("entered_by", "signed_in_by", "answers_as"),
+    [("s1", "s1", "oidc/ann"), (None, "s1", None), ("s1", "s2", None), ("s1", None, None)],
+    ids=["single sign-on", "a password", "another session", "no session any more"],
+)
+async def test_an_answer_is_that_of_the_sign_in_by_which_the_admin_was_entered(
+    tmp_path: Path, entered_by: str | None, signed_in_by: str | None, answers_as: str | None
+) -> None:
+    world = World(tmp_path)
+
+    async def find(*arguments: object) -> Any:
+        return None if signed_in_by is None else replace(world.caller("ann").session, id=signed_in_by)
+
+    async def identity_of_session(id: str) -> Any:
+        return world.identity("ann", id)
+
+    service = SimpleNamespace(sessions=SimpleNamespace(find=find), host_port="", clock=lambda: NOW, broker=world.broker)
+    gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(identity_of_session=identity_of_session))
+    request: Any = SimpleNamespace(scope={"gate": gate, "headers": []}, session={"gate_session": entered_by} if entered_by else {})
+    caller = await admin_page.caller_in_admin(request)
+    assert (None if caller is None else caller.identity.user_id) == answers_as
+
+
+def test_an_approver_approves_in_the_admin_as_on_their_own_page(admin: Admin) -> None:
+    value, admin.is_person = admin.ask("ann"), "bob"
+    assert buttons(admin.pages.get(PAGE)) == ["approve", "refuse"]
+    assert "Approved." in admin.press(do="approve", request=value)
+    assert admin.given() == ["oidc/ann"]
+    assert [(action, id) for _, action, id in told()] == [
+        ("approves a request for access", "oidc/ann"),
+        ("gives access for a while", "oidc/ann"),
+    ]
+    assert "Nobody waits for an answer" in text_of(admin.pages.get(PAGE))
+
+
+def test_two_who_answer_at_once_do_it_once(admin: Admin) -> None:
+    value, admin.is_person = admin.ask("ann"), "bob"
+    admin.press(do="approve", request=value)
+    admin.is_person = "carol"
+    assert "somebody else has answered it; nothing was changed" in admin.press(do="refuse", request=value)
+    assert admin.given() == ["oidc/ann"]
+
+
+def test_any_administrator_ends_access_and_the_log_knows_them_by_name(admin: Admin) -> None:
+    admin.give()
+    page = admin.pages.get(PAGE)
+    assert buttons(page) == ["revoke"]
+    assert "ann has access to wages until" in text_of(page)
+    assert "The access has ended." in admin.press(do="revoke", access="oidc/ann a1")
+    assert admin.given() == []
+    assert told() == [("ann", "revokes access", "oidc/ann")]
+    assert [event.event for event in admin.world.events] == ["revoked"]
+    assert "has ended already; nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
+    assert len(told()) == 1
+
+
+@pytest.mark.parametrize("form", [{}, {"do": "give"}, {"do": "revoke"}, {"do": "approve"}, {"do": "refuse", "request": "x"}])
+def test_a_button_that_is_none_of_the_page_does_nothing(admin: Admin, form: dict[str, str]) -> None:
+    admin.give()
+    admin.is_person = "bob"
+    assert "nothing was changed" in admin.press(**form)
+    assert admin.given() == ["oidc/ann"]
+
+
+def test_without_the_audit_log_nothing_is_ended(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise OperationalError("full")
+
+    admin.give()
+    monkeypatch.setattr(AuditEntry.objects, "bulk_create", full)
+    assert admin_page.LOG_AWAY in admin.press(do="revoke", access="oidc/ann a1")
+    assert admin.given() == ["oidc/ann"]
+
+
+def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*arguments: object, **options: object) -> Record:
+        raise BrokerError("away")
+
+    admin.give()
+    with monkeypatch.context() as broken:
+        broken.setattr(admin.world.broker, "put", away)
+        assert admin_page.AWAY in admin.press(do="revoke", access="oidc/ann a1")
+        broken.setattr(admin.world.broker, "page", away)
+        assert "The data broker is away and can't be asked now." in text_of(admin.pages.get(PAGE))
+    assert admin.given() == ["oidc/ann"]
+    assert [action for _, action, _ in told()] == ["revokes access", "could not revoke access"]
+
+
+def test_markup_in_names_and_reasons_stays_text(admin: Admin) -> None:
+    admin.ask("<b>ann</b>", why="<script>alert(1)</script>")
+    admin.give("<img src=x>")
+    page = admin.pages.get(PAGE).content.decode()
+    assert "&lt;b&gt;ann&lt;/b&gt;" in page
+    assert [mark for mark in ("<script>alert", "<b>ann", "<img src=x") if mark in page] == []
+
+
+def test_a_page_has_an_end(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_page, "MOST_SHOWN", 2)
+    for name in ("ann", "dan", "eve"):
+        admin.ask(name)
+    page = text_of(admin.pages.get(PAGE))
+    assert page.count("asks for wages") == 2
+    assert "there are more" in page
