@@ -1,0 +1,86 @@
+"""Real applications that believe a proxy's header sign in whom gate names, and nobody that a client pretends to be.
+
+Radicale, Django's RemoteUserMiddleware, Google's library as IAP's applications use it, and the reader that Cloudflare documents.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.test_upstream_identity import new_key
+from tests.support.children import Child, clean_environment, free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+
+pytestmark = pytest.mark.slow
+
+AUDIENCE = "/projects/1/apps/gate"
+PRINCIPAL = b'<propfind xmlns="DAV:"><prop><current-user-principal/></prop></propfind>'
+FORGED = {
+    **dict.fromkeys(("X-Remote-User", "X_Remote_User", "Remote-User", "remote_user", "Remote-Groups"), "bob@example.com"),
+    **dict.fromkeys(("X-Goog-IAP-JWT-Assertion", "Cf-Access-Jwt-Assertion", "CF_Access_JWT_Assertion"), "e30.e30.e30"),
+}
+WORDS = {
+    "calendar": {"set_request_headers": {"X-Remote-User": "${claim.email}"}},
+    "site": {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.email}"}},
+    "iap": {"identity_headers": "iap", "assertion_audience": AUDIENCE},
+    "cloudflare": {"identity_headers": "cloudflare", "assertion_audience": AUDIENCE},
+}
+SAYS = {
+    "calendar": "/alice%40example.com/",
+    "site": "alice@example.com engineering",
+    "iap": "oidc/alice alice@example.com",
+    "cloudflare": "alice@example.com",
+}
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    directory, port = tmp_path_factory.mktemp("applications"), free_port()
+    (directory / "key.pem").write_text(new_key())
+    with DevelopmentProvider() as provider:
+        builder = GateBuilder(provider.url, authenticate_host="localhost").setting(signing_key_file="key.pem", groups_claim="groups")
+        for name, words in WORDS.items():
+            builder.route(f"{name}.localhost", to=f"http://127.0.0.1:{port}/{name}/", allow_any_authenticated_user=True, **words)
+        with builder.start(directory) as running, applications(running, directory, port):
+            yield running
+
+
+def applications(running: RunningGate, directory: Path, port: int) -> Child:
+    """The four, of which two fetch gate's keys."""
+    authority = str(running.certificates.authority)
+    environment = clean_environment(SSL_CERT_FILE=authority, REQUESTS_CA_BUNDLE=authority)
+    keys = f"https://localhost:{running.port}/.well-known/gate/jwks.json"
+    arguments = ("-m", "tests.support.header_applications", str(port), directory, AUDIENCE, keys)
+    child = Child(sys.executable, *arguments, environment=environment)
+    child.wait_for(lambda: _listens(port), "the applications listen", 60)
+    return child
+
+
+def _listens(port: int) -> bool:
+    """Whether they are there, and believe whoever asks: it is gate that keeps others from saying it."""
+    try:
+        return "anybody" in httpx.get(f"http://127.0.0.1:{port}/site/", headers={"Remote-User": "anybody"}, trust_env=False).text
+    except httpx.TransportError:
+        return False
+
+
+async def asked(client: httpx.AsyncClient, gate: RunningGate, name: str, **headers: str) -> httpx.Response:
+    if name == "calendar":
+        return await client.request("PROPFIND", gate.url("calendar.localhost"), content=PRINCIPAL, headers={"Depth": "0", **headers})
+    return await client.get(gate.url(f"{name}.localhost"), headers=headers)
+
+
+@pytest.mark.parametrize("name", WORDS)
+async def test_the_application_signs_in_who_asks_and_no_one_else(gate: RunningGate, name: str) -> None:
+    async with gate.client() as client:
+        refused = await asked(client, gate, name, **FORGED)
+        assert refused.status_code in (302, 401)
+        await sign_in(client, gate.url(f"{name}.localhost"), "alice")
+        for headers in ({}, FORGED):
+            answer = await asked(client, gate, name, **headers)
+            assert SAYS[name] in answer.text
+            assert "bob" not in answer.text

@@ -1,0 +1,103 @@
+"""Applications that believe a header of the proxy before them, as their makers document it, each below a path of its own.
+
+`python -m tests.support.header_applications PORT DIRECTORY AUDIENCE KEY_SET_URL` serves them on loopback, without TLS.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import make_server
+from wsgiref.util import shift_path_info
+
+import jwt
+import radicale
+import radicale.config
+from django.conf import settings
+
+WSGI = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+def calendar(directory: Path) -> WSGI:
+    """Radicale: `[auth] type = http_x_remote_user`."""
+    configuration = radicale.config.load()
+    own = {"auth": {"type": "http_x_remote_user"}, "storage": {"filesystem_folder": str(directory / "calendars")}}
+    configuration.update(own, "this test", privileged=True)
+    return radicale.Application(configuration)
+
+
+def site(directory: Path) -> WSGI:
+    """Django with RemoteUserMiddleware, whose `header` its documentation says to set for a proxy's own."""
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(directory / "site.sqlite3")}
+    applications = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions"]
+    middleware = ["django.contrib.sessions.middleware.SessionMiddleware", "django.contrib.auth.middleware.AuthenticationMiddleware"]
+    settings.configure(
+        SECRET_KEY="of a test",
+        ALLOWED_HOSTS=["*"],
+        DATABASES={"default": database},
+        INSTALLED_APPS=applications,
+        MIDDLEWARE=[*middleware, "tests.support.header_site.ProxysHeader"],
+        AUTHENTICATION_BACKENDS=["django.contrib.auth.backends.RemoteUserBackend"],
+        ROOT_URLCONF="tests.support.header_site",
+    )
+    import django
+    from django.core.management import call_command
+    from django.core.wsgi import get_wsgi_application
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+    return get_wsgi_application()
+
+
+def iap(audience: str, key_set: str) -> WSGI:
+    """What Google documents for applications behind IAP, with the key set of gate."""
+    from google.auth.transport import requests
+    from google.oauth2 import id_token
+
+    def who(environ: dict[str, Any]) -> str:
+        said = id_token.verify_token(environ["HTTP_X_GOOG_IAP_JWT_ASSERTION"], requests.Request(), audience=audience, certs_url=key_set)
+        return f"{said['sub']} {said['email']}"
+
+    return _telling(who)
+
+
+def cloudflare(audience: str, key_set: str) -> WSGI:
+    """What Cloudflare documents for applications behind Access: the token of the header, and never the bare address."""
+    keys = jwt.PyJWKClient(key_set)
+
+    def who(environ: dict[str, Any]) -> str:
+        token = environ["HTTP_CF_ACCESS_JWT_ASSERTION"]
+        key = keys.get_signing_key_from_jwt(token).key
+        return str(jwt.decode(token, key, audience=audience, algorithms=["RS256", "ES256"])["email"])
+
+    return _telling(who)
+
+
+def _telling(who: Callable[[dict[str, Any]], str]) -> WSGI:
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        try:
+            status, told = "200 OK", who(environ)
+        except Exception as error:
+            status, told = "403 Forbidden", type(error).__name__
+        start_response(status, [("Content-Type", "text/plain")])
+        return [told.encode()]
+
+    return application
+
+
+def main(port: str, directory: str, audience: str, key_set: str) -> None:
+    applications = {
+        "calendar": calendar(Path(directory)),
+        "site": site(Path(directory)),
+        "iap": iap(audience, key_set),
+        "cloudflare": cloudflare(audience, key_set),
+    }
+
+    def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        return applications[shift_path_info(environ) or ""](environ, start_response)
+
+    make_server("127.0.0.1", int(port), dispatch).serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
