@@ -27,6 +27,7 @@ from databroker.adminsite.read_only import SESSION_KEY
 from foundation.web.responses import error_page
 from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
+from gateproject.person_page import register as register_person_page
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # What people look for, by the models that have pages; each section in this order.
@@ -130,6 +131,7 @@ def _target(request: HttpRequest) -> str:
 
 site = GateAdminSite(name="admin")
 databroker.admin.register(site)
+register_person_page(site)
 authenticate.admin.register(site)
 databroker.adminsite.service_account_admin.register(site)
 databroker.adminsite.directory_runs.register(site)

@@ -89,6 +89,11 @@ def about(options: Options, *, is_empty: bool) -> str:
     return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
 
 
+def origin_of(by_claim: bool, by_directory: bool, options: Options) -> str:
+    """Who says that somebody is in a group."""
+    return "; ".join([_claim(options)] * by_claim + [_directory(options)] * by_directory)
+
+
 def _claim(options: Options) -> str:
     return f"the claim “{GroupsClaim.from_options(options).name}” of {configured_issuer(options)}"
 

@@ -1,0 +1,114 @@
+"""Admin page of a person: what UserAdmin shows from the data broker's tables, and what else is known of them, with links both ways."""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from authenticate.access.desk import duration_words
+from authorize.models import LoggedDecision
+from databroker.access.asked import AskedAccesses
+from databroker.access.temporary import TemporaryAccesses
+from databroker.admin import UserAdmin
+from databroker.adminsite.group_admin import origin_of
+from databroker.adminsite.read_only import SHOWN
+from databroker.models import Group, Membership, ServiceAccount, User
+from databroker.page_context import page_context
+from databroker.records import UserRecord
+from foundation.errors import BrokerError
+from foundation.web.times import time_element
+
+LATEST = 10
+AWAY = "The data broker is away and can't be asked now."
+Lines = list[tuple[Any, ...]]
+
+
+class PersonAdmin(UserAdmin):
+    """People, with their decisions, access for a while and programs."""
+
+    fields = ["id", "email", "name", "signed_in", "member_of", "signed_in_as", "access", "asked_for", "decided", "programs", "claims"]
+    readonly_fields = [*UserAdmin.readonly_fields, "access", "asked_for", "decided", "programs"]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        user = super().get_object(request, object_id, from_field)
+        if user is not None and request.method in ("GET", "HEAD"):
+            user.options = page_context(request).options
+            try:
+                user.access_lines, user.asked_lines = async_to_sync(_access)(page_context(request).broker, user)
+            except BrokerError:
+                user.access_lines = user.asked_lines = AWAY
+        return user
+
+    @admin.display(description="groups")
+    def member_of(self, user: Any) -> SafeString | str:
+        """Groups, each with who says so."""
+        found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
+        lines = [(self.link(each.group), origin_of(each.by_claim, each.by_directory, user.options)) for each in found[:SHOWN]]
+        every = self.list_of(Group, members__id__exact=user.pk)
+        more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
+        return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
+
+    @admin.display(description="access for a while")
+    def access(self, user: Any) -> SafeString | str:
+        return self._access_lines(user.access_lines)
+
+    @admin.display(description="asks for")
+    def asked_for(self, user: Any) -> SafeString | str:
+        return self._access_lines(user.asked_lines)
+
+    @admin.display(description="latest decisions")
+    def decided(self, user: User) -> SafeString | str:
+        names = [name for name in (user.email, user.name, user.pk) if name]
+        found = LoggedDecision.objects.filter(person__in=names, person_id=user.pk).order_by("-id")[:LATEST]
+        lines = [
+            (time_element(row.at, "exact"), self._url("authorize_loggeddecision_change", row.pk), row.outcome, f"{row.method} {row.url}")
+            for row in found
+        ]
+        if not lines:
+            return "None is in the decision log."
+        every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'q': user.email or user.pk})}"
+        shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
+        return format_html('{}<div><a href="{}">All of them</a></div>', shown, every)
+
+    @admin.display(description="service accounts that they made")
+    def programs(self, user: User) -> SafeString | str:
+        names = ServiceAccount.objects.filter(created_by=user.email).order_by("pk") if user.email else ServiceAccount.objects.none()
+        return self.links(names, self.list_of(ServiceAccount, q=user.email))
+
+    def _access_lines(self, lines: Lines | str) -> SafeString | str:
+        if isinstance(lines, str):
+            return lines
+        if not lines:
+            return "None."
+        page = self._url("authenticate_accessforawhile_changelist")
+        return format_html(
+            '{}<div><a href="{}">End or answer it</a></div>', format_html_join("", "<div>{}, until {}: {}</div>", lines), page
+        )
+
+    def _url(self, page: str, *arguments: Any) -> str:
+        return reverse(f"{self.admin_site.name}:{page}", args=arguments)
+
+
+async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
+    """Lines of what a person has and of what they ask for; of nobody whom the store has no record of."""
+    if isinstance(user.asked, str):
+        raise BrokerError(user.asked)
+    record = user.asked[0]
+    if record is None:
+        return [], []
+    issuer = UserRecord.from_record(record).vouched_by
+    held = await TemporaryAccesses(broker).of(user.pk, issuer)
+    asked = [each.asked for each in await AskedAccesses(broker).of_person(user.pk, issuer)]
+    given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (given by {each.by})") for each in held]
+    return given, [(f"{each.route_words}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
+
+
+def register(site: admin.AdminSite) -> None:
+    """Register in place of the page that databroker has alone."""
+    site.unregister(User)
+    site.register(User, PersonAdmin)

@@ -1,0 +1,134 @@
+"""Does a person's page show all that is known of them, and nothing of anybody else?"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+import authenticate.admin
+import authorize.admin
+import databroker.admin
+from authorize.models import LoggedDecision
+from databroker.access.asked import AskedAccess, AskedAccesses
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import TemporaryAccess
+from databroker.adminsite import group_admin, service_account_admin
+from databroker.client import LocalBroker
+from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
+from databroker.records import SESSION, USER, UserRecord
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from gateproject import person_page
+from tests.support.admin import AdminPages, text_of
+from tests.support.database import row
+from tests.support.options import make_options
+
+pytestmark = pytest.mark.usefixtures("database")
+
+NOW = 1_800_000_000.0
+ISSUER = "https://idp.example.com"
+PAGE = "databroker/user/oidc_2Fann/change/"
+
+
+class People:
+    """Ann, of whom the page is, and Bob, of whom nothing may be there."""
+
+    def __init__(self, directory: Path):
+        self.broker = LocalBroker(MemoryStore(lambda: NOW))
+        parts: Any = (databroker, authorize, authenticate)
+        registers = [part.admin.register for part in parts] + [group_admin.register, service_account_admin.register, person_page.register]
+        options = make_options(directory, groups_claim="groups")
+        self.pages = AdminPages(*registers, broker=self.broker, options=options)
+        for name in ("ann", "bob"):
+            row(User, id=f"oidc/{name}", email=f"{name}@example.com", name=name)
+            async_to_sync(self.broker.put)(USER, f"oidc/{name}", {"id": f"oidc/{name}", "email": f"{name}@example.com", "issuer": ISSUER})
+
+    def text(self) -> str:
+        return text_of(self.pages.get(PAGE))
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> People:
+    return People(tmp_path)
+
+
+def decided(name: str, url: str) -> None:
+    at = datetime.fromtimestamp(NOW, UTC)
+    said = {"person": f"{name}@example.com", "person_id": f"oidc/{name}", "method": "GET", "url": url}
+    LoggedDecision.objects.create(at=at, outcome="forbidden", seconds=0, facts="{}", **said)
+
+
+async def given_and_asked(broker: LocalBroker, name: str, why: str) -> None:
+    user, route = UserRecord(f"oidc/{name}", email=f"{name}@example.com", issuer=ISSUER), f"wages of {name}"
+    await TemporaryAccesses(broker, lambda: NOW).give(user, TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", why, route))
+    asked = AskedAccess("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)
+    await AskedAccesses(broker, lambda: NOW).add(asked)
+
+
+def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
+    text = people.text()
+    assert "None is in the decision log." in text
+    assert "Access for a while: None." in text
+    assert "Asks for: None." in text
+
+
+def test_it_shows_where_groups_come_from(people: People) -> None:
+    row(Group, id="eng", name="Engineering")
+    row(Group, id="ops", name="Operations")
+    row(Membership, user_id="oidc/ann", group_id="eng", by_claim=True, by_directory=False)
+    row(Membership, user_id="oidc/ann", group_id="ops", by_claim=True, by_directory=True)
+    text = people.text()
+    assert "Engineering : the claim “groups” of " in text
+    assert "; the directory of " in text.partition("Operations")[2]
+
+
+def test_it_shows_their_decisions_access_requests_and_programs_alone(people: People) -> None:
+    for name in ("ann", "bob"):
+        decided(name, f"https://app.example.com/{name}")
+        async_to_sync(given_and_asked)(people.broker, name, f"as {name} says")
+        row(ServiceAccount, id=f"robot-of-{name}", created_by=f"{name}@example.com")
+    text = people.text()
+    assert "forbidden GET https://app.example.com/ann" in text
+    assert "wages of ann, until" in text
+    assert "as ann says (given by carol)" in text
+    assert "the vault of ann, for 10 minutes, until" in text
+    assert "robot-of-ann" in text
+    assert "bob" not in text
+
+
+def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> None:
+    for number in range(person_page.LATEST + 1):
+        decided("ann", f"https://app.example.com/page-{number:02}")
+    page = people.pages.get(PAGE).content.decode()
+    assert "page-00" not in page
+    assert page.index("page-10") < page.index("page-01")
+    assert 'href="/admin/authorize/loggeddecision/?q=ann%40example.com"' in page
+
+
+def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*arguments: object) -> None:
+        raise BrokerError("away")
+
+    monkeypatch.setattr(people.broker, "get", away)
+    assert f"Access for a while: {person_page.AWAY}" in people.text()
+
+
+def test_its_button_ends_all_of_their_sessions(people: People) -> None:
+    for name in ("ann", "bob"):
+        async_to_sync(people.broker.put)(SESSION, f"s-{name}", {"user_id": f"oidc/{name}"})
+        row(Session, id=f"s-{name}", user_id=f"oidc/{name}")
+    page = people.pages.get(PAGE).content.decode()
+    assert 'name="action" value="end_all"' in page
+    assert 'name="_selected_action" value="oidc/ann"' in page
+    assert "1 session ended." in text_of(people.pages.post("databroker/user/", action="end_all", _selected_action="oidc/ann"))
+    assert list(Session.objects.values_list("pk", flat=True)) == ["s-bob"]
+    assert AuditEntry.objects.filter(object_id="oidc/ann", action="ends all sessions of this person").count() == 1
+
+
+def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:
+    decided("ann", "https://app.example.com/<script>alert(1)</script>")
+    async_to_sync(given_and_asked)(people.broker, "ann", "<img src=x>")
+    page = people.pages.get(PAGE).content.decode()
+    assert [mark for mark in ("<script>alert", "<img src=x") if mark in page] == []
