@@ -115,7 +115,7 @@ class _Notes:
 async def _shown(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting, given = await _first(AskedAccesses(broker, clock).all()), await _first(TemporaryAccesses(broker, clock).list())
+    waiting, given = await first_of(AskedAccesses(broker, clock).all()), await first_of(TemporaryAccesses(broker, clock).list())
     caller = await caller_in_admin(request)
     waiting.sort(key=lambda held: held.asked.asked)
     given.sort(key=lambda each: each[1].until)
@@ -128,12 +128,12 @@ async def _shown(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-async def _first(found: AsyncGenerator[Any]) -> list[Any]:
-    """The first of them, `MOST_READ` at most."""
+async def first_of(found: AsyncGenerator[Any], most: int = MOST_READ) -> list[Any]:
+    """The first `most` of them."""
     first: list[Any] = []
     async for each in found:
         first.append(each)
-        if len(first) >= MOST_READ:
+        if len(first) >= most:
             break
     await found.aclose()
     return first

@@ -1,9 +1,11 @@
 """Page context as pages that ask for decisions see it."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from authorize.client import Authorizer
 from databroker.page_context import BrokerPageContext
+from foundation.readiness import ReadinessReport
 
 
 class AuthorizePageContext(BrokerPageContext, Protocol):
@@ -13,6 +15,8 @@ class AuthorizePageContext(BrokerPageContext, Protocol):
     def authorize(self) -> Authorizer: ...
     @property
     def configuration(self) -> Any: ...
+    @property
+    def readiness(self) -> Callable[[], ReadinessReport]: ...
 
 
 def page_context(request: Any) -> AuthorizePageContext:

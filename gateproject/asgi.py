@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
+from foundation.readiness import ReadinessReport  # noqa: E402
 from gateproject.process.other_server import OtherServer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
@@ -49,6 +50,7 @@ class OwnPage:
     configuration: ConfigurationStatus
     incoming: IncomingRequest
     at_authenticate_host: bool
+    readiness: Callable[[], ReadinessReport]
 
     @property
     def options(self) -> Options:
@@ -134,7 +136,7 @@ class GateApplication:
             page.tell()
 
     async def _page(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES)
+        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES, self._runtime.readiness)
         path = incoming.request.path
         name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,

@@ -6,20 +6,27 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from authenticate.admin import first_of
 from authorize.models import LoggedDecision
-from authorize.page_context import page_context
 from authorize.policy.decision import Outcome
+from databroker.access.asked import AskedAccesses
 from databroker.models import DirectoryRun, Session, User
+from foundation.errors import BrokerError
+from foundation.readiness import PartReadiness, ReadinessState
+from proxy.page_context import ProxyPageContext, page_context
 
 # A count of a whole day would take as long as the day was busy.
 LATEST = 5_000
 MOST_ROUTES = 8
 DAY = timedelta(days=1)
+MOST_WAITING = 100
+COLUMNS, HIGH = 24, 60  # of the chart over time
 REFUSALS = (Outcome.FORBIDDEN.value, Outcome.CERTIFICATE.value)
 
 
@@ -34,8 +41,36 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """Column of the chart over time, from its left edge `x`: heights of what was refused, below, and of all, of at most HIGH."""
+
+    x: int
+    refused: int
+    total: int
+
+    @property
+    def top(self) -> int:
+        return HIGH - self.total
+
+    @property
+    def others(self) -> int:
+        return self.total - self.refused
+
+    @property
+    def refused_top(self) -> int:
+        return HIGH - self.refused
+
+
+@dataclass(frozen=True, slots=True)
 class Dashboard:
-    """Dashboard's figures.  `decisions` is how many the bars count, since `oldest`."""
+    """Dashboard's figures.  `decisions` is how many the bars count, since `oldest`; `waiting` is None where nobody could be asked."""
+
+    troubles: tuple[PartReadiness, ...]
+    upstreams: int
+    upstreams_away: int
+    waiting: int | None
+    most_waiting: int
+    columns: tuple[Column, ...]
 
     sessions: int
     signed_in: int
@@ -51,10 +86,18 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
     latest = list(LoggedDecision.objects.order_by("-id").values_list("outcome", "route", "at")[:LATEST])
     refused = ((outcome, route) for outcome, route, _ in latest if outcome in REFUSALS)
     outcomes = Counter(outcome for outcome, _, _ in latest)
+    gate = page_context(request)
+    upstreams, away = _upstreams(gate)
     return Dashboard(
+        troubles=tuple(part for part in gate.readiness().parts if part.state is not ReadinessState.OK),
+        upstreams=upstreams,
+        upstreams_away=away,
+        waiting=_waiting(gate),
+        most_waiting=MOST_WAITING,
+        columns=_columns([(at.timestamp(), outcome in REFUSALS) for outcome, _, at in latest]),
         sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # what has expired goes by and by
         signed_in=User.objects.filter(last_sign_in__gte=timezone.now() - DAY).count(),
-        configuration=page_context(request).configuration,
+        configuration=gate.configuration,
         directory=DirectoryRun.objects.order_by("-began").first(),
         decisions=len(latest),
         oldest=latest[-1][2] if latest else None,
@@ -64,6 +107,33 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
             for (outcome, route), number in Counter(refused).most_common(MOST_ROUTES)
         ),
     )
+
+
+def _upstreams(gate: ProxyPageContext) -> tuple[int, int]:
+    """How many upstreams this process asks, and how many of them it leaves out at this moment."""
+    known = (gate.proxy.clusters.known(route) for route in gate.options.policy)
+    clusters = {id(cluster): cluster for cluster in known if cluster is not None}.values()
+    return sum(len(each.members) for each in clusters), sum(len(each.members) - each.available() for each in clusters)
+
+
+def _waiting(gate: ProxyPageContext) -> int | None:
+    """How many requests for access wait, MOST_WAITING at most."""
+    try:
+        return len(async_to_sync(first_of)(AskedAccesses(gate.broker).all(), MOST_WAITING))
+    except BrokerError:
+        return None
+
+
+def _columns(decided: list[tuple[float, bool]]) -> tuple[Column, ...]:
+    """Columns of equal time, from the oldest decision to the newest; each is a moment and whether it was a refusal."""
+    if not decided:
+        return ()
+    begins, ends = min(at for at, _ in decided), max(at for at, _ in decided)
+    step = (ends - begins) / COLUMNS or 1.0
+    places = [(min(COLUMNS - 1, int((at - begins) / step)), is_refused) for at, is_refused in decided]
+    totals, refused = Counter(place for place, _ in places), Counter(place for place, is_refused in places if is_refused)
+    scale = HIGH / max(totals.values())
+    return tuple(Column(10 * place, round(scale * refused[place]), round(scale * totals[place])) for place in range(COLUMNS))
 
 
 def _bars(counted: Iterable[tuple[str, int, dict[str, str]]]) -> tuple[Bar, ...]:

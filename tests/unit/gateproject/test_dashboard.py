@@ -1,15 +1,22 @@
 """Does the dashboard count what the tables hold, and is what they hold no markup?"""
 
+import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.template.loader import render_to_string
 from django.utils import timezone
 
 from authorize.models import LoggedDecision
+from databroker.access.asked import AskedAccess, AskedAccesses
+from databroker.client import LocalBroker
 from databroker.models import DirectoryRun, Session, User
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from foundation.readiness import PartReadiness, ReadinessReport, degraded
 from gateproject import dashboard
 from gateproject.dashboard import DAY, Dashboard, dashboard_of
 
@@ -18,9 +25,24 @@ pytestmark = pytest.mark.usefixtures("database")
 LOADED = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
-def shown() -> Dashboard:
-    configuration = SimpleNamespace(loaded=LOADED, problems=())
-    request: Any = SimpleNamespace(scope={"gate": SimpleNamespace(configuration=configuration)})
+class Cluster(SimpleNamespace):
+    """Two upstreams, of which one is left out."""
+
+    members = (1, 2)
+
+    def available(self) -> int:
+        return 1
+
+
+def shown(*parts: PartReadiness, broker: Any = None, clusters: dict[str, Cluster] | None = None) -> Dashboard:
+    gate = SimpleNamespace(
+        configuration=SimpleNamespace(loaded=LOADED, problems=()),
+        readiness=lambda: ReadinessReport(parts),
+        broker=broker or LocalBroker(MemoryStore()),
+        options=SimpleNamespace(policy=list(clusters or {"a": None})),
+        proxy=SimpleNamespace(clusters=SimpleNamespace(known=(clusters or {}).get)),
+    )
+    request: Any = SimpleNamespace(scope={"gate": gate})
     return dashboard_of(request)
 
 
@@ -65,3 +87,46 @@ def test_only_the_latest_decisions_are_counted(monkeypatch):
 def test_markup_in_a_route_s_name_stays_text():
     decided("forbidden", '"><script>alert(1)</script>')
     assert "<script" not in render_to_string("admin/bars.html", {"bars": shown().refused})
+
+
+def test_it_tells_what_needs_a_look_and_nothing_else() -> None:
+    troubled = degraded("certificates", "that of app.example.com expires at 2026-03-04T12:00:00Z")
+    assert shown(PartReadiness("store"), troubled).troubles == (troubled,)
+
+
+def test_upstreams_that_several_routes_share_are_counted_once() -> None:
+    one, other = Cluster(), Cluster()
+    it = shown(clusters={"a": one, "b": one, "c": other})
+    assert (it.upstreams, it.upstreams_away) == (4, 2)
+    assert (shown().upstreams, shown().upstreams_away) == (0, 0)
+
+
+def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = LocalBroker(MemoryStore())
+    for number in range(3):
+        asked = AskedAccess(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
+        async_to_sync(AskedAccesses(broker).add)(asked)
+    assert shown(broker=broker).waiting == 3
+    monkeypatch.setattr(dashboard, "MOST_WAITING", 2)
+    assert shown(broker=broker).waiting == 2
+
+
+def test_without_the_broker_nobody_reads_that_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*arguments: object) -> None:
+        raise BrokerError("away")
+
+    broker = LocalBroker(MemoryStore())
+    monkeypatch.setattr(broker, "page", away)
+    assert shown(broker=broker).waiting is None
+
+
+def test_the_chart_has_a_column_for_each_part_of_the_time() -> None:
+    decided("allowed", times=3)
+    decided("forbidden")
+    late = LOADED + timedelta(hours=24)
+    LoggedDecision.objects.create(at=late, url="https://a.example", outcome="allowed", seconds=0, facts="{}")
+    columns = shown().columns
+    assert len(columns) == dashboard.COLUMNS
+    assert (columns[0].total, columns[0].refused, columns[0].top, columns[0].others) == (60, 15, 0, 45)
+    assert (columns[-1].total, columns[-1].refused, columns[-1].x) == (15, 0, 230)
+    assert {column.total for column in columns[1:-1]} == {0}
