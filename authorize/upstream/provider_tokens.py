@@ -4,11 +4,12 @@ Who refreshes is the elected process that knows the provider (`authenticate/sess
 """
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 import structlog
@@ -56,21 +57,31 @@ class HeldTokens:
         begins = session.tokens_received or session.issued
         return cls(values, ends, session.tokens_received, begins, is_renewable=bool(session.refresh_token))
 
-    def is_due(self, kind: str, now: float) -> bool:
-        """Whether it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
+    def due(self, kind: str) -> float:
+        """Unix seconds from when it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
         end = self.ends[kind]
         if end is None:
-            return False
-        margin = min(RENEWED_BEFORE_EXPIRY, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0
-        return now >= end - margin
+            return math.inf
+        return end - (min(RENEWED_BEFORE_EXPIRY, max(end - self.begins, 0.0) / 4) if self.is_renewable else 0.0)
+
+    def is_due(self, kind: str, now: float) -> bool:
+        return now >= self.due(kind)
 
     def is_hopeless(self, kind: str, now: float) -> bool:
         """Whether no refresh would help: there is none, or the last one came when this was due and brought no other."""
         return self.is_due(kind, now) and (not self.is_renewable or (self.received > 0 and self.is_due(kind, self.received)))
 
 
+class TokenHeaders(NamedTuple):
+    """Headers as they were made of an identity's tokens, good until `due`."""
+
+    identity: Identity
+    headers: Headers
+    due: float
+
+
 class ProviderTokens:
-    """Token cache, one entry for each session; of many requests that need a refresh one asks for it, and the others wait for that."""
+    """Header cache for each session and route; of many requests that need a refresh one asks for it, and the others wait for that."""
 
     def __init__(
         self, options: Options, routes: Iterable[CompiledRoute], broker: BrokerClient | None, clock: Callable[[], float] = time.time
@@ -83,7 +94,7 @@ class ProviderTokens:
             if compiled.route.pass_provider_tokens:
                 named = token_templates(compiled.route).items()
                 self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
-        self._cached: BoundedCache[str, tuple[Identity, HeldTokens]] = BoundedCache(MAX_CACHED, MOST_BYTES)
+        self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._asking: dict[tuple[str, frozenset[str]], asyncio.Task[HeldTokens | GateError]] = {}
         self._failed: BoundedCache[str, float] = BoundedCache(MAX_CACHED, MIB)
 
@@ -98,19 +109,25 @@ class ProviderTokens:
             if any(name == b"authorization" for name, _ in templates):
                 raise NobodyToActFor("nobody is signed in whose token it could be told")
             return ()
-        kinds = frozenset(part.name for _, parts in templates for part in parts if isinstance(part, Variable))
-        values = (await self._fresh(identity, kinds)).values
-        return tuple((name, "".join(values[p.name] if isinstance(p, Variable) else p for p in parts).encode()) for name, parts in templates)
-
-    async def _fresh(self, identity: Identity, kinds: frozenset[str]) -> HeldTokens:
-        known, now = self._cached.get(identity.session_id), self._clock()
+        key = (identity.session_id, route.id)
+        known = self._cached.get(key)
         # A refresh changes the session's record, and a changed record makes another Identity.
-        if known is not None and known[0] is identity and not any(known[1].is_due(kind, now) for kind in kinds):
-            return self._checked(known[1], kinds)
-        held = self._checked(await self._read(identity.session_id), kinds)
+        if known is None or known.identity is not identity or self._clock() >= known.due:
+            known = await self._made(identity, templates)
+            self._cached.put(key, known, together(*key, known.headers))
+        return known.headers
+
+    async def _made(self, identity: Identity, templates: Named) -> TokenHeaders:
+        kinds = frozenset(part.name for _, parts in templates for part in parts if isinstance(part, Variable))
+        held = await self._fresh(identity.session_id, kinds)
+        filled = ((name, "".join(held.values[p.name] if isinstance(p, Variable) else p for p in parts)) for name, parts in templates)
+        headers = tuple((name, value.encode("latin-1")) for name, value in filled)
+        return TokenHeaders(identity, headers, min(held.due(kind) for kind in kinds))
+
+    async def _fresh(self, session_id: str, kinds: frozenset[str]) -> HeldTokens:
+        held, now = self._checked(await self._read(session_id), kinds), self._clock()
         if any(held.is_due(kind, now) for kind in kinds):
-            held = self._checked(await self._refreshed(identity.session_id, held, kinds), kinds)
-        self._cached.put(identity.session_id, (identity, held), together(identity.session_id, *held.values.values()))
+            return self._checked(await self._refreshed(session_id, held, kinds), kinds)
         return held
 
     def _checked(self, held: HeldTokens, kinds: Iterable[str]) -> HeldTokens:

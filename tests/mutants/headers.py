@@ -233,7 +233,7 @@ PROVIDER_TOKENS = "unit/authorize/upstream/test_provider_tokens.py"
 provider_tokens = door("authorize.upstream.provider_tokens", PROVIDER_TOKENS)
 provider_tokens.without("an upstream gets a fresh token", "HeldTokens.is_due", returns("False"))
 provider_tokens.without("what is no token goes nowhere", "ProviderTokens._checked", never("not _IN_HEADERS.fullmatch(held.values[kind])"))
-provider_tokens.without("a token of an old record is read again", "ProviderTokens._fresh", always("known[0] is identity"))
+provider_tokens.without("a token of an old record is read again", "ProviderTokens.headers_for", never("known.identity is not identity"))
 
 rewrite = door("proxy.rewriting.target", "unit/proxy/rewriting/test_target.py")
 rewrite.without("a rewritten path stays where it belongs", "PathRewrite.apply", never("_DOT_SEGMENT.search(joined)"))
