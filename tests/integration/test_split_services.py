@@ -4,6 +4,7 @@ The admin's tables are in a PostgreSQL that authenticate and authorize share.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,6 +36,12 @@ TUNNEL = f"{ROUTE_HOST}:7"
 POLICY = [
     {"prefix": "/soon/", "allow_any_authenticated_user": True, "policy": [{"mode": "shadow", "deny": {"groups": "sales"}}]},
     {"prefix": "/files/", "allowed_groups": ["engineering"], "pass_identity_headers": True},
+    {
+        "prefix": "/tokens/",
+        "allow_any_authenticated_user": True,
+        "pass_provider_tokens": True,
+        "set_request_headers": {"X-Token": "${access_token}"},
+    },
     {"prefix": "/public/", "allow_public_unauthenticated_access": True},
     {"prefix": "/", "allow_any_authenticated_user": True, "pass_identity_headers": True},
 ]
@@ -89,6 +96,32 @@ async def test_a_person_signs_in_whichever_instances_answer_and_is_out_everywher
         assert await broker.delete(SESSION, session.id)
         await until_refused(browser, split)
         await broker.close()
+
+
+async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split, tmp_path):
+    broker = broker_of(split, tmp_path)
+    before = {record.id for record in await broker.page(SESSION, "", 500)}
+
+    async def told() -> str:
+        answer = await browser.get(split.url("/tokens/"))
+        assert answer.status_code == 200
+        return dict(answer.json()["headers"])["x-token"]
+
+    async with split.client() as browser:
+        assert (await sign_in(browser, split.url("/tokens/"), "alice")).status_code == 200
+        (session,) = [record for record in await broker.page(SESSION, "", 500) if record.id not in before]
+        old = await told()
+        assert old == session.data["access_token"]
+        await broker.put(SESSION, session.id, {**session.data, "access_token_expires": time.time() - 1}, expires=session.expires)
+        async with asyncio.timeout(10):
+            while await told() == old:  # where one does not know of the change yet
+                pass
+        fresh = (await broker.get(SESSION, session.id)).data["access_token"]
+        async with asyncio.timeout(10):
+            while {await told() for _ in range(4)} != {fresh}:
+                pass
+        await broker.delete(SESSION, session.id)
+    await broker.close()
 
 
 async def until_refused(browser, split) -> None:
