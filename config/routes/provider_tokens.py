@@ -7,7 +7,7 @@ from pydantic import Field
 
 from config.routes.told_headers import names_token, told_templates
 from config.types.fields import Bool
-from config.types.header_template import Variable
+from config.types.header_template import ID_TOKEN, Variable
 from config.validation import Finding, Settings
 from foundation.values import is_confidential
 
@@ -26,6 +26,13 @@ class ProviderTokenKeys(Settings):
     pass_provider_tokens_unencrypted: Bool = Field(
         False, description="Even by plain HTTP to another machine, where whoever sits between reads them.", examples=[True]
     )
+
+
+def provider_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.idp_provider == "github" else ()):
+        for name, parts in told_templates(route).items():
+            if Variable(ID_TOKEN) in parts:
+                yield ("policy", index, "set_request_headers", name), "holds an ID token, and github gives none"
 
 
 def may_go_unencrypted(route: Any) -> bool:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from config.documents.document import KeyPath
 from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
 from config.routes.policy_tests import PolicyTest, read_tests_file
+from config.routes.provider_tokens import provider_tokens_fit_the_provider
 from config.routes.upstream_credentials import authorization_is_set_once, service_account_is_usable
 from config.types.fields import (
     Base64Secret,
@@ -78,6 +79,7 @@ class AuthorizeSettings(Settings):
         service_account_is_usable,
         authorization_is_set_once,
         bearer_tokens_fit_the_provider,
+        provider_tokens_fit_the_provider,
         _claims_are_of_one_issuer,
     )
 

@@ -10,7 +10,16 @@ from authorize.client import Authorizer, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
-from foundation.errors import AccessEnded, BadRequest, BrokerError, CredentialsError, NoDescriptors, UpstreamError, UpstreamTimeout
+from foundation.errors import (
+    AccessEnded,
+    BadRequest,
+    BrokerError,
+    CredentialsError,
+    NobodyToActFor,
+    NoDescriptors,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
@@ -195,7 +204,7 @@ class DataPlane:
         try:
             judged = await self.judge.again(incoming)
             verdict = self.verdicts.of(judged)
-        except BadRequest:
+        except (BadRequest, NobodyToActFor):
             return False
         return isinstance(verdict, Carry) and self._decides_by_person(judged, verdict.route)
 
@@ -203,7 +212,7 @@ class DataPlane:
         """Whether this request would still be carried as it is.  Raises BrokerError."""
         try:
             verdict = self.verdicts.of(await self.judge.again(incoming))
-        except BadRequest:
+        except (BadRequest, NobodyToActFor):
             return False
         if not isinstance(verdict, Carry):
             return False

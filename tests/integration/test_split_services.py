@@ -38,6 +38,7 @@ POLICY = [
     {"prefix": "/files/", "allowed_groups": ["engineering"], "pass_identity_headers": True},
     {
         "prefix": "/tokens/",
+        "portal": "hide",
         "allow_any_authenticated_user": True,
         "pass_provider_tokens": True,
         "set_request_headers": {"X-Token": "${access_token}"},

@@ -69,3 +69,11 @@ def test_such_a_route_is_carried_by_gate_alone_and_keeps_the_clients_authorizati
     assert shows_credentials(route, options)
     assert not authorizes(route, options)
     assert set(token_templates(route)) == {"X-Token"}
+
+
+def test_github_gives_no_id_token(problems: Problems) -> None:
+    route = {**PASSED, "from": "https://app.example.com"}
+    found = problems(idp_provider="github", policy=[{**route, "set_request_headers": {"X-T": "${id_token}"}}, {**route, "prefix": "/b"}])
+    assert {key: message for key, message in found.items() if "policy" in key} == {
+        "policy[0].set_request_headers.X-T": "holds an ID token, and github gives none"
+    }

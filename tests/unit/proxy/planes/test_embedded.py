@@ -378,3 +378,16 @@ async def test_a_server_that_can_not_hand_a_connection_over_opens_no_tunnel(tmp_
 
 def sample(name, **labels):
     return metrics.registry.get_sample_value(name, labels)
+
+
+async def test_what_an_application_can_no_longer_be_told_of_goes_on_no_more(tmp_path: Path) -> None:
+    wants = {**ANYONE, "set_request_headers": {"Authorization": "Key ${claim.key}"}}
+    async with proxied(tmp_path, wants) as gate:
+        ann = await sign_in(gate.broker, gate.options)
+        headers = {**NAVIGATION, "cookie": ann.cookie("app.example.com")}
+        assert not await gate.plane.may_go_on(incoming_from(URL, headers=headers))
+        assert not await gate.plane.may_go_on_whatever_it_is(incoming_from(URL, headers=headers))
+        page = await gate.ask(URL, headers=headers)
+    assert page.status == 403
+    assert b"claim.key" in page.body
+    assert gate.canary.connections == 0
