@@ -53,6 +53,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("a session", f"{SESSIONS}s050000/change/", {}),
     ("a user", f"{USERS}oidc_2F050000/change/", {}),
     ("the decision log", DECISIONS, {}),
+    ("refusals of a route without any", DECISIONS, {"route_id": "none", "outcome": "forbidden"}),
     ("decisions of a person", DECISIONS, {"q": "person-050000@example.com"}),
     ("groups of a claim", GROUPS_, {"origin": "claim"}),
     ("a group", f"{GROUPS_}g5000/change/", {}),

@@ -8,7 +8,10 @@ from django.contrib import admin
 from django.db import models
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.http import urlencode
 
+from authorize.policy.decision import Outcome
 from config.reference.all_settings import written_duration
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
@@ -18,6 +21,8 @@ from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
+DECISIONS, PEOPLE = "authorize_loggeddecision_changelist", "databroker_user_changelist"
+MOST_NAMED = 10  # groups and domains of one route
 _PORTS = {"http": 80, "https": 443}
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
 
@@ -29,6 +34,9 @@ class Route(models.Model):
         app_label = "proxy"
         managed = False
         default_permissions = ()
+
+
+Link = tuple[str, str, dict[str, str]]  # words, the page's name, and its query
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ class Row:
     identity: str
     timeout: str
     header_names: str
+    links: tuple[Link, ...]
 
 
 class RouteAdmin(admin.ModelAdmin):
@@ -72,11 +81,13 @@ class RouteAdmin(admin.ModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         request.current_app = self.admin_site.name
         gate = page_context(request)
+        pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE)}
+        rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy]
         context = {
             **self.admin_site.each_context(request),
             "title": "Routes",
             "opts": self.opts,
-            "rows": [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy],
+            "rows": [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows],
             "configuration": gate.configuration,
             "shown_problems": gate.configuration.problems[:MOST_PROBLEMS],
         }
@@ -101,6 +112,7 @@ def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_er
         identity="yes" if tells_person(route) else "no",
         timeout=_timeout_of_tunnels(route) if route.is_tcp else _timeout(route.timeout),
         header_names=", ".join(sorted(route.set_request_headers)),
+        links=_links(route),
     )
 
 
@@ -120,6 +132,16 @@ def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
     if any(block.effect == "allow" and block.mode != SHADOW for block in route.policy):
         phrases.append("whom the policy allows")
     return tuple(phrases) or ("nobody",)
+
+
+def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
+    """Where to look on: what was decided here, and the people of the groups and domains that the route names, as far as gate knows any."""
+    people = (*route.allowed_groups, *(f"@{domain}" for domain in route.allowed_domains))
+    return (
+        ("Latest decisions", DECISIONS, {"route_id": route.id}),
+        ("Latest refusals", DECISIONS, {"route_id": route.id, "outcome": Outcome.FORBIDDEN.value}),
+        *((f"People of {name}", PEOPLE, {"q": name}) for name in people[:MOST_NAMED]),
+    )
 
 
 def _match(route: ConfiguredRoute) -> str:

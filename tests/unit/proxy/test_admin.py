@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import authorize.admin
+import databroker.admin
 from config.routes.route import Route
 from foundation.errors import Problem
 from proxy import admin
@@ -30,7 +32,8 @@ def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **setti
         if route.to:
             clusters.of(route)
     proxy = SimpleNamespace(clusters=clusters, upstream_errors=UpstreamErrors())
-    return AdminPages(admin.register, options=SimpleNamespace(policy=routes), configuration=configuration, proxy=proxy, **settings)
+    registers = (admin.register, authorize.admin.register, databroker.admin.register)
+    return AdminPages(*registers, options=SimpleNamespace(policy=routes), configuration=configuration, proxy=proxy, **settings)
 
 
 def test_each_of_several_upstreams_is_shown_with_its_weight_and_health():
@@ -176,3 +179,15 @@ def test_a_route_for_tcp_is_shown_as_what_it_carries():
     limited = Route.model_validate({"from": "tcp+https://a.b:1", "to": "tcp://b:1", "timeout": "12h", "idle_timeout": "0s"})
     assert admin.row_of(limited).timeout == "12h; of silence none"
     assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))
+
+
+def test_a_route_leads_to_its_decisions_and_to_its_people():
+    shown = route(**{"from": "https://a.example.com"}, allowed_groups=["staff & more"], allowed_domains=["example.com"])
+    site = pages_for(shown)
+    page = site.get("proxy/route/").content.decode()
+    assert f'href="/admin/authorize/loggeddecision/?route_id={shown.id}"' in page
+    assert f'href="/admin/authorize/loggeddecision/?route_id={shown.id}&amp;outcome=forbidden"' in page
+    assert 'href="/admin/databroker/user/?q=staff+%26+more"' in page
+    assert 'href="/admin/databroker/user/?q=%40example.com"' in page
+    assert site.get("authorize/loggeddecision/", route_id=shown.id, outcome="forbidden").status_code == 200
+    assert site.get("databroker/user/", q="@example.com").status_code == 200
