@@ -20,7 +20,7 @@ class ProviderTokenKeys(Settings):
     pass_provider_tokens: Bool = Field(
         False,
         description="`${access_token}` and `${id_token}` may stand in `set_request_headers`: the application can act as the person at "
-        "the provider, as far as `scopes` reach (docs/identity_headers.md).",
+        "the provider, as far as `idp_scopes` reach (docs/identity_headers.md).",
         examples=[True],
     )
     pass_provider_tokens_unencrypted: Bool = Field(
