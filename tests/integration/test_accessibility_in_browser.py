@@ -26,6 +26,7 @@ settled().then(() => axe.run(document, {resultTypes: ["violations"]})).then(
   found => done(found.violations.map(rule => [rule.impact, rule.id, rule.nodes.map(node => node.html.slice(0, 200))])),
   error => done([["critical", String(error), []]]));
 """
+TOO_WIDE = "return [...document.querySelectorAll('.explain .results')].filter(box => box.scrollWidth > box.clientWidth).length"
 # Colour scheme, and width in pixels: on a phone, tables scroll in their own box.
 LOOKS = (("light", 1280), ("dark", 1280), ("light", 420))
 SERIOUS = ("serious", "critical")
@@ -103,6 +104,8 @@ def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> 
         seen.add(kind)
         browser.open(gate.url(host, path))
         found += findings(browser, "admin-" + "-".join(step if step != "#" else "one" for step in kind))
+        wide = browser.driver.execute_script(TOO_WIDE)
+        found += [f"{path}: {wide} tables of an explanation scroll sideways on a phone"] if wide else []
         waiting += admin_links(browser)
     assert not found, "\n".join(found)
     # Sessions, people, groups, routes, the decisions, the audit log; their lists and one of each.
