@@ -31,7 +31,7 @@ local function worker_number()
 end
 
 -- All is read and written through these, by index: to make another pointer costs more than all else.
-local worker
+local worker, worker_id
 local grants, uses, grants32, grants64, uses32, uses16
 local own = 0 -- where this worker's uses begin, in words
 
@@ -46,7 +46,7 @@ local function begin()
   own = number * $WORKER / 4
   -- A pointer made of another keeps nothing alive: without this the collector unmaps what is still read.
   gate_keeps_mapped = {grants, uses}
-  worker = number
+  worker, worker_id = number, string.format("%02x000000", number)
   return true
 end
 local time = ffi.new("gate_time")
@@ -124,6 +124,15 @@ local function find(key)
   return nil
 end
 
+-- As `find`; the cookies remember the last one, for the next request of the same browser.
+local function grant_for(address, host, cookies)
+  local grant = cookies.grant
+  if grant and cookies.address == address and cookies.host == host and number_in(grant.slot) == grant.number then return grant end
+  grant = find(address .. host .. "|" .. cookies.ours)
+  cookies.grant, cookies.address, cookies.host = grant, address, host
+  return grant
+end
+
 -- What becomes of headers, by their names, as gate has said of each; of other names nothing is known.
 local profiles = {}
 
@@ -185,7 +194,7 @@ local function split_anew(cookie)
     position = stop + 1
   end
   if not session or not companion then return false end
-  return {session .. "|" .. companion, count > 0 and table.concat(rest, "; ") or nil}
+  return {ours = session .. "|" .. companion, rest = count > 0 and table.concat(rest, "; ") or nil}
 end
 
 local function split_of(cookie)
@@ -200,7 +209,7 @@ end
 
 local OWN_WORDS = {$OWN_WORDS}
 
-local function is_plain(target)
+local function is_plain_target(target)
   if #target > $MOST_TARGET then return false end
   local mark = target:find("?", 1, true)
   local path, query = target, nil
@@ -214,41 +223,88 @@ local function is_plain(target)
   return not query:lower():find("gate", 1, true) and not ("&" .. query):find("&[^=&]*%%")
 end
 
+-- What was made out of a text of the client's once, for when it comes again; of long texts, nothing is kept.
+local function remembering(make)
+  local known, count = {}, 0
+  return function(text)
+    local found = known[text]
+    if found == nil then
+      found = make(text)
+      if #text > $MOST_REMEMBERED then return found end
+      if count >= $MOST_READ then known, count = {}, 0 end
+      known[text], count = found, count + 1
+    end
+    return found
+  end
+end
+
+local is_plain = remembering(is_plain_target)
+
+-- Whether gate would see another value than Envoy does, or one that may ask for a stream of events.
+local DOUBTFUL, OF_STREAMS, ORDINARY = 0, 1, 2
+local kind_of = remembering(function(value)
+  if value:find("[%c\133]") then return DOUBTFUL end
+  return value:lower():find("event-stream", 1, true) and OF_STREAMS or ORDINARY
+end)
+
 local CONNECTIONS = {[""] = true, ["keep-alive"] = true, close = true}
 
--- The client's headers in one look: those that say how the request is judged, and all others.
+-- The names of the headers of the request that is looked at, but for those that say how it is judged: no table for each request.
+-- `turn` counts requests: while a script waits, others may be looked at.
+local names, turn = {}, 0
+
+-- The client's headers in one look: what says how the request is judged, and how many `names` there are besides; nil where there is a doubt.
 local function read_headers(headers)
-  local found, names, count, total = {}, {}, 0, 0
+  local method, host, target, cookie, facts, connection
+  local count, total = 0, 0
   for name, value in pairs(headers) do
-    if name:byte(1) == 58 or name == "cookie" or name == "$CLIENT_CONNECTION" then
-      if found[name] then return nil end
-      found[name] = value
-    elseif name:sub(1, #"$PREFIX") ~= "$PREFIX" then
-      if names[name] or value:find("[%c\133]") then return nil end
+    if name == "cookie" then
+      if cookie then return nil end
+      cookie = value
+    elseif name:byte(1) == 58 then
+      if name == ":method" then method = value elseif name == ":authority" then host = value elseif name == ":path" then target = value end
+    elseif name == "$FACTS" then
+      facts = value
+    elseif name == "$CLIENT_CONNECTION" then
+      connection = value
+    elseif name ~= "$NUMBER" and name ~= "$CLIENT_PROTO" then
+      local kind = kind_of(value)
+      if kind == DOUBTFUL or (kind == OF_STREAMS and name == "accept") then return nil end
       count, total = count + 1, total + #name + #value
-      names[name], names[count] = true, name
-      if name == "accept" and value:lower():find("event-stream", 1, true) then return nil end
+      names[count] = name
     end
   end
+  if (method ~= "GET" and method ~= "HEAD") or not (host and target and cookie and facts) then return nil end
   if count > $MOST_HEADERS or total > $MOST_HEADER_BYTES then return nil end
-  if not CONNECTIONS[(found["$CLIENT_CONNECTION"] or ""):lower()] then return nil end
-  return found, names
+  if connection and not CONNECTIONS[connection:lower()] then return nil end
+  return host, target, cookie, facts, count
 end
 
--- A client's address, as keys begin with it, and its port, of how Envoy writes them.
-local peers, peer_count = {}, 0
+-- In which request a known name was seen last, and the names that this request's upstream must not see.
+local seen, dropped = {}, {}
 
-local function peer_of(written)
-  local known = peers[written]
-  if not known then
-    local address, port = written:match("^(.+):(%d+)$")
-    if not address then return nil end
-    if peer_count >= $MOST_READ then peers, peer_count = {}, 0 end
-    known = {(address:match("^%[(.*)%]$") or address) .. "|", tonumber(port)}
-    peers[written], peer_count = known, peer_count + 1
+-- How many of the first `names` are to go; nil where one comes twice, or where nothing is known of one.
+local function names_to_drop(count, known)
+  local drops = 0
+  for position = 1, count do
+    local name = names[position]
+    local what = known[name]
+    if not what or seen[name] == turn then return nil end
+    seen[name] = turn
+    if what == "-" then
+      drops = drops + 1
+      dropped[drops] = name
+    end
   end
-  return known
+  return drops
 end
+
+-- A client's address, as keys begin with it, and its port, of what Envoy tells of a request.
+local peer_of = remembering(function(facts)
+  local address, port = facts:match("^(%S+):(%d+) ")
+  if not address then return false end
+  return {(address:match("^%[(.*)%]$") or address) .. "|", tonumber(port)}
+end)
 
 -- Where the uses of a grant by this worker stand, in words: the grant's number, tick, count, how many ports, and these.
 local function use_of(grant)
@@ -288,35 +344,27 @@ end
 
 function envoy_on_request(handle)
   if not worker and not begin() then return end
-  local headers = handle:headers()
-  local cookie = headers:get("cookie")
-  local cookies = cookie and split_of(cookie)
-  if not cookies then return end
-  local found, names = read_headers(headers)
-  if not found or found.cookie ~= cookie then return end
-  local method, host, target = found[":method"], found[":authority"], found[":path"]
-  if (method ~= "GET" and method ~= "HEAD") or not host or not target then return end
-  local peer = peer_of(handle:streamInfo():downstreamRemoteAddress())
-  local grant = peer and find(peer[1] .. host .. "|" .. cookies[1])
+  turn = turn + 1
+  local mine, headers = turn, handle:headers()
+  local host, target, cookie, facts, count = read_headers(headers)
+  local cookies = host and split_of(cookie)
+  local peer = cookies and peer_of(facts)
+  local grant = peer and grant_for(peer[1], host, cookies)
   if not grant or not is_plain(target) then return end
-  local known = names_of(grant.profile)
-  for position = 1, #names do
-    if not known[names[position]] then return end
-  end
+  local drops = names_to_drop(count, names_of(grant.profile))
+  if not drops then return end
   -- Of a body, or trailers, the rest of this is run after the judge was asked: too late, so it ends here.
-  if handle:bodyChunks()() ~= nil or handle:trailers() ~= nil then return end
+  if handle:bodyChunks()() ~= nil or handle:trailers() ~= nil or turn ~= mine then return end
   if not is_noted(grant, peer[2]) then return end
   -- Last, so that whoever takes a grant back finds the connection written down, or it is found taken back here.
   local moment = now()
   if moment >= grants64[0] or moment >= grant.ends or number_in(grant.slot) ~= grant.number then return end
 
-  for position = 1, #names do
-    if known[names[position]] == "-" then headers:remove(names[position]) end
-  end
-  if cookies[2] then headers:replace("cookie", cookies[2]) else headers:remove("cookie") end
+  for position = 1, drops do headers:remove(dropped[position]) end
+  if cookies.rest then headers:replace("cookie", cookies.rest) else headers:remove("cookie") end
   local set = grant.set
   for position = 1, #set, 2 do headers:replace(set[position], set[position + 1]) end
-  headers:replace("x-request-id", grant.id .. string.format("%02x%014x", worker, counted(grant)))
+  headers:replace("x-request-id", grant.id .. worker_id .. bit.tohex(counted(grant)))
   headers:replace("$CARRIED", "$SECRET")
   handle:clearRouteCache()
 end

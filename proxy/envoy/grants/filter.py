@@ -13,15 +13,16 @@ from proxy.envoy.grants.eligibility import LONGEST_TARGET, OWN_WORDS
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.resources.answers import AnswerFilter
 from proxy.envoy.resources.bootstrap import TYPE, Json
-from proxy.envoy.resources.edge_headers import CARRIED, CLIENT_CONNECTION, CLUSTER, OURS, PREFIX
+from proxy.envoy.resources.edge_headers import CARRIED, CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, FACTS, NUMBER, OURS
 from proxy.envoy.resources.judge_filter import FILTER as JUDGE_FILTER
-from proxy.envoy.resources.judge_filter import LAST_STEP_FILTER, OF_ENVOY
-from proxy.envoy.resources.scripts import LUA, on_route, quoted, script
+from proxy.envoy.resources.judge_filter import OF_ENVOY
+from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
 from proxy.listener.limits import HEADERS_BYTES
 
 _SCRIPT = Path(__file__).with_name("carried.lua")
 # Read grants and Cookie headers that one worker keeps for the next request.
 _MOST_READ = 4096
+_MOST_REMEMBERED = 512  # bytes of another text of a client's that is kept
 _MOST_HEADERS = 64
 # By what Envoy says of a response (%RESPONSE_FLAGS%): what came instead of an answer, or too late.
 _NO_ANSWER = {502: ("UF", "UC", "UH", "UPE", "UR", "LR", "NC"), 504: ("UT",)}
@@ -74,6 +75,7 @@ class GrantFilter:
             {
                 **self.table.layout(),
                 "MOST_READ": _MOST_READ,
+                "MOST_REMEMBERED": _MOST_REMEMBERED,
                 "MOST_HEADERS": _MOST_HEADERS,
                 "MOST_HEADER_BYTES": HEADERS_BYTES // 2,
                 "MOST_TARGET": LONGEST_TARGET,
@@ -86,7 +88,9 @@ class GrantFilter:
                 "OWN_WORDS": words,
                 "CLIENT_CONNECTION": CLIENT_CONNECTION,
                 "CARRIED": CARRIED,
-                "PREFIX": PREFIX,
+                "CLIENT_PROTO": CLIENT_PROTO,
+                "FACTS": FACTS,
+                "NUMBER": NUMBER,
                 "SECRET": self.secret,
             },
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from config.options import Options
 from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
 from proxy.envoy.resources.edge_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, RESPONSE, SCRIPT, TOKEN
-from proxy.envoy.resources.scripts import LUA, on_route, quoted, script
+from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
 from proxy.rewriting.header_names import HOP_BY_HOP
 
 FILTER = "gate-answers"
@@ -46,7 +46,7 @@ class AnswerFilter:
                 "response_trailers_mutations": [{"remove": "set-cookie"}],
             },
         }
-        return [{"name": FILTER, "typed_config": {"@type": LUA}}, {"name": "gate-trailers", "typed_config": trailers}]
+        return [{"name": FILTER, "typed_config": _where_needed({"@type": LUA})}, {"name": "gate-trailers", "typed_config": trailers}]
 
     def route(self, route: Json, *, watches: bool = False, has_rules: bool = False) -> Json:
         """A route to an upstream, whose answers are cleaned; `watches`: gate is told of those that are no stream; `has_rules`: gate has
@@ -55,15 +55,46 @@ class AnswerFilter:
         said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
         kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
         source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower())})
+        looks = {LAST_STEP_FILTER: on_route(source), FILTER: on_route("")} if watches or has_rules else {FILTER: on_route(source)}
         return {
             **route,
-            "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), FILTER: on_route(source)},
+            "typed_per_filter_config": {**route.get("typed_per_filter_config", {}), **looks},
             "response_headers_to_remove": sorted(name.decode() for name in HOP_BY_HOP - _OF_CONNECTIONS),
             "response_headers_to_add": [
                 {"header": {"key": name, "value": value.replace("%", "%%")}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
                 for name, value in self.response_headers
             ],
         }
+
+
+def _where_needed(filter_config: Json) -> Json:
+    """The filter, left out for answers in which there is nothing to clean or to replace: most, and a script is dear."""
+    plain = [
+        _answers(":status", {"safe_regex": {"google_re2": {}, "regex": "[2-5][0-9][0-9]"}}),
+        _lacks(FAILED),
+        _lacks("set-cookie"),
+        {
+            "or_matcher": {
+                "predicate": [_lacks("connection"), *(_answers("connection", {"exact": state}) for state in ("keep-alive", "close"))]
+            }
+        },
+    ]
+    skip = {"name": "skip", "typed_config": {"@type": f"{TYPE}extensions.filters.common.matcher.action.v3.SkipFilter"}}
+    matchers = [{"predicate": {"and_matcher": {"predicate": plain}}, "on_match": {"action": skip}}]
+    return {
+        "@type": f"{TYPE}extensions.common.matching.v3.ExtensionWithMatcher",
+        "xds_matcher": {"matcher_list": {"matchers": matchers}},
+        "extension_config": {"name": FILTER, "typed_config": filter_config},
+    }
+
+
+def _answers(name: str, value: Json) -> Json:
+    header = {"@type": f"{TYPE}type.matcher.v3.HttpResponseHeaderMatchInput", "header_name": name}
+    return {"single_predicate": {"input": {"name": name, "typed_config": header}, "value_match": value}}
+
+
+def _lacks(name: str) -> Json:
+    return {"not_matcher": _answers(name, {"safe_regex": {"google_re2": {}, "regex": "(?s).*"}})}
 
 
 def failures() -> Json:

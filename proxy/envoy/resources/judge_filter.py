@@ -10,12 +10,12 @@ from pathlib import Path
 from config.options import Options
 from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter
 from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json
-from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, OURS, PATH, RESPONSE, TOKEN
-from proxy.envoy.resources.scripts import LUA, on_route, script
+from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, OURS, PATH, RESPONSE, TOKEN
+from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, script
 
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
 JUDGE_SECONDS = 15
-FILTER, LAST_STEP_FILTER = "gate-judge", "gate-last-step"
+FILTER = "gate-judge"
 _LAST_STEP = Path(__file__).with_name("last_step.lua")
 # What a question must not be framed by: the client's connection is none of its own.  What Envoy has overwritten is told otherwise.
 _UNSAID = ("connection", "upgrade", "transfer-encoding", "x-forwarded-proto")
@@ -70,7 +70,7 @@ class JudgeFilter:
             for streams, silence in (([_has(MAY_STREAM)], "0s"), ([], idle))
             for rules in ([_has(RESPONSE)], [])
         ]
-        return [*self._to_gate(idle), *to_upstreams, *_nowhere()]
+        return [_not_yet(), *self._to_gate(idle), *to_upstreams, *_nowhere()]
 
     def _to_upstream(self, has: list[Json], silence: str, flush: str) -> Json:
         host = f"%DYNAMIC_METADATA({METADATA}:{HOST})%"
@@ -106,6 +106,12 @@ class JudgeFilter:
 
     def _judged(self) -> Json:
         return {"name": JUDGED, "string_match": {"exact": self.mark}}
+
+
+def _not_yet() -> Json:
+    """Route of nearly every request before it is judged, to nowhere; first, because Envoy looks at one after the other."""
+    lacks = [{**_has(name), "invert_match": True} for name in (CARRIED, JUDGED, BODILESS, "upgrade")]
+    return {"match": {"prefix": "/", "headers": lacks}, "direct_response": {"status": 503}}
 
 
 def _nowhere() -> list[Json]:

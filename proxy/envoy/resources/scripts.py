@@ -8,6 +8,9 @@ from typing import Any
 from proxy.envoy.resources.bootstrap import TYPE, Json
 
 LUA = f"{TYPE}extensions.filters.http.lua.v3.Lua"
+# Filter whose script is the last step of a judgement, and on some routes another one, for answers (answers.py): each filter costs each
+# request something.
+LAST_STEP_FILTER = "gate-last-step"
 _PLACEHOLDER = re.compile(r"\$([A-Z][A-Z_]*)\b")
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, MAY_STREAM, OURS, TOKEN
-from proxy.envoy.resources.judge_filter import FILTER, LAST_STEP_FILTER, JudgeFilter, none_of
+from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, JUDGED, MAY_STREAM, OURS, TOKEN
+from proxy.envoy.resources.judge_filter import FILTER, JudgeFilter, none_of
+from proxy.envoy.resources.scripts import LAST_STEP_FILTER
 from tests.support.options import make_options
 
 
@@ -41,6 +42,7 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
             assert route["route"]["cluster_header"] == CLUSTER
     elsewhere = [route for route in routes if MARKED not in conditions(route)]
     assert [route.get("direct_response", route.get("route", {}).get("cluster")) for route in elsewhere] == [
+        {"status": 503},
         GATE,
         GATE,
         GATE,
@@ -48,6 +50,13 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
         {"status": 503},
     ]
     assert conditions(routes[-1]) == []
+
+
+def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere(judge: JudgeFilter) -> None:
+    first = judge.routes("9s")[0]
+    assert first["direct_response"] == {"status": 503}
+    lacking = {each["name"] for each in conditions(first) if each["present_match"] and each["invert_match"]}
+    assert lacking == {JUDGED, CARRIED, BODILESS, "upgrade"}
 
 
 def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: JudgeFilter) -> None:
