@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import databroker.admin
 from authorize.admin import register
 from authorize.policy.decision import Outcome
 from authorize.state import route_table
@@ -26,7 +27,14 @@ def pages(database: None, tmp_path: Path):
     def made(**facts: Any) -> AdminPages:
         options = make_options(tmp_path, policy=POLICY)
         authorize = SimpleNamespace(routes=route_table(options))
-        return AdminPages(register, options=options, authorize=authorize, configuration=SimpleNamespace(checksum=CHECKSUM), **facts)
+        return AdminPages(
+            register,
+            databroker.admin.register,
+            options=options,
+            authorize=authorize,
+            configuration=SimpleNamespace(checksum=CHECKSUM),
+            **facts,
+        )
 
     return made
 
@@ -92,6 +100,7 @@ def test_a_decision_s_page_is_its_explanation(pages) -> None:
         assert words in said
     row = staff.get(LOG, q="a1").context_data["cl"].result_list[0]
     assert text_of(staff.get(f"{LOG}{row.pk}/change/")).partition("Ask about")[0] == said.partition("Ask about")[0]
+    assert re.search(r'<a href="/admin/databroker/user/[^"]+/change/">', staff.get(f"{LOG}{row.pk}/change/").content.decode())
     assert staff.get(f"{LOG}999/change/").status_code == 302
 
 
