@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant, ScriptMutant
 from tests.mutants.table import MUTANTS
 from tests.mutants.tree import UNCHANGED_SECONDS, Outcome, Tree
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(chosen, Path(directory))
 
 
-def _mistakes(chosen: Sequence[Mutant]) -> Iterator[str]:
+def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
     for mutant in chosen:
         try:
             mutant.applied_to((ROOT / mutant.file).read_text())
@@ -49,7 +49,7 @@ def _mistakes(chosen: Sequence[Mutant]) -> Iterator[str]:
             yield f"{mutant.file}: {error}"
 
 
-def _run(chosen: Sequence[Mutant], directory: Path) -> int:
+def _run(chosen: Sequence[Mutant | ScriptMutant], directory: Path) -> int:
     began = time.monotonic()
     trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
     for number in range(AT_ONCE):
@@ -63,7 +63,7 @@ def _run(chosen: Sequence[Mutant], directory: Path) -> int:
     return 0 if len(chosen) - noticed <= MAY_SURVIVE else 1
 
 
-def _halves(chosen: Sequence[Mutant]) -> list[list[str]]:
+def _halves(chosen: Sequence[Mutant | ScriptMutant]) -> list[list[str]]:
     """Every named test once, in as many parts as run at once; a test of a file that is named whole is not named again."""
     named = {test for mutant in chosen for test in mutant.tests}
     tests = sorted(test for test in named if "::" not in test or test.partition("::")[0] not in named)
@@ -81,7 +81,7 @@ def _passes(trees: "queue.SimpleQueue[Tree]", tests: Sequence[str]) -> bool:
     return outcome.status == 0
 
 
-def _is_noticed(trees: "queue.SimpleQueue[Tree]", mutant: Mutant) -> bool:
+def _is_noticed(trees: "queue.SimpleQueue[Tree]", mutant: Mutant | ScriptMutant) -> bool:
     tree = trees.get()
     try:
         outcome = tree.outcome_with(mutant)
@@ -91,7 +91,7 @@ def _is_noticed(trees: "queue.SimpleQueue[Tree]", mutant: Mutant) -> bool:
     return bool(outcome.noticed_by)
 
 
-def _line(mutant: Mutant, outcome: Outcome) -> str:
+def _line(mutant: Mutant | ScriptMutant, outcome: Outcome) -> str:
     if outcome.noticed_by:
         return f"noticed    {mutant.name}: {outcome.noticed_by.rpartition('::')[2]}"
     why = "" if outcome.status == 0 else f" (pytest ended with {outcome.status}: {outcome.output[-500:].strip()})"

@@ -43,6 +43,36 @@ class Mutant:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptMutant:
+    """A defence switched off in a script of Envoy's (Lua), which is text here: a fragment of it that stands there once is another one."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def applied_to(self, source: str) -> str:
+        """The script without the defence.  ValueError where the fragment is not there, or more than once: the table is wrong."""
+        if (count := source.count(self.old)) != 1:
+            raise ValueError(f"{self.name!r}: {self.old} is found {count} times")
+        return source.replace(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptDoor:
+    """A script with defences, and the tests that hold them: those run a real Envoy, as nothing else here speaks its Lua."""
+
+    file: str
+    tests: tuple[str, ...]
+    mutants: list[ScriptMutant] = field(default_factory=list)
+
+    def without(self, name: str, old: str, new: str = "", *tests: str) -> None:
+        """`tests` stand in for the script's own."""
+        self.mutants.append(ScriptMutant(name, self.file, old, new, tests or self.tests))
+
+
+@dataclass(frozen=True, slots=True)
 class Door:
     """A module with defences, and the tests that hold them."""
 
@@ -57,3 +87,7 @@ class Door:
 
 def door(module: str, *tests: str) -> Door:
     return Door(module, tests)
+
+
+def script_door(file: str, *tests: str) -> ScriptDoor:
+    return ScriptDoor(file, tests)

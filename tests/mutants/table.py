@@ -5,6 +5,7 @@ from tests.mutants import (
     configuration,
     directory,
     envoy,
+    envoy_scripts,
     explanations,
     forward_auth,
     headers,
@@ -26,7 +27,7 @@ from tests.mutants import (
     tracing,
     workers,
 )
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, ScriptMutant
 
 _CHAPTERS = (
     listener,
@@ -52,7 +53,8 @@ _CHAPTERS = (
     workers,
     metrics,
     envoy,
+    envoy_scripts,
     configuration,
 )
 
-MUTANTS: tuple[Mutant, ...] = tuple(mutant for chapter in _CHAPTERS for door in chapter.DOORS for mutant in door.mutants)
+MUTANTS: tuple[Mutant | ScriptMutant, ...] = tuple(mutant for chapter in _CHAPTERS for door in chapter.DOORS for mutant in door.mutants)

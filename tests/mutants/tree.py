@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import ROOT, Mutant, ScriptMutant
 
 TEST_SECONDS = 20  # a mutant may leave a test waiting for what never comes
 RUN_SECONDS = 180  # of the few tests of one mutant
@@ -41,7 +41,7 @@ class Tree:
                 shutil.copy2(ROOT / name, directory / name)
         subprocess.run([sys.executable, "-m", "compileall", "-q", directory], check=True)
 
-    def outcome_with(self, mutant: Mutant) -> Outcome:
+    def outcome_with(self, mutant: Mutant | ScriptMutant) -> Outcome:
         path = self._directory / mutant.file
         text, times = path.read_text(), path.stat()
         path.write_text(mutant.applied_to(text))
