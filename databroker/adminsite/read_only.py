@@ -6,6 +6,7 @@ from asgiref.sync import async_to_sync
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
 from django.db.models import Model, QuerySet
+from django.forms import Media
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -31,6 +32,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     list_per_page = 50
     paginator = CachedPaginator
     show_facets = admin.ShowFacets.NEVER
+
+    @property
+    def media(self) -> Media:
+        """Script of a list with actions, and no more: Django's others are for forms, and listen for the end of a page in a way that
+        browsers are about to drop."""
+        return Media(js=["admin/js/actions.js"])
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)

@@ -108,6 +108,8 @@ def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> 
         found += [f"{path}: {wide} tables of an explanation scroll sideways on a phone"] if wide else []
         waiting += admin_links(browser)
     assert not found, "\n".join(found)
+    scripts = {entry["message"] for entry in browser.driver.get_log("browser") if "/.gate/static/" in entry["message"]}
+    assert not scripts, "what axe-core itself complains of names no script of ours"
     # Sessions, people, groups, routes, the decisions, the audit log; their lists and one of each.
     assert len(seen) >= 15, seen
 
