@@ -49,13 +49,14 @@ class HeldTokens:
     received: float
     begins: float
     is_renewable: bool
+    is_half_renewed: bool  # a refresh has brought an ID token that is not verified yet
 
     @classmethod
     def of(cls, session: SessionRecord) -> "HeldTokens":
         values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
         ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _end_of(session.id_token)}
         begins = session.tokens_received or session.issued
-        return cls(values, ends, session.tokens_received, begins, is_renewable=bool(session.refresh_token))
+        return cls(values, ends, session.tokens_received, begins, bool(session.refresh_token), bool(session.unverified_id_token))
 
     def due(self, kind: str) -> float:
         """Unix seconds from when it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
@@ -68,8 +69,9 @@ class HeldTokens:
         return now >= self.due(kind)
 
     def is_hopeless(self, kind: str, now: float) -> bool:
-        """Whether no refresh would help: there is none, or the last one came when this was due and brought no other."""
-        return self.is_due(kind, now) and (not self.is_renewable or (self.received > 0 and self.is_due(kind, self.received)))
+        """Whether no refresh would help: there is none, or the last one came when this was due, is complete, and brought no other."""
+        has_brought_none = self.received > 0 and self.is_due(kind, self.received) and not self.is_half_renewed
+        return self.is_due(kind, now) and (not self.is_renewable or has_brought_none)
 
 
 class TokenHeaders(NamedTuple):

@@ -62,6 +62,12 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "least_request_lb_config": {"lb_policy": "LEAST_REQUEST"},
     "ring_hash_lb_config": {"lb_policy": "RING_HASH"},
     "maglev_lb_config": {"lb_policy": "MAGLEV"},
+    "pass_provider_tokens": {**_HTTPS, "set_request_headers": {"X-Token": "${access_token}"}, "allow_any_authenticated_user": True},
+    "pass_provider_tokens_unencrypted": {
+        "to": "http://upstream.internal:8000",
+        "pass_provider_tokens": True,
+        "set_request_headers": {"X-Token": "${access_token}"},
+    },
     "regex_rewrite_pattern": {"regex_rewrite_substitution": "/"},
     "regex_rewrite_substitution": {"regex_rewrite_pattern": "(a)(b)"},
     "host_path_regex_rewrite_pattern": {"host_path_regex_rewrite_substitution": "a"},

@@ -117,6 +117,16 @@ async def test_an_id_token_is_refreshed_while_the_access_token_lasts(stage: Stag
     assert stage.idp.refreshed == 1
 
 
+async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) -> None:
+    """A refresh writes what it was given before it asks for the keys, so that a refresh token that works once is not lost."""
+    await stage.renewals.signed_in()
+    half = await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received=stage.clock() + 7200, unverified_id_token="new")
+    held = HeldTokens.of(half)
+    assert held.is_due("id_token", stage.clock() + 7201)
+    assert not held.is_hopeless("id_token", stage.clock() + 7201)
+    assert HeldTokens.of(replace(half, unverified_id_token="")).is_hopeless("id_token", stage.clock() + 7201)
+
+
 async def test_where_a_refresh_brings_no_id_token_there_is_one_refresh_and_then_words(stage: Stage) -> None:
     await stage.renewals.signed_in()
     await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received=stage.clock() + 7000)

@@ -32,7 +32,7 @@ def test_text_and_variables_in_turn(text: str, parts: tuple[object, ...]) -> Non
         ("${claims.email}", "did you mean ${claim.email}"),
         ("${claim.}", "is unknown"),
         ("${}", "there are claim.<name>"),
-        ("${access_token}", "is unknown"),
+        ("${refresh_token}", "is unknown"),
         ("${user", "without its }"),
         ("${a{b}}", "without its }"),
     ],
