@@ -121,6 +121,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
     |-------------------------------|------------------------------------------|
     | a parameter twice             | BadRequest                               |
     | no attempt of this browser    | login_stale                              |
+    | an attempt elsewhere          | login_stale                              |
     | another issuer (RFC 9207)     | BadRequest                               |
     | an attempt that was used      | login_stale                              |
     | an error                      | login_failure                            |
@@ -136,6 +137,8 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not self.attempt:
             return await self.login_stale()
         client: ProviderClient = self.service.provider_client
+        if self.attempt.get("issuer") != client.provider.issuer:  # another was configured meanwhile, and must not see the code
+            return await self.login_stale()
         check_sender(params, client.provider.issuer)
         if not await self.service.spend_state(state):
             return await self.login_stale()

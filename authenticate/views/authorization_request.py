@@ -34,6 +34,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
 
     def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
+        remembered["issuer"] = client.provider.issuer
         return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
 
     provider = client.provider

@@ -84,6 +84,11 @@ oidc = door(
 oidc.without("a state is used once", "GateCallbackView.get", never("not await self.service.spend_state(state)"))
 oidc.without("an answer is of our issuer", "GateCallbackView.get", skips("check_sender(...)"))
 oidc.without(
+    "an answer is of the provider that was asked",
+    "GateCallbackView.get",
+    never('self.attempt.get("issuer") != client.provider.issuer'),
+)
+oidc.without(
     "an answer names its sender where it always does", "GateCallbackView.get", never('discovery.sends_issuer and "iss" not in params')
 )
 oidc.without("an answer says nothing twice", "single_params", never("len(params) != len(pairs)"))

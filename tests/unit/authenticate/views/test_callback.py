@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -101,6 +102,20 @@ async def test_a_state_works_once_also_when_sent_twice_at_the_same_time(site: Si
     assert sorted(answer.status for answer in answers) == [302, 400]
     assert len(await site.sessions()) == 1
     assert site.idp.count("/token") == 1
+
+
+async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_to_nobody(site: Site) -> None:
+    browser = site.browser()
+    callback = site.idp.pick(await browser.to_provider(), "alice")
+    callback = callback.partition("&iss=")[0]  # many providers do not name themselves
+    provider, requests = site.service.provider_client.provider, len(site.idp.requests)
+    site.service.provider_client.provider = replace(provider, url="https://newer.example.com")
+    response = await browser.get(callback)
+    assert response.status == 400
+    assert "finished before, took too long" in response.text
+    assert len(site.idp.requests) == requests
+    site.service.provider_client.provider = provider
+    assert (await browser.get(site.idp.pick(await browser.to_provider(), "alice"))).status == 302
 
 
 async def test_a_used_callback_without_a_session_starts_again_at_the_first_url(site: Site) -> None:
