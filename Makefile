@@ -52,7 +52,7 @@ fix: venv-test ## format, and what lint can mend by itself
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-docs: venv ## write docs/settings.md, config.schema.json and metrics.md out of the declarations of settings and metrics
+docs: venv ## write docs/settings.md, config.schema.json, metrics.md and openapi.json out of what declares them
 	@$(PY) manage.py settingsreference
 
 images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser

@@ -9,6 +9,7 @@ import structlog
 from authenticate.access.desk import AccessDesk
 from authenticate.access.expiry import AccessExpiry
 from authenticate.access.webhook import AccessWebhook
+from authenticate.api.access import ApiAccess
 from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
@@ -46,6 +47,8 @@ SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
 # Sign-ins that wait for the provider at a time, and of them those of one client network.  All have a connection: there are 100.
 MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
+# Calls of the API that are answered at a time, and of them those of one program: people's pages have their turn.
+MOST_API_CALLS, MOST_OF_ONE_PROGRAM = 40, 10
 LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
 PART = "provider"
 FIRST_PAUSE = 0.5  # seconds until something is tried again
@@ -89,6 +92,8 @@ class AuthenticateService:
         self.portal = Portal(options, broker)
         self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
         self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
+        self.api_access = ApiAccess(broker, clock)
+        self.api_places = ConcurrencyLimit(MOST_API_CALLS, MOST_OF_ONE_PROGRAM, options.process_count)
         self.scim = ScimDirectory(options, broker, clock)
         self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess(options.scim_token or ())

@@ -9,6 +9,7 @@ from authenticate.scim.access import PATH as SCIM_PATH
 from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
 from authenticate.views.access import PAGE as ACCESS
 from authenticate.views.access import access
+from authenticate.views.api import api
 from authenticate.views.callback import callback
 from authenticate.views.portal import CHANGE, ICONS, change_portal, icon, portal, portal_json, why
 from authenticate.views.program import program
@@ -20,6 +21,7 @@ from authenticate.views.sessions import sessions
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
+from foundation.web.problems import API_PATH
 from foundation.web.responses import error_page
 
 
@@ -33,6 +35,7 @@ async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
 urlpatterns = [
     path(".gate/", portal),
     path(".gate/api/portal.json", portal_json),
+    path(f"{API_PATH[1:]}<path:path>", api),
     path(CHANGE[1:], change_portal),
     path(".gate/why", why),
     path(SESSIONS[1:], sessions),

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
+from authorize.identity.account_identity import PROVIDER
 from authorize.policy.compiled_route import people_blocks
 from authorize.policy.criterion import Case, Evaluation
 from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import TRUE
-from config.routes.policy_language import ENFORCE
+from config.routes.policy_language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
 
 # Approvers are found by who they are, whatever they ask for.
@@ -41,11 +42,26 @@ class AccessRules:
 
     def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
         """Whether these are an approver's records."""
+        if identity.provider == PROVIDER:
+            return self._names_account(access_key, identity.user_id)
         return self._fits(access_key, "access_requests.approvers", identity, now)
 
     def may_break_glass(self, access_key: str, identity: Identity, now: float) -> bool:
         """Whether these are the records of somebody who may let themselves in."""
         return self._fits(access_key, "access_requests.break_glass.allowed", identity, now)
+
+    def _names_account(self, access_key: str, user_id: str) -> bool:
+        """Whether one of the alternatives names this service account itself.  A group makes no program an approver: whoever may make
+        accounts chooses theirs.
+        """
+        route = self._routes.get(access_key)
+        approvers = None if route is None or route.access_requests is None else route.access_requests.approvers
+        if not isinstance(approvers, Combination) or approvers.operator != "or":
+            return False
+        return any(
+            isinstance(part, Comparison) and part.criterion == "user" and not part.is_negated and user_id in part.operand
+            for part in approvers.parts
+        )
 
     def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
         """Whether this is a person of the configured provider whom a criterion of the rule names for certain."""

@@ -144,6 +144,8 @@ class ServiceAccount(ShownRecord):
     created_by = models.CharField(max_length=255, blank=True)
     rotated = models.DateTimeField("last new secret", null=True)
     expires = models.DateTimeField(null=True)
+    # A process of an earlier release writes rows without it.
+    permissions = models.TextField(blank=True, default="", db_default="")
     # In no record, as with sessions.
     last_seen = models.DateTimeField("last used", null=True, blank=True)
     last_route = models.CharField(max_length=255, blank=True)

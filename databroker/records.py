@@ -183,10 +183,17 @@ class ServiceAccountRecord(RecordValue):
     rotated: float = 0.0
     old_secret_hash: str = field(default="", repr=False)
     old_secret_until: float = 0.0
+    permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
+
+    def to_data(self) -> dict[str, Any]:
+        # A process of an earlier release refuses what it doesn't know, and most accounts have none.
+        data = asdict(self)
+        return data if self.permissions else {name: value for name, value in data.items() if name != "permissions"}
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        return cls(**{**record.data, "groups": tuple(record.data.get("groups", ()))})
+        tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions")}
+        return cls(**{**record.data, **tuples})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from databroker.client import BrokerClient, every
+from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_of, new_token
@@ -23,6 +24,16 @@ class AccountError(GateError):
     status = 400
 
 
+class AccountTaken(AccountError):
+    """Somebody has this name, or changes it at this moment."""
+
+    status = 409
+
+
+class NoSuchAccount(AccountError):
+    status = 404
+
+
 class ServiceAccounts:
     """Service accounts in the data broker.  AccountError, and BrokerError where the data broker can't be reached."""
 
@@ -30,21 +41,30 @@ class ServiceAccounts:
         self._broker = broker
         self._clock = clock
 
-    async def create(self, name: str, groups: Iterable[str], lifetime: float | None, created_by: str) -> str:
-        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire."""
+    async def create(
+        self,
+        name: str,
+        groups: Iterable[str],
+        lifetime: float | None,
+        created_by: str,
+        permissions: Iterable[str] = (),
+        not_after: float = NEVER,
+    ) -> str:
+        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`."""
         now, token = self._clock(), new_token(checked_name(name))
-        account = ServiceAccountRecord(name, _checked_groups(groups), now, _end(now, lifetime), hash_of(token), created_by)
+        end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
+        account = ServiceAccountRecord(name, _checked_groups(groups), now, end, hash_of(token), created_by, permissions=may)
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
         except VersionConflict:
-            raise AccountError(f"there is a service account {name} already: rotate it, or revoke it first") from None
+            raise AccountTaken(f"there is a service account {name} already: rotate it, or revoke it first") from None
         return token
 
     async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP) -> str:
         """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was."""
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
-            raise AccountError(f"there is no service account {name}")
+            raise NoSuchAccount(f"there is no service account {name}")
         now, account, token = self._clock(), ServiceAccountRecord.from_record(record), new_token(name)
         renewed = replace(
             account,
@@ -57,12 +77,12 @@ class ServiceAccounts:
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)
         except VersionConflict:
-            raise AccountError(f"somebody else has changed {name} at this moment: look, and try again") from None
+            raise AccountTaken(f"somebody else has changed {name} at this moment: look, and try again") from None
         return token
 
     async def revoke(self, name: str) -> None:
         if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
-            raise AccountError(f"there is no service account {name}")
+            raise NoSuchAccount(f"there is no service account {name}")
 
     async def list(self) -> list[ServiceAccountRecord]:
         return [ServiceAccountRecord.from_record(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
@@ -79,6 +99,13 @@ def _checked_groups(groups: Iterable[str]) -> tuple[str, ...]:
     if len(checked) > MOST_GROUPS or any(len(group) > LONGEST_GROUP or not group.isprintable() for group in checked):
         raise AccountError(f"at most {MOST_GROUPS} groups, each of at most {LONGEST_GROUP} printable characters")
     return checked
+
+
+def _checked_permissions(names: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(names)
+    if unknown := unknown_permissions(names):
+        raise AccountError(f"{', '.join(unknown)} is no permission: there are {', '.join(PERMISSIONS)}")
+    return in_order(names)
 
 
 def _end(now: float, lifetime: float | None) -> float:

@@ -10,6 +10,7 @@ import structlog
 
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules
+from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
 from config.options import Options
@@ -93,6 +94,7 @@ class AccessDesk:
         self, options: Options, broker: BrokerClient, clock: Callable[[], float], tell: Callable[[AccessEvent], None] = lambda event: None
     ):
         self._tell = tell
+        self._broker = broker
         self.rules = AccessRules(options.policy)
         self._asked = AskedAccesses(broker, clock)
         self._accesses = TemporaryAccesses(broker, clock)
@@ -267,7 +269,7 @@ class AccessDesk:
         return replace(asked, approvals=approvals, state=APPROVED, until=now + lasts)
 
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
-        identity = await identities(approval.session_id)
+        identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)
         if identity is None or identity.user_id != approval.user_id:
             return False
         return self.rules.may_approve(asked.route, identity, now)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from authorize.identity.account_identity import identity_of
+from authorize.identity.account_identity import PROVIDER, identity_of
 from authorize.policy.identity import Identity
-from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.client import BrokerClient
+from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 from foundation.crypto.service_account_token import is_secret, name_in
@@ -14,6 +15,7 @@ from foundation.crypto.service_account_token import is_secret, name_in
 log = structlog.get_logger(__name__)
 
 MAX_CACHED = 10_000
+MISTYPED = "service account: the secret is mistyped or cut short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class ServiceAccountLoader:
     async def identify(self, token: str, now: float) -> Identity | RefusedToken:
         """Identity of who has this token.  Raises BrokerError."""
         if not (name := name_in(token)):
-            return RefusedToken("service account: the secret is mistyped or cut short")
+            return RefusedToken(MISTYPED)
         known: _CachedAccount | RefusedToken | None = self._known.get(name)
         if not isinstance(known, _CachedAccount) or now >= known.identity.expires or not self._is_current(name, known):
             known = await self._load(name, now)
@@ -55,19 +57,51 @@ class ServiceAccountLoader:
         life = self._replica.life
         record = await self._replica.get(SERVICE_ACCOUNT, name)
         if record is None:
-            return RefusedToken(f"service account {name}: there is none of this name, or it was revoked")
-        try:
-            account = ServiceAccountRecord.from_record(record)
-            identity = identity_of(account, now)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
-            return RefusedToken(f"service account {name}: its record is malformed")
-        if account.name != name or now >= identity.expires:
-            return RefusedToken(f"service account {name}: it has expired")
-        known = self._known[name] = _CachedAccount(life, record.version, account, identity)
+            return _none(name)
+        read = _read(name, record, now)
+        if isinstance(read, RefusedToken):
+            return read
+        known = self._known[name] = _CachedAccount(life, record.version, *read)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known
+
+
+async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | RefusedToken:
+    """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
+    if not (name := name_in(token)):
+        return RefusedToken(MISTYPED)
+    read = _read(name, await broker.get(SERVICE_ACCOUNT, name), now)
+    if isinstance(read, RefusedToken):
+        return read
+    return read[0] if _is_its_secret(token, read[0], now) else RefusedToken(f"service account {name}: it has another secret")
+
+
+async def identity_of_account(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
+    """Identity of an account that lives at this moment; None where it does not, or the id is of none.  Raises BrokerError."""
+    provider, _, name = user_id.partition("/")
+    if provider != PROVIDER:
+        return None
+    read = _read(name, await broker.get(SERVICE_ACCOUNT, name), now)
+    return None if isinstance(read, RefusedToken) else read[1]
+
+
+def _read(name: str, record: Record | None, now: float) -> tuple[ServiceAccountRecord, Identity] | RefusedToken:
+    if record is None:
+        return _none(name)
+    try:
+        account = ServiceAccountRecord.from_record(record)
+        identity = identity_of(account, now)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
+        return RefusedToken(f"service account {name}: its record is malformed")
+    if account.name != name or now >= identity.expires:
+        return RefusedToken(f"service account {name}: it has expired")
+    return account, identity
+
+
+def _none(name: str) -> RefusedToken:
+    return RefusedToken(f"service account {name}: there is none of this name, or it was revoked")
 
 
 def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:

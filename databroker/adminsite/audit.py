@@ -85,6 +85,15 @@ def access_entry(moment: float, person: SessionRecord, address: str, action: str
     return _entry(**said, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
 
 
+def program_entry(
+    moment: float, account: str, address: str, action: str, model: type[Model], object_id: str, object_words: str
+) -> AuditEntry:
+    """Entry of what a program does by the API, to be saved before it is done."""
+    said = {"when": datetime.fromtimestamp(moment, UTC), "who": f"{account} (API)", "account": f"service_account/{account}"}
+    kind = str(model._meta.verbose_name)
+    return _entry(**said, address=address, action=action, object_type=kind, object_id=object_id, object_words=object_words)
+
+
 def ended_entry(moment: float, action: str, user_id: str, words: str) -> AuditEntry:
     """Entry of what ends by itself at `moment` (Unix seconds)."""
     kind = str(User._meta.verbose_name)

@@ -17,6 +17,7 @@ from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import ServiceAccount
 from databroker.page_context import page_context
+from databroker.permissions import PERMISSIONS
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError
 
@@ -35,6 +36,13 @@ class NewAccount(forms.Form):
     groups = forms.CharField(
         required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line, as allowed_groups names them; or none."
     )
+    permissions = forms.MultipleChoiceField(
+        required=False,
+        choices=[(name, f"{name}: {words}") for name, words in PERMISSIONS.items()],
+        widget=forms.CheckboxSelectMultiple,
+        label="At the API it may",
+        help_text="Nothing, unless you choose. Routes don't look at these.",
+    )
     lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="It is good for")
 
     @property
@@ -46,9 +54,9 @@ class NewAccount(forms.Form):
 class ServiceAccountAdmin(ReadOnlyAdmin):
     """Service accounts."""
 
-    list_display = ["id", "groups", "ends", "used", "last_route", "renewed", "made", "created_by"]
-    search_fields = ["id", "groups", "created_by"]
-    search_help_text = "Name, group, or who made it"
+    list_display = ["id", "groups", "permissions", "ends", "used", "last_route", "renewed", "made", "created_by"]
+    search_fields = ["id", "groups", "permissions", "created_by"]
+    search_help_text = "Name, group, permission, or who made it"
     ordering = ["id"]
     actions = ["rotate", "revoke"]
 
@@ -69,7 +77,8 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             name, said = form.cleaned_data["name"], form.cleaned_data
             try:
                 checked_name(name)
-                token = self._done(request, CREATES, name, said["groups"].splitlines(), form.seconds, who(request.user))
+                groups, may = said["groups"].splitlines(), said["permissions"]
+                token = self._done(request, CREATES, name, groups, form.seconds, who(request.user), may)
                 return self._shown(request, name, token)
             except (AccountError, BrokerError) as error:
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))

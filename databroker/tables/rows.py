@@ -105,6 +105,7 @@ def add_service_account(rows: RowBatch, id: str, account: Record | None) -> None
         created_by=_text(data, "created_by", 255),
         rotated=moment(data.get("rotated")),
         expires=moment(data.get("expires")),
+        permissions=", ".join(storable(name) for name in data.get("permissions") or ()),
     )
     return rows.written.append(row)
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from foundation.web.plain_text import plain_text
+from foundation.web.problems import PROBLEM, phrase, problem_document
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"
@@ -147,22 +147,16 @@ def error_response(
     `reason` says why in plain words, `advice` what to do next, `links` are (text, URL) for people.
     """
     match preferred_type(accept):
+        case "json" if PROBLEM in accept.lower():
+            return PROBLEM, problem_document(status, reason, request_id)
         case "json":
-            phrase = _phrase(status)
             return "application/json", json.dumps(
-                {"status": status, "error": phrase, "reason": reason, "request_id": request_id}, ensure_ascii=True
+                {"status": status, "error": phrase(status), "reason": reason, "request_id": request_id}, ensure_ascii=True
             ).encode() + b"\n"
         case "html":
-            title = TITLES.get(status, _phrase(status))
+            title = TITLES.get(status, phrase(status))
             body = render("error.html", status=status, title=title, reason=reason, advice=advice, links=links, request_id=request_id)
             return "text/html; charset=utf-8", body
         case _:
-            lines = [f"{status} {_phrase(status)}", reason, advice, *(f"{text}: {url}" for text, url in links), f"request id: {request_id}"]
+            lines = [f"{status} {phrase(status)}", reason, advice, *(f"{text}: {url}" for text, url in links), f"request id: {request_id}"]
             return "text/plain; charset=utf-8", "\n".join(line for line in lines if line).encode() + b"\n"
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Client Certificate Required" if status == 495 else "Error"

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from foundation.web import pages
 from foundation.web.page_context import page_context
+from foundation.web.problems import PROBLEM, is_api
 
 Links = tuple[tuple[str, str], ...]
 
@@ -33,7 +34,8 @@ def error_page(
 ) -> HttpResponse:
     incoming = page_context(request).incoming
     incoming.told, request_id = reason, incoming.request_id
-    content_type, body = pages.error_response(status, reason, request_id, request.headers.get("Accept", ""), advice=advice, links=links)
+    accept = PROBLEM if is_api(request.path) else request.headers.get("Accept", "")
+    content_type, body = pages.error_response(status, reason, request_id, accept, advice=advice, links=links)
     response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
     return finished(response, set_cookies)
 

@@ -6,6 +6,7 @@ from typing import Any
 from config.options import Options
 from foundation.challenges import missing_headers
 from foundation.web import pages
+from foundation.web.problems import PROBLEM, is_api
 from proxy.incoming import IncomingRequest, Send
 from proxy.sign_in.redirects import SignInRedirects
 from proxy.verdict import Redirect, Refuse, SignIn
@@ -54,6 +55,8 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
         await send_grpc_error(send, status, refusal.reason, refusal.headers)
         return status
     accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
+    # The path as it came: it may be what is wrong.
+    accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     content_type, body = pages.error_response(
         status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links
     )

@@ -101,8 +101,8 @@ account_loader.without(
     "_is_its_secret",
     always("now < account.old_secret_until"),
 )
-account_loader.without("an account ends", "ServiceAccountLoader._load", never("now >= identity.expires"))
-account_loader.without("a record is its own account's", "ServiceAccountLoader._load", never("account.name != name"))
+account_loader.without("an account ends", "_read", never("now >= identity.expires"))
+account_loader.without("a record is its own account's", "_read", never("account.name != name"))
 account_identity = door("authorize.identity.account_identity", "unit/authorize/identity/test_service_accounts.py")
 account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
 
@@ -280,6 +280,15 @@ peer = door("gateproject.tunnel.socket_owner", "unit/gateproject/tunnel/test_soc
 peer.without("who has left is nobody", "_owners", always("columns[3] == _ESTABLISHED"))
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))
 
+api_access = door("authenticate.api.access", "unit/authenticate/api/test_access.py")
+api_access.without("an operation needs its permission", "ApiProgram.check", never("permission not in self.account.permissions"))
+api_access.without("a refused token is no program's", "ApiAccess.program_of", never("isinstance(account, RefusedToken)"))
+
+api_accounts = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
+api_accounts.without("nobody gives a permission that they lack", "lifetime_of", never("name not in own.permissions"))
+api_accounts.without("nobody is put into a group of others", "lifetime_of", replaced("set(wanted.groups) - set(own.groups)", "set()"))
+api_accounts.without("an account bears its maker's name", "lifetime_of", never("not wanted.name.startswith(f'{own.name}{OWN}')"))
+
 DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, account_identity,
     accounts, identity,
@@ -290,4 +299,5 @@ DOORS = (
     bearer_headers, bearer_challenge, carried,
     challenges, own_answers, own_pages, told_alike, told, kept,
     waiting, peer,
+    api_access, api_accounts,
 )  # fmt: skip

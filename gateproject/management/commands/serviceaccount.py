@@ -14,6 +14,7 @@ from config.types.fields import duration
 from databroker.adminsite.audit import record_command
 from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
 from databroker.models import ServiceAccount
+from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
 from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError
@@ -30,6 +31,9 @@ class Command(ConfiguredCommand):
         create = actions.add_parser("create", help="make an account and print its secret, which nobody sees again")
         create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
         create.add_argument("--group", action="append", default=[], help="a group, as allowed_groups names it; may be repeated")
+        create.add_argument(
+            "--permission", action="append", default=[], choices=list(PERMISSIONS), help="what it may do at the API; may be repeated"
+        )
         create.add_argument("--expires", default="90d", metavar="TIME", help="how long it is good for: 12h, 90d, never (default 90d)")
         listing = actions.add_parser("list", help="every account, and when it was last used")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
@@ -58,7 +62,7 @@ class Command(ConfiguredCommand):
             options,
             CREATES,
             arguments["name"],
-            lambda accounts, name: accounts.create(name, arguments["group"], lifetime, command_line_user()),
+            lambda accounts, name: accounts.create(name, arguments["group"], lifetime, command_line_user(), arguments["permission"]),
         )
         self._show(token)
 
@@ -80,7 +84,8 @@ class Command(ConfiguredCommand):
             return
         for account in found:
             self.stdout.write(
-                f"{account['name']}: groups {', '.join(account['groups']) or 'none'}; ends {account['expires'] or 'never'}; "
+                f"{account['name']}: groups {', '.join(account['groups']) or 'none'}; "
+                f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires'] or 'never'}; "
                 f"last used {account['last_used'] or 'never, as far as is known'}{_where(account)}; "
                 f"made {account['created']} by {account['created_by']}"
             )
@@ -132,6 +137,7 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None) -> dic
     return {
         "name": account.name,
         "groups": list(account.groups),
+        "permissions": list(account.permissions),
         "created": _moment(account.created),
         "created_by": account.created_by,
         "rotated": _moment(account.rotated),

@@ -1,4 +1,4 @@
-"""`manage.py settingsreference`: writes docs/settings.md, docs/config.schema.json and docs/metrics.md anew."""
+"""`manage.py settingsreference`: writes docs/settings.md, docs/config.schema.json, docs/metrics.md and docs/openapi.json anew."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from authenticate.api.openapi import openapi_document
 from config.reference.schema import json_schema
 from config.reference.settings_page import settings_page
 from gateproject.management.gate_command import GateCommand
@@ -15,7 +16,9 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 class Command(GateCommand):
-    help = "Write docs/settings.md, docs/config.schema.json and docs/metrics.md out of the declarations of the settings and metrics."
+    help = (
+        "Write docs/settings.md, config.schema.json, metrics.md and openapi.json out of the declarations of settings, metrics and the API."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
@@ -34,4 +37,5 @@ class Command(GateCommand):
 
 def files() -> dict[str, str]:
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
-    return {"settings.md": settings_page(), "config.schema.json": schema, "metrics.md": metrics_page()}
+    api = json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n"
+    return {"settings.md": settings_page(), "config.schema.json": schema, "metrics.md": metrics_page(), "openapi.json": api}

@@ -52,3 +52,32 @@ def test_the_key_lets_in_whoever_was_given_access_and_nobody_else() -> None:
     assert (compiled.is_timed, compiled.sees_person_alone) == (True, False)
     alone = make_route(access_requests=KEYS)
     assert decide(request(), None, table(alone), NOW).outcome is Outcome.SIGN_IN
+
+
+ROBOT = {"provider": "service_account", "user_id": "service_account/robot", "group_ids": frozenset({"leads"})}
+NAMED = {"user": "service_account/robot"}
+
+
+@pytest.mark.parametrize(
+    ("approvers", "expected"),
+    [
+        ([NAMED], True),
+        ([{"groups": "leads"}, NAMED], True),
+        ([{"user": {"in": ["ann@corp.com", "service_account/robot"]}}], True),
+        ([{"groups": "leads"}], False),
+        ([{"user": "robot"}], False),
+        ([{"user": "service_account/robot2"}], False),
+        ([{"user": {"not_in": ["service_account/robot"]}}], False),
+        ([{"user": {"not_in": ["service_account/other"]}}], False),
+        ([{"not": NAMED}], False),
+        ([{"nor": [NAMED]}], False),
+        ([{"or": [{"not": NAMED}, {"groups": "leads"}]}], False),
+        ([{"and": [NAMED, {"groups": "leads"}]}], False),
+    ],
+)
+def test_a_program_approves_only_where_a_rule_names_it_alone(approvers: list[Any], expected: bool) -> None:
+    route = make_route(name="wages", access_requests={"approvers": approvers, "break_glass": {"allowed": [NAMED]}})
+    rules = AccessRules([route])
+    assert rules.may_approve(route.access_key, user(**ROBOT), NOW) is expected
+    assert not rules.may_break_glass(route.access_key, user(**ROBOT), NOW)
+    assert not rules.may_approve("another", user(**ROBOT), NOW)

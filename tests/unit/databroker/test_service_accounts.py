@@ -4,7 +4,7 @@ import pytest
 
 from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
-from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, ServiceAccounts
+from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, AccountTaken, NoSuchAccount, ServiceAccounts
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret, name_in
 
@@ -104,3 +104,27 @@ async def test_all_are_listed(accounts: ServiceAccounts) -> None:
     for name in ("b", "a", "c"):
         await accounts.create(name, [], DAY, "")
     assert [account.name for account in await accounts.list()] == ["a", "b", "c"]
+
+
+async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+    await accounts.create("ci", [], DAY, "ann", ["routes:read", "sessions:read", "routes:read"])
+    await accounts.rotate("ci")
+    assert (await kept(broker)).permissions == ("sessions:read", "routes:read")
+    await accounts.create("none", [], DAY, "ann")
+    assert (await kept(broker, "none")).permissions == ()
+    with pytest.raises(AccountError, match="sessions:everything is no permission"):
+        await accounts.create("other", [], DAY, "ann", ["routes:read", "sessions:everything"])
+
+
+async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+    await accounts.create("ci", [], None, "ann", not_after=NOW + DAY)
+    assert (await kept(broker)).expires == NOW + DAY
+
+
+async def test_what_is_taken_or_not_there_is_told_apart(accounts: ServiceAccounts) -> None:
+    await accounts.create("ci", [], DAY, "ann")
+    with pytest.raises(AccountTaken):
+        await accounts.create("ci", [], DAY, "ann")
+    for work in (accounts.rotate, accounts.revoke):
+        with pytest.raises(NoSuchAccount):
+            await work("other")

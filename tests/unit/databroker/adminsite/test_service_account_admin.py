@@ -119,3 +119,19 @@ def test_nobody_else_is_let_near(store: MemoryStore) -> None:
     assert told() == []
     assert kept_hash(store) == ""
     assert apps_shown_to_a_stranger(service_account_admin.register) == []
+
+
+def test_permissions_are_chosen_and_none_is_by_itself(pages: AdminPages, store: MemoryStore) -> None:
+    make(pages)
+    record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
+    assert record is not None
+    assert "permissions" not in record.data
+    assert "sessions:end: end sessions" in text_of(pages.get(ADD))
+    secret_in(pages.post(ADD, name="cd", groups="", lifetime="90", permissions=["routes:read", "people:read"]))
+    record = async_to_sync(store.get)(SERVICE_ACCOUNT, "cd")
+    assert record is not None
+    assert list(record.data["permissions"]) == ["people:read", "routes:read"]
+    refused = pages.post(ADD, name="ce", groups="", lifetime="90", permissions=["everything"])
+    assert "everything is not one of the available choices" in text_of(refused)
+    row(ServiceAccount, id="cd", permissions="people:read, routes:read")
+    assert "people:read, routes:read" in text_of(pages.get(LIST))

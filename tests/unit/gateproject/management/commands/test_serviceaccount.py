@@ -77,3 +77,12 @@ def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
 def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
     with pytest.raises(CommandError, match="configuration of authenticate"):
         run(options.model_copy(update={"services": "proxy"}), "list")
+
+
+def test_permissions_are_given_by_name(options: Options) -> None:
+    run(options, "create", "ci", "--permission", "routes:read", "--permission", "people:read")
+    (listed,) = json.loads(run(options, "list", "--json"))
+    assert listed["permissions"] == ["people:read", "routes:read"]
+    assert "at the API people:read, routes:read" in run(options, "list")
+    with pytest.raises(CommandError, match="invalid choice: 'everything'"):
+        run(options, "create", "cd", "--permission", "everything")

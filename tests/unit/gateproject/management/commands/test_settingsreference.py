@@ -11,7 +11,7 @@ def test_all_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
     call_command("settingsreference", directory=tmp_path)
     assert (tmp_path / "settings.md").read_text().startswith("# Settings\n")
     assert json.loads((tmp_path / "config.schema.json").read_text())["properties"]["cookie_expire"]["default"] == "14h"
-    assert capsys.readouterr().out.count("is written") == 3
+    assert capsys.readouterr().out.count("is written") == 4
     call_command("settingsreference", directory=tmp_path, check=True)
 
 

@@ -1,0 +1,76 @@
+"""API access: which program asks, by the token of a service account alone, and what it may."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from asgiref.sync import sync_to_async
+
+from authenticate.api.problems import ApiProblem
+from authorize.identity import credentials
+from authorize.identity.account_identity import PROVIDER
+from authorize.identity.service_accounts import account_with
+from authorize.policy.request import AccessRequest
+from databroker.client import BrokerClient
+from databroker.records import ServiceAccountRecord
+from databroker.tables.rows import write_seen
+from foundation.bounded_cache import BoundedCache
+from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+SEEN_EVERY = 60.0  # seconds between two notes of an account's last use
+
+
+@dataclass(frozen=True, slots=True)
+class ApiProgram:
+    """Program that asks: its account, as the data broker's record says at this moment."""
+
+    account: ServiceAccountRecord
+
+    @property
+    def id(self) -> str:
+        return f"{PROVIDER}/{self.account.name}"
+
+    def check(self, permission: str) -> None:
+        """ApiProblem where it has not this permission."""
+        if permission not in self.account.permissions:
+            raise ApiProblem(
+                403, f"the service account {self.account.name} has not the permission {permission}", permission=permission
+            ).with_header("WWW-Authenticate", TOO_LITTLE)
+
+
+class ApiAccess:
+    """Door of the API.  No cookie is looked at, and no token in a URL."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float] = time.time):
+        self._broker = broker
+        self._clock = clock
+        self._seen: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
+
+    async def program_of(self, request: AccessRequest) -> ApiProgram:
+        """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
+        scheme, token = credentials.authorization_of(request)
+        if not credentials.is_service_account(scheme, token):
+            challenge = BAD_TOKEN if token else NOBODY
+            raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
+        account = await account_with(token, self._broker, self._clock())
+        if isinstance(account, RefusedToken):
+            problem = ApiProblem(401, "this token is not good: it may have expired, been replaced or revoked").with_header(
+                "WWW-Authenticate", BAD_TOKEN
+            )
+            problem.reason = account.reason
+            raise problem
+        return ApiProgram(account)
+
+    async def note_use(self, program: ApiProgram, host: str) -> None:
+        """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""
+        now, before = self._clock(), self._seen.get(program.id)
+        if before is None or not 0 <= now - before < SEEN_EVERY:
+            self._seen.put(program.id, now, 100)
+            try:
+                await sync_to_async(write_seen)({program.id: (now, host)})
+            except BrokerError as error:  # whoever can be answered without the tables is
+                log.warning("when a service account was last used can't be written", reason=str(error).partition("\n")[0])

@@ -1,0 +1,129 @@
+"""API of requests for access: those that wait, and their answer by a program that the route's approvers name."""
+
+from pydantic import Field
+
+from authenticate.access.desk import Caller
+from authenticate.api.call import ApiCall
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
+from authorize.identity.account_identity import PROVIDER, identity_of
+from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
+from databroker.models import User
+from databroker.records import SessionRecord
+
+LIST = "requests"
+ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
+
+
+class RequestQuery(PageQuery):
+    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
+
+
+class WaitingRequest(ApiAnswer):
+    """A request that nobody has answered yet, or not enough."""
+
+    id: str
+    user_id: str
+    person: str
+    route: str
+    why: str
+    seconds: int
+    asked: Told
+    expires: Told
+    approved_by: list[str]
+    may_answer: bool = Field(description="Whether the program that asks is named by the route's approvers.")
+
+
+class RequestList(ApiAnswer):
+    items: list[WaitingRequest]
+    next: str | None
+
+
+class AnsweredRequest(ApiAnswer):
+    is_given: bool = Field(description="False where others must say yes, too.")
+    until: Told
+
+
+async def list_requests(call: ApiCall) -> RequestList:
+    query: RequestQuery = call.query
+    after, caller = keys_in(LIST, query.cursor), caller_of(call)
+    page: list[HeldRequest] = []
+    async for held in AskedAccesses(call.gate.broker, call.gate.clock).all():
+        if (after is not None and held.id <= after[0]) or query.user_id not in (None, held.asked.user_id):
+            continue
+        page.append(held)
+        if len(page) > query.limit:
+            break
+    shown = page[: query.limit]
+    items = [_shown(call, caller, held) for held in shown]
+    return RequestList(items=items, next=cursor_at(LIST, shown[-1].id) if len(page) > len(shown) else None)
+
+
+async def approve_request(call: ApiCall) -> AnsweredRequest:
+    id, _, nonce = call.id.partition(".")
+    asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities, _recorded(call))
+    return AnsweredRequest(is_given=asked.state == APPROVED, until=told(asked.until))
+
+
+async def refuse_request(call: ApiCall) -> None:
+    id, _, nonce = call.id.partition(".")
+    await call.gate.desk.refuse(caller_of(call), id, nonce, _recorded(call))
+
+
+def caller_of(call: ApiCall) -> Caller:
+    """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
+    account, id = call.program.account, call.program.id
+    session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
+    return Caller(session, identity_of(account, call.gate.clock()), id)
+
+
+def _recorded(call: ApiCall):
+    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
+        await call.record(action, User, [(user_id, words)])
+
+    return record
+
+
+def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
+    asked = held.asked
+    return WaitingRequest(
+        id=f"{held.id}.{asked.nonce}",
+        user_id=asked.user_id,
+        person=asked.person,
+        route=asked.route_words,
+        why=asked.why,
+        seconds=int(asked.duration),
+        asked=told(asked.asked),
+        expires=told(asked.expires),
+        approved_by=[each.name for each in asked.approvals],
+        may_answer=call.gate.desk.may_answer(caller, asked),
+    )
+
+
+OPERATIONS = (
+    ApiOperation(
+        "list_requests", "GET", "requests", "requests:read", "Requests for access that wait", list_requests, RequestList, RequestQuery
+    ),
+    ApiOperation(
+        "approve_request",
+        "POST",
+        "requests/{id}/approve",
+        "requests:decide",
+        "Say yes to a request, where the route's approvers name this program",
+        approve_request,
+        AnsweredRequest,
+        id_pattern=ID,
+        problems=(404, 409),
+    ),
+    ApiOperation(
+        "refuse_request",
+        "POST",
+        "requests/{id}/refuse",
+        "requests:decide",
+        "Say no to a request, where the route's approvers name this program",
+        refuse_request,
+        id_pattern=ID,
+        problems=(404, 409),
+    ),
+)

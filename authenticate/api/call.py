@@ -1,0 +1,54 @@
+"""API call: one validated request of a program, and the audit log in that program's name."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from asgiref.sync import sync_to_async
+from django.db import Error, models
+
+from authenticate.access.desk import AccessDesk, AuditLogAway, Identities
+from authenticate.api.access import ApiProgram
+from config.options import Options
+from databroker.adminsite.audit import program_entry
+from databroker.client import BrokerClient
+from databroker.models import AuditEntry
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSurroundings:
+    """What a call may use, and where it comes from."""
+
+    options: Options
+    broker: BrokerClient
+    clock: Callable[[], float]
+    desk: AccessDesk
+    identities: Identities
+    client_address: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """Call: who asks, and what of the request has been validated; `query` and `body` are of the operation's models."""
+
+    gate: ApiSurroundings
+    program: ApiProgram
+    id: str
+    query: Any
+    body: Any
+
+    async def record(self, action: str, model: type[models.Model], objects: Iterable[tuple[str, str]]) -> None:
+        """Write what the program does to each (id, words) into the audit log.  Before it is done: AuditLogAway keeps it from being done."""
+        now, name = self.gate.clock(), self.program.account.name
+        entries = [program_entry(now, name, self.gate.client_address, action, model, id, words) for id, words in objects]
+        try:
+            await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
+        except Error as error:
+            log.error("the audit log can't be written", action=action, by=self.program.id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("the audit log can't be written") from error
+        for entry in entries:
+            log.info("api action", action=action, object_id=entry.object_id, by=self.program.id, request_id=self.gate.request_id)

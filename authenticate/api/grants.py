@@ -1,0 +1,108 @@
+"""API of temporary access: who has it, and its end before its time."""
+
+from collections.abc import AsyncIterator
+
+from pydantic import Field
+
+from authenticate.api.call import ApiCall
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.problems import no_such
+from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
+from databroker.access.temporary import AccessError, TemporaryAccesses
+from databroker.access.values import NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
+from databroker.models import User
+from foundation.errors import BrokerError
+
+LIST = "grants"
+ID = r"[A-Za-z0-9_-]{1,64}"
+
+Held = tuple[TemporaryAccessRecord, TemporaryAccess]
+
+
+class GrantQuery(PageQuery):
+    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
+
+
+class GivenAccess(ApiAnswer):
+    """Access of a person to one route, which ends by itself."""
+
+    id: str
+    user_id: str
+    person: str
+    route: str
+    since: Told
+    until: Told
+    by: str
+    why: str
+
+
+class GrantList(ApiAnswer):
+    items: list[GivenAccess]
+    next: str | None
+
+
+async def list_grants(call: ApiCall) -> GrantList:
+    query: GrantQuery = call.query
+    after = keys_in(LIST, query.cursor, 2)
+    found: list[Held] = []
+    async for held in _held(call):
+        place = held[0].user_id, held[1].id
+        if (after is None or place > after) and query.user_id in (None, held[0].user_id):
+            found.append(held)
+    page = sorted(found, key=lambda held: (held[0].user_id, held[1].id))[: query.limit]
+    more = len(found) > len(page)
+    return GrantList(items=[_shown(held) for held in page], next=cursor_at(LIST, page[-1][0].user_id, page[-1][1].id) if more else None)
+
+
+async def revoke_grant(call: ApiCall) -> None:
+    async for held, access in _held(call):
+        if access.id == call.id:
+            words = f"{held.person or held.user_id}, {access.route_words or access.route}"
+            await call.record(REVOKES, User, [(held.user_id, words)])
+            try:
+                revoked = await _accesses(call).revoke(held.user_id, access.id)
+            except (AccessError, BrokerError):
+                await call.record(NOT_REVOKED, User, [(held.user_id, words)])
+                raise
+            if not revoked:
+                break
+            return
+    raise no_such("grant")
+
+
+def _accesses(call: ApiCall) -> TemporaryAccesses:
+    return TemporaryAccesses(call.gate.broker, call.gate.clock)
+
+
+def _held(call: ApiCall) -> AsyncIterator[Held]:
+    return _accesses(call).list()
+
+
+def _shown(each: Held) -> GivenAccess:
+    held, access = each
+    return GivenAccess(
+        id=access.id,
+        user_id=held.user_id,
+        person=held.person,
+        route=access.route_words or access.route,
+        since=told(access.since),
+        until=told(access.until),
+        by=access.by,
+        why=access.why,
+    )
+
+
+OPERATIONS = (
+    ApiOperation("list_grants", "GET", "grants", "grants:read", "Access that was given for a while", list_grants, GrantList, GrantQuery),
+    ApiOperation(
+        "revoke_grant",
+        "DELETE",
+        "grants/{id}",
+        "grants:revoke",
+        "End access before its time",
+        revoke_grant,
+        id_pattern=ID,
+        problems=(404, 409),
+    ),
+)

@@ -1,0 +1,112 @@
+"""OpenAPI 3.1 document, made of the declarations that validate requests."""
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.operations import OPERATIONS
+from foundation.web.problems import API_PATH, PROBLEM, phrase
+
+REF = "#/components/schemas/{model}"
+# What every operation may answer with.
+ALWAYS = (400, 401, 403, 429, 503)
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "RFC 9457. `permission` is what a token lacks; `errors` names each part of a query or body that is wrong.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": {"type": "string"},
+        "permission": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("in", "name", "reason")},
+                "required": ["in", "name", "reason"],
+            },
+        },
+    },
+    "required": ["type", "title", "status", "detail", "request_id"],
+}
+
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    answers = {(each.answer, "serialization") for each in OPERATIONS if each.answer is not None}
+    bodies = {(each.body, "validation") for each in OPERATIONS if each.body is not None}
+    models = sorted((*answers, *bodies), key=lambda each: each[0].__name__)
+    _, schemas = models_json_schema(models, ref_template=REF)  # type: ignore[arg-type]
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(f"/{operation.path}", {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "gate",
+            "version": "1",
+            "description": "What the pages of gate do, for programs. docs/api.md begins with examples.",
+        },
+        "servers": [{"url": API_PATH.rstrip("/")}],
+        "security": [{"service_account": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas.get("$defs", {}), "Problem": PROBLEM_SCHEMA},
+            "securitySchemes": {
+                "service_account": {"type": "http", "scheme": "bearer", "description": "The token of a service account with permissions."}
+            },
+        },
+    }
+
+
+def _operation(operation: ApiOperation) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"Needs the permission `{operation.permission}`.",
+        "x-permission": operation.permission,
+        "parameters": [*_id(operation), *_query(operation.query)],
+        "responses": _responses(operation),
+    }
+    if operation.body is not None:
+        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": _named(operation.body)}}}
+    return said
+
+
+def _id(operation: ApiOperation) -> list[dict[str, Any]]:
+    if not operation.id_pattern:
+        return []
+    return [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": f"^{operation.id_pattern}$"}}]
+
+
+def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """A parameter for each field; one that may be left out has its type alone: nobody can write a null into a URL."""
+    found = []
+    for name, schema in model.model_json_schema().get("properties", {}).items():
+        own = {key: value for key, value in schema.items() if key not in ("title", "anyOf", "description")}
+        (plain,) = [each for each in schema.get("anyOf", [{}]) if each.get("type") != "null"]
+        own = {key: value for key, value in {**own, **plain}.items() if value is not None}
+        found.append({"name": name, "in": "query", "description": schema.get("description", ""), "schema": own})
+    return found
+
+
+def _responses(operation: ApiOperation) -> dict[str, Any]:
+    statuses = {*ALWAYS, *operation.problems, *((413, 415) if operation.body is not None else ())}
+    problems = {str(status): _problem(status) for status in sorted(statuses)}
+    done: dict[str, Any] = {"description": "It is done." if operation.answer is None else phrase(operation.status)}
+    if operation.answer is not None:
+        done["content"] = {"application/json": {"schema": _named(operation.answer)}}
+    return {str(operation.status): done, **problems}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    return {"description": phrase(status), "content": {PROBLEM: {"schema": {"$ref": REF.format(model="Problem")}}}}
+
+
+def _named(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": REF.format(model=model.__name__)}

@@ -1,0 +1,95 @@
+"""API of people: who signed in or is in the directory, each with their groups."""
+
+from asgiref.sync import sync_to_async
+from pydantic import Field
+
+from authenticate.api.call import ApiCall
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
+from databroker.adminsite import search
+from databroker.models import Group, Membership, User
+
+LIST = "people"
+# Of one person; the number of all is told.
+MOST_GROUPS = 500
+
+
+class PeopleQuery(PageQuery):
+    id: PlainText | None = Field(None, description="Only this person: `provider/subject`.")
+    email: PlainText | None = Field(None, description="Only who has exactly this address.")
+    group: PlainText | None = Field(None, description="Only members of the group of this id.")
+    q: PlainText | None = Field(None, description="Words of an id, an address, a name or a group; all must fit.")
+
+
+class GroupOfPerson(ApiAnswer):
+    id: str
+    name: str
+    by_directory: bool
+    by_claim: bool
+
+
+class ListedPerson(ApiAnswer):
+    """A person, as they were told of last; `groups` holds the first 500 by id, and `group_count` is the number of all."""
+
+    id: str
+    email: str
+    name: str
+    last_sign_in: Told
+    groups: list[GroupOfPerson]
+    group_count: int
+
+
+class PeopleList(ApiAnswer):
+    items: list[ListedPerson]
+    next: str | None
+
+
+async def list_people(call: ApiCall) -> PeopleList:
+    query: PeopleQuery = call.query
+    return await sync_to_async(_page)(query, keys_in(LIST, query.cursor))
+
+
+def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
+    rows = User.objects.all()
+    if query.id is not None:
+        rows = rows.filter(pk=query.id)
+    if query.email is not None:
+        rows = rows.filter(email=query.email)
+    if query.group is not None:
+        rows = rows.filter(pk__in=Membership.objects.filter(group_id=query.group).values("user_id"))
+    if after is not None:
+        rows = rows.filter(pk__gt=after[0])
+    found = search.users(rows, query.q) if query.q is not None else rows
+    page = list(found.order_by("pk")[: query.limit + 1])
+    shown = page[: query.limit]
+    groups = _groups([user.pk for user in shown])
+    items = [
+        ListedPerson(
+            id=user.pk,
+            email=user.email,
+            name=user.name,
+            last_sign_in=told(user.last_sign_in),
+            groups=groups.get(user.pk, [])[:MOST_GROUPS],
+            group_count=len(groups.get(user.pk, [])),
+        )
+        for user in shown
+    ]
+    return PeopleList(items=items, next=cursor_at(LIST, shown[-1].pk) if len(page) > len(shown) else None)
+
+
+def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
+    members = list(
+        Membership.objects.filter(user_id__in=people).order_by("group_id").values_list("user_id", "group_id", "by_directory", "by_claim")
+    )
+    names = dict(Group.objects.filter(pk__in={group for _, group, _, _ in members}).values_list("pk", "name"))
+    found: dict[str, list[GroupOfPerson]] = {}
+    for user, group, by_directory, by_claim in members:
+        told_of = GroupOfPerson(id=group, name=names.get(group, ""), by_directory=by_directory, by_claim=by_claim)
+        found.setdefault(user, []).append(told_of)
+    return found
+
+
+OPERATIONS = (
+    ApiOperation("list_people", "GET", "people", "people:read", "People with their groups, by id", list_people, PeopleList, PeopleQuery),
+)

@@ -1,0 +1,46 @@
+"""API problems: what a program is told that does not get what it asks for (RFC 9457)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from foundation.errors import GateError
+
+MOST_TOLD = 20
+LONGEST_TOLD = 100
+
+
+class ApiProblem(GateError):
+    """A request that is not answered as it was meant; `members` are the document's own, `reason` is for the log."""
+
+    def __init__(self, status: int, detail: str, **members: Any):
+        super().__init__(detail)
+        self.status = status
+        self.members = members
+        self.headers: dict[str, str] = {}
+        self.reason = ""
+
+    def with_header(self, name: str, value: str) -> "ApiProblem":
+        self.headers[name] = value
+        return self
+
+
+def no_such(what: str) -> ApiProblem:
+    return ApiProblem(404, f"there is no such {what}, or not any more")
+
+
+def wrong(place: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
+    """Problem of a query or body, which names each member that is wrong."""
+    errors = [{"in": place, "name": name[:LONGEST_TOLD], "reason": reason} for name, reason in findings][:MOST_TOLD]
+    named = ", ".join(f"{each['name']}: {each['reason']}" for each in errors)
+    return ApiProblem(400, f"the {place} is not as it must be: {named}"[:1000], errors=errors)
+
+
+def of_validation(place: str, error: ValidationError) -> ApiProblem:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return wrong(place, [(".".join(map(str, each["loc"])), _reason(each)) for each in found])
+
+
+def _reason(found: Mapping[str, Any]) -> str:
+    return "there is no such key here" if found["type"] == "extra_forbidden" else str(found["msg"]).removeprefix("Value error, ")

@@ -1,0 +1,187 @@
+"""API of service accounts: list, make and revoke them.  A program makes none that may do more than itself."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from asgiref.sync import sync_to_async
+from pydantic import AfterValidator, Field, StringConstraints
+
+from authenticate.api.access import ApiProgram
+from authenticate.api.call import ApiCall
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.problems import ApiProblem
+from authenticate.api.values import PLAIN, ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
+from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
+from databroker.models import ServiceAccount
+from databroker.permissions import PERMISSIONS
+from databroker.records import ServiceAccountRecord
+from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, AccountError, ServiceAccounts
+from foundation.errors import BrokerError
+
+LIST = "service_accounts"
+ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+USUAL_LIFETIME, LONGEST = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
+# What stands between the name of a program and the rest of the name of an account that it made.
+OWN = "--"
+
+GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN)]
+
+
+def _known(name: str) -> str:
+    if name not in PERMISSIONS:
+        raise ValueError("is no permission")
+    return name
+
+
+PermissionText = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": list(PERMISSIONS)})]
+
+
+class AccountQuery(PageQuery):
+    q: PlainText | None = Field(None, description="Part of a name, a group, a permission, or of who made it.")
+
+
+class AccountToMake(ApiModel):
+    name: Annotated[str, StringConstraints(pattern=f"^{ID}$", max_length=63)] = Field(
+        description="The name of the program that asks, two hyphens, and more: `ci--nightly` is made by `ci`."
+    )
+    groups: list[GroupText] = Field([], max_length=MOST_GROUPS, description="Groups, of those that the program has itself.")
+    permissions: list[PermissionText] = Field(
+        [], max_length=len(PERMISSIONS), description="Permissions, of those that the program has itself."
+    )
+    lifetime_seconds: int | None = Field(
+        None, ge=60, le=LONGEST, description="How long it is good for: 90 days, but never longer than the program that makes it."
+    )
+
+
+class ListedAccount(ApiAnswer):
+    name: str
+    groups: list[str]
+    permissions: list[str]
+    created: Told
+    created_by: str
+    rotated: Told
+    expires: Told
+    last_used: Told
+    last_route: str
+
+
+class AccountList(ApiAnswer):
+    items: list[ListedAccount]
+    next: str | None
+
+
+class MadeAccount(ApiAnswer):
+    name: str
+    token: str = Field(description="The secret, which nobody sees again.")
+    expires: Told
+
+
+async def list_service_accounts(call: ApiCall) -> AccountList:
+    query: AccountQuery = call.query
+    after = keys_in(LIST, query.cursor)
+    found = sorted(await _accounts(call).list(), key=lambda account: account.name)
+    fits = [each for each in found if (after is None or each.name > after[0]) and _fits(each, query.q)]
+    page = fits[: query.limit]
+    rows = await sync_to_async(ServiceAccount.objects.in_bulk)([account.name for account in page])
+    items = [_shown(account, rows.get(account.name)) for account in page]
+    return AccountList(items=items, next=cursor_at(LIST, page[-1].name) if len(fits) > len(page) else None)
+
+
+async def create_service_account(call: ApiCall) -> MadeAccount:
+    wanted: AccountToMake = call.body
+    lifetime = lifetime_of(wanted, call.program, call.gate.clock())
+    name = wanted.name
+    await call.record(CREATES, ServiceAccount, [(name, name)])
+    try:
+        end = call.program.account.expires
+        token = await _accounts(call).create(name, wanted.groups, lifetime, call.program.id, wanted.permissions, not_after=end)
+    except (AccountError, BrokerError):
+        await call.record(FAILED, ServiceAccount, [(name, name)])
+        raise
+    return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
+
+
+async def revoke_service_account(call: ApiCall) -> None:
+    await call.record(REVOKES, ServiceAccount, [(call.id, call.id)])
+    try:
+        await _accounts(call).revoke(call.id)
+    except (AccountError, BrokerError):
+        await call.record(FAILED, ServiceAccount, [(call.id, call.id)])
+        raise
+
+
+def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float:
+    """Seconds that the new account lives.  ApiProblem where it would be more than the program that makes it: by its permissions, its
+    groups, its end, or its name, which rules and applications may know.
+    """
+    own = program.account
+    for name in wanted.permissions:
+        if name not in own.permissions:
+            raise ApiProblem(403, f"{own.name} has not the permission {name}, so it can't give it", permission=name)
+    if strange := sorted(set(wanted.groups) - set(own.groups)):
+        raise ApiProblem(403, f"{own.name} is not in the group {strange[0]}, so it can put nobody there")
+    if not wanted.name.startswith(f"{own.name}{OWN}"):
+        raise ApiProblem(403, f"accounts that {own.name} makes are called {own.name}{OWN}something")
+    left = own.expires - now
+    if wanted.lifetime_seconds is not None and wanted.lifetime_seconds > left:
+        raise ApiProblem(403, f"{own.name} itself ends before that")
+    return float(min(wanted.lifetime_seconds or USUAL_LIFETIME, left))
+
+
+def _accounts(call: ApiCall) -> ServiceAccounts:
+    return ServiceAccounts(call.gate.broker, call.gate.clock)
+
+
+def _fits(account: ServiceAccountRecord, word: str | None) -> bool:
+    texts = (account.name, *account.groups, *account.permissions, account.created_by)
+    return word is None or any(word.casefold() in text.casefold() for text in texts)
+
+
+def _shown(account: ServiceAccountRecord, row: Any) -> ListedAccount:
+    return ListedAccount(
+        name=account.name,
+        groups=list(account.groups),
+        permissions=list(account.permissions),
+        created=told(account.created),
+        created_by=account.created_by,
+        rotated=told(account.rotated),
+        expires=told(account.expires) if account.expires < NEVER else None,
+        last_used=told(row.last_seen) if row is not None else None,
+        last_route=row.last_route if row is not None else "",
+    )
+
+
+OPERATIONS = (
+    ApiOperation(
+        "list_service_accounts",
+        "GET",
+        "service_accounts",
+        "service_accounts:read",
+        "Service accounts, by name",
+        list_service_accounts,
+        AccountList,
+        AccountQuery,
+    ),
+    ApiOperation(
+        "create_service_account",
+        "POST",
+        "service_accounts",
+        "service_accounts:write",
+        "Make a service account that may do no more than this one",
+        create_service_account,
+        MadeAccount,
+        body=AccountToMake,
+        problems=(409,),
+    ),
+    ApiOperation(
+        "revoke_service_account",
+        "DELETE",
+        "service_accounts/{id}",
+        "service_accounts:write",
+        "End a service account, at once and for good",
+        revoke_service_account,
+        id_pattern=ID,
+        problems=(404,),
+    ),
+)

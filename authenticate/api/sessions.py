@@ -1,0 +1,197 @@
+"""API of sessions: list them, look at one, and end one or all of a person."""
+
+from collections.abc import Iterable
+
+from asgiref.sync import sync_to_async
+from django.db.models import Q
+from django.utils import timezone
+from pydantic import Field
+
+from authenticate.api.call import ApiCall
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.declarations import ApiOperation
+from authenticate.api.problems import no_such
+from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
+from databroker.adminsite import search
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
+from databroker.client import AT_ONCE, every
+from databroker.end_sessions import batches, earlier_of, end_sessions
+from databroker.models import Session, User
+from databroker.records import SESSION, Record
+from foundation.errors import BrokerError
+
+LIST = "sessions"
+ID = r"[A-Za-z0-9_-]{1,128}"
+# A program waits no longer for the end of all sessions of a person; what is left is ended by asking again.
+LONGEST_END = 15.0
+
+
+class SessionQuery(PageQuery):
+    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
+    q: PlainText | None = Field(None, description="Words of a person, a route, the beginning of an address, or a whole id; all must fit.")
+
+
+class PersonToEnd(ApiModel):
+    user_id: PlainText = Field(description="The person, as `people` names them.")
+
+
+class LiveSession(ApiAnswer):
+    """A signed-in browser.  When it was last seen is known some seconds later."""
+
+    id: str
+    user_id: str
+    since: Told
+    expires: Told
+    client_address: str
+    user_agent: str
+    last_seen: Told
+    last_route: str
+
+
+class SessionList(ApiAnswer):
+    items: list[LiveSession]
+    next: str | None
+
+
+class EndedSessions(ApiAnswer):
+    ended: int
+    is_complete: bool = Field(description="False where there are more: ask again to go on.")
+
+
+async def list_sessions(call: ApiCall) -> SessionList:
+    query: SessionQuery = call.query
+    after = keys_in(LIST, query.cursor)
+    rows = await sync_to_async(_page)(query, after)
+    more = len(rows) > query.limit
+    items = [_of_row(row) for row in rows[: query.limit]]
+    return SessionList(items=items, next=cursor_at(LIST, items[-1].id) if more else None)
+
+
+def _page(query: SessionQuery, after: tuple[str, ...] | None) -> list[Session]:
+    rows = Session.objects.filter(Q(expires=None) | Q(expires__gt=timezone.now()))
+    if query.user_id is not None:
+        rows = rows.filter(user_id=query.user_id)
+    if after is not None:
+        rows = rows.filter(pk__gt=after[0])
+    found = search.sessions(rows, query.q) if query.q is not None else rows
+    return list(found.order_by("pk")[: query.limit + 1])
+
+
+def _of_row(row: Session) -> LiveSession:
+    return LiveSession(
+        id=row.pk,
+        user_id=row.user_id or "",
+        since=told(row.since),
+        expires=told(row.expires),
+        client_address=row.client_address,
+        user_agent=row.user_agent,
+        last_seen=told(row.last_seen),
+        last_route=row.last_route,
+    )
+
+
+async def get_session(call: ApiCall) -> LiveSession:
+    """By the data broker, which knows of an end at once; the table follows it."""
+    record = await call.gate.broker.get(SESSION, call.id)
+    if record is None:
+        raise no_such("session")
+    row = await Session.objects.filter(pk=call.id).afirst()
+    data = record.data
+    return LiveSession(
+        id=record.id,
+        user_id=str(data.get("user_id") or ""),
+        since=told(data.get("issued")),
+        expires=told(data.get("expires")),
+        client_address=str(data.get("client_address") or ""),
+        user_agent=str(data.get("user_agent") or ""),
+        last_seen=told(row.last_seen if row else None),
+        last_route=row.last_route if row else "",
+    )
+
+
+async def end_session(call: ApiCall) -> None:
+    record = await call.gate.broker.get(SESSION, call.id)
+    if record is None:
+        raise no_such("session")
+    await _end(call, [record])
+
+
+async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
+    """End all sessions of a person.  The store can't be asked for those, so all are looked at, a page at a time."""
+    whom, began, ended = call.body.user_id, call.gate.clock(), 0
+    person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
+    await call.record(ENDS_ALL, User, person)
+    try:
+        async for ids in batches(row.pk async for row in Session.objects.filter(user_id=whom).only("pk")):
+            ended += len(await end_sessions(call.gate.broker, ids))
+        found = list[str]()
+        number = 0
+        async for record in every(call.gate.broker, SESSION):
+            number += 1
+            if record.data.get("user_id") == whom:
+                found.append(record.id)
+            if len(found) >= AT_ONCE or (number % AT_ONCE == 0 and call.gate.clock() - began > LONGEST_END):
+                break
+        else:
+            return EndedSessions(ended=ended + len(await end_sessions(call.gate.broker, found)), is_complete=True)
+        ended += len(await end_sessions(call.gate.broker, found))
+    except BrokerError:
+        await call.record(NOT_ENDED_ALL, User, person)
+        raise
+    await call.record(NOT_ENDED_ALL, User, person)
+    return EndedSessions(ended=ended, is_complete=False)
+
+
+async def _end(call: ApiCall, records: Iterable[Record]) -> None:
+    chosen = [record.id for record in records]
+    earlier = await earlier_of(call.gate.broker, chosen)
+    words = {record.id: _words(record) for record in records}
+    await call.record(ENDS, Session, [(id, words.get(id, id)) for id in dict.fromkeys([*earlier, *chosen])])
+    over: list[str] = []
+    try:
+        await end_sessions(call.gate.broker, chosen, over)
+    except BrokerError:
+        await call.record(NOT_ENDED, Session, [(id, words.get(id, id)) for id in [*earlier, *chosen] if id not in over])
+        raise
+
+
+def _words(record: Record) -> str:
+    claims = record.data.get("claims")
+    email = claims.get("email") if isinstance(claims, dict) else None
+    return f"{email or record.data.get('user_id')}, from {record.data.get('client_address') or 'an unknown address'}"
+
+
+OPERATIONS = (
+    ApiOperation("list_sessions", "GET", "sessions", "sessions:read", "Sessions, by id", list_sessions, SessionList, SessionQuery),
+    ApiOperation(
+        "get_session",
+        "GET",
+        "sessions/{id}",
+        "sessions:read",
+        "One session",
+        get_session,
+        LiveSession,
+        id_pattern=ID,
+        problems=(404,),
+    ),
+    ApiOperation(
+        "end_session",
+        "DELETE",
+        "sessions/{id}",
+        "sessions:end",
+        "End a session, at once and everywhere",
+        end_session,
+        id_pattern=ID,
+        problems=(404,),
+    ),
+    ApiOperation(
+        "end_sessions_of_person",
+        "POST",
+        "end_sessions",
+        "sessions:end",
+        "End all sessions of a person, at once and everywhere",
+        end_sessions_of_person,
+        EndedSessions,
+        body=PersonToEnd,
+    ),
+)

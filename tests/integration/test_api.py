@@ -1,0 +1,154 @@
+"""The API from outside: programs with tokens at a running gate, the examples of its documentation, and calls that nobody thought of."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from authenticate.api.operations import OPERATIONS
+from databroker.permissions import PERMISSIONS
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.prepared import run
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+APP, WAGES = "app.localhost", "wages.localhost"
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def own_gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+    """Its records are in its memory, so a command has to ask it.  `robot` may answer requests for wages, by name."""
+    approvers = [{"user": "service_account/robot"}]
+    builder = (
+        GateBuilder(provider.url)
+        .route(APP, to=upstream.url, allow_any_authenticated_user=True, name="app")
+        .route(WAGES, to=upstream.url, allowed_groups=["payroll"], name="wages", access_requests={"approvers": approvers})
+        .setting(groups_claim="groups", grpc_address=f"127.0.0.1:{free_port()}")
+    )
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+def command(gate: RunningGate, *arguments: str) -> str:
+    done = run("manage.py", "serviceaccount", *arguments, "-config", gate.config_file)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def token(own_gate: RunningGate) -> str:
+    """Of a program that may everything."""
+    return command(own_gate, "create", "robot", *(part for name in PERMISSIONS for part in ("--permission", name)))
+
+
+def address(gate: RunningGate, path: str = "") -> str:
+    return gate.url(gate.builder.authenticate_host, f"/.gate/api/{path}")
+
+
+async def ask(gate: RunningGate, method: str, path: str, token: str = "", document: Any = None, **headers: str) -> httpx.Response:
+    sent = {"Authorization": f"Bearer {token}", **headers} if token else headers
+    async with gate.client() as program:
+        return await program.request(method, address(gate, path), json=document, headers=sent)
+
+
+async def test_a_program_sees_a_session_and_ends_it(own_gate: RunningGate, token: str) -> None:
+    async with own_gate.client() as alice:
+        assert (await sign_in(alice, own_gate.url(APP), "alice")).status_code == 200
+        listed: list[dict[str, Any]] = []
+        for _ in range(200):
+            listed = (await ask(own_gate, "GET", "sessions", token)).json()["items"]
+            if listed:
+                break
+        (session,) = listed
+        assert (await ask(own_gate, "GET", "sessions?q=alice@example", token)).json()["items"] == listed
+        ended = await ask(own_gate, "DELETE", f"sessions/{session['id']}", token)
+        assert (ended.status_code, ended.content) == (204, b"")
+        assert (await alice.get(own_gate.url(APP), headers={"Accept": "text/html"})).status_code == 302
+
+
+async def test_head_and_options_say_what_get_would(own_gate: RunningGate, token: str) -> None:
+    head, get = await ask(own_gate, "HEAD", "routes", token), await ask(own_gate, "GET", "routes", token)
+    assert (head.status_code, head.content, head.headers["content-type"]) == (200, b"", get.headers["content-type"])
+    options = await ask(own_gate, "OPTIONS", "routes")
+    assert (options.status_code, options.headers["allow"], options.content) == (204, "GET, HEAD, OPTIONS", b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "routes", 401),
+        ("GET", "nothing", 404),
+        ("GET", "", 404),
+        ("PUT", "routes", 405),
+        ("GET", "sessions/%2e%2e%2fx", 400),
+        ("GET", "sessions/a%00b", 400),
+    ],
+)
+async def test_every_error_is_a_problem_that_nobody_keeps(own_gate: RunningGate, method: str, path: str, status: int) -> None:
+    answer = await ask(own_gate, method, path, Accept="text/html")
+    assert (answer.status_code, answer.headers["content-type"], answer.headers["cache-control"]) == (status, PROBLEM, "no-store")
+    assert answer.json()["status"] == status
+
+
+async def test_a_long_body_is_refused_as_a_problem(own_gate: RunningGate, token: str) -> None:
+    for size in (20_000, 200_000):
+        answer = await ask(own_gate, "POST", "end_sessions", token, {"user_id": "x" * size})
+        assert (answer.status_code, answer.headers["content-type"]) == (413, PROBLEM)
+
+
+async def test_the_document_that_is_served_is_the_one_of_the_documentation(own_gate: RunningGate) -> None:
+    served = await ask(own_gate, "GET", "openapi.json")
+    assert served.json() == json.loads((ROOT / "docs" / "openapi.json").read_text())
+
+
+HOOKS = """
+import socket
+
+import schemathesis
+from schemathesis import GenerationMode
+
+_look_up = socket.getaddrinfo
+
+
+def _loopback(host, *arguments, **options):
+    return _look_up("127.0.0.1" if str(host).endswith(".localhost") else host, *arguments, **options)
+
+
+socket.getaddrinfo = _loopback
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    # A schema can say the form of a cursor, and not that gate has made it: any other is refused, and that is right.
+    if case.query and case.meta and case.meta.generation.mode is GenerationMode.POSITIVE:
+        case.query.pop("cursor", None)
+"""
+
+
+def test_schemathesis_finds_nothing(own_gate: RunningGate, token: str, tmp_path: Path) -> None:
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(HOOKS)
+    arguments = ["--url", address(own_gate).rstrip("/"), "--header", f"Authorization: Bearer {token}", "--tls-verify", "false"]
+    bounds = ["--max-examples", "10", "--seed", "1", "--no-color", "--phases", "coverage,fuzzing", "--request-timeout", "20"]
+    done = subprocess.run(
+        [sys.executable, "-m", "schemathesis.cli", "run", ROOT / "docs" / "openapi.json", *arguments, *bounds],
+        env={**os.environ, "SCHEMATHESIS_HOOKS": str(hooks), "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"Tested: +(\d+)", done.stdout)[1] == str(len(OPERATIONS)), done.stdout

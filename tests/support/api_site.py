@@ -1,0 +1,84 @@
+"""The API as programs call it, in one process: accounts with permissions, records, and the rows that the admin's tables have of them."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from databroker.models import AuditEntry
+from databroker.permissions import PERMISSIONS
+from databroker.records import SESSION, USER, SessionRecord, UserRecord
+from databroker.service_accounts import ServiceAccounts
+from tests.support.authenticate_site import Response, Site
+from tests.support.database import in_database
+
+API = "/.gate/api/"
+ALL = tuple(PERMISSIONS)
+
+
+class ApiSite:
+    """`site` with programs; `token` is of `robot`, which may everything."""
+
+    def __init__(self, site: Site):
+        self.site = site
+        self.accounts = ServiceAccounts(site.broker, site.clock)
+        self.token = ""
+
+    async def account(
+        self, name: str = "robot", permissions: Iterable[str] = ALL, groups: Iterable[str] = (), days: float | None = 30
+    ) -> str:
+        """The token of a new account."""
+        return await self.accounts.create(name, groups, None if days is None else days * 86400, "ops", permissions)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        token: str | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+    ) -> Response:
+        sent = [(b"authorization", f"Bearer {self.token if token is None else token}".encode()), *headers]
+        body = document if isinstance(document, bytes) else b"" if document is None else json.dumps(document).encode()
+        if body:
+            sent.append((b"content-type", b"application/json"))
+        return await self.site.answer(method, API + path, sent, body)
+
+    async def done(self, method: str, path: str, document: Any = None, *, status: int = 200, **how: Any) -> Any:
+        response = await self.ask(method, path, document, **how)
+        assert response.status == status, response.text
+        return json.loads(response.text) if response.text else None
+
+    async def problem(self, status: int, method: str, path: str, document: Any = None, **how: Any) -> Mapping[str, Any]:
+        """The problem that this is answered with, in the form that all have."""
+        response = await self.ask(method, path, document, **how)
+        assert response.status == status, response.text
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.headers["cache-control"] == "no-store"
+        said: dict[str, Any] = json.loads(response.text)
+        assert (said["type"], said["status"]) == ("about:blank", status)
+        assert said.keys() >= {"title", "detail", "request_id"}
+        return said
+
+    async def signed_in(self, subject: str, id: str = "") -> SessionRecord:
+        """A session of a person, in the store alone."""
+        now = self.site.clock()
+        session = SessionRecord(
+            id or f"{subject}-session",
+            f"oidc/{subject}",
+            subject,
+            "oidc",
+            now,
+            now + 3600,
+            {"email": f"{subject}@example.com"},
+            client_address="192.0.2.1",
+            issuer=self.site.idp.issuer,
+        )
+        user = UserRecord(session.user_id, f"{subject}@example.com", True, subject.title(), issuer=self.site.idp.issuer)
+        await self.site.broker.put(USER, user.id, user.to_data())
+        await self.site.broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        return session
+
+    async def told(self) -> list[tuple[str, str, str]]:
+        """(who, action, of what) of each entry of the audit log."""
+        return await in_database(lambda: [(e.who, e.action, e.object_id) for e in AuditEntry.objects.order_by("pk")])

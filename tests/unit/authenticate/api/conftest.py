@@ -1,0 +1,21 @@
+"""A site whose API a program may use for everything."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from tests.support.api_site import ApiSite
+from tests.support.authenticate_site import Site
+from tests.support.fake_idp import FakeIdP
+
+
+@pytest.fixture
+async def api(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> AsyncIterator[ApiSite]:
+    site = Site(tmp_path, idp, django_pages)
+    await site.service.start()
+    api = ApiSite(site)
+    api.token = await api.account()
+    yield api
+    await site.service.stop()

@@ -1,0 +1,135 @@
+"""Requests for access by the API: a program answers as itself, and only where a rule names it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from databroker.access.asked import AskedAccess, AskedAccesses
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import APPROVES, GIVES, REFUSES
+from tests.support.api_site import ApiSite
+from tests.support.authenticate_site import Site
+from tests.support.fake_idp import FakeIdP
+
+WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name": "wages", "allowed_groups": ["payroll"]}
+
+
+def route(approvers: list[Any], **keys: Any) -> dict[str, Any]:
+    return {**WAGES, "access_requests": {"approvers": approvers, **keys}}
+
+
+@pytest.fixture
+async def sites(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> AsyncIterator[Any]:
+    """Makes a site with one route, which may be asked for."""
+    started: list[Site] = []
+
+    async def make(approvers: list[Any], groups: list[str] | None = None, **keys: Any) -> ApiSite:
+        site = Site(tmp_path, idp, django_pages, policy=[route(approvers, **keys)])
+        await site.service.start()
+        started.append(site)
+        api = ApiSite(site)
+        api.token = await api.account(groups=groups or ())
+        return api
+
+    yield make
+    for site in started:
+        await site.service.stop()
+
+
+async def ask(api: ApiSite, person: str = "alice") -> None:
+    desk = api.site.service.access
+    (asked,) = desk.rules.routes
+    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.access_key, "wages", "year's end", 3600.0, api.site.clock())
+    await AskedAccesses(api.site.broker, api.site.clock).add(held)
+
+
+async def the_one(api: ApiSite) -> dict[str, Any]:
+    (item,) = (await api.done("GET", "requests"))["items"]
+    return item
+
+
+async def given(api: ApiSite) -> list[str]:
+    return [held.user_id async for held, _ in TemporaryAccesses(api.site.broker, api.site.clock).list()]
+
+
+async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> None:
+    api = await sites([{"groups": "leads"}, {"user": "service_account/robot"}])
+    await ask(api)
+    item = await the_one(api)
+    assert (item["user_id"], item["route"], item["why"], item["seconds"], item["may_answer"]) == (
+        "oidc/alice",
+        "wages",
+        "year's end",
+        3600,
+        True,
+    )
+    answer = await api.done("POST", f"requests/{item['id']}/approve")
+    assert answer["is_given"] is True
+    assert await given(api) == ["oidc/alice"]
+    assert await api.told() == [("robot (API)", APPROVES, "oidc/alice"), ("robot (API)", GIVES, "oidc/alice")]
+    assert (await api.done("GET", "requests"))["items"] == []
+    assert (await api.done("GET", "grants"))["items"][0]["by"] == "service_account/robot"
+    await api.problem(404, "POST", f"requests/{item['id']}/approve")
+
+
+async def test_a_program_that_is_named_says_no(sites: Any) -> None:
+    api = await sites([{"user": {"in": ["alice@example.com", "service_account/robot"]}}])
+    await ask(api)
+    await api.done("POST", f"requests/{(await the_one(api))['id']}/refuse", status=204)
+    assert (await given(api), await api.told()) == ([], [("robot (API)", REFUSES, "oidc/alice")])
+
+
+@pytest.mark.parametrize(
+    "approvers",
+    [
+        [{"groups": "leads"}],
+        [{"user": "service_account/other"}],
+        [{"user": "robot"}],
+        [{"user": {"not_in": ["service_account/other"]}}],
+        [{"user": {"not_in": ["service_account/robot"]}}],
+    ],
+)
+async def test_no_permission_and_no_group_makes_a_program_an_approver(sites: Any, approvers: list[Any]) -> None:
+    api = await sites(approvers, groups=["leads"])
+    await ask(api)
+    item = await the_one(api)
+    assert item["may_answer"] is False
+    for answer in ("approve", "refuse"):
+        await api.problem(403, "POST", f"requests/{item['id']}/{answer}")
+    assert (await given(api), await api.told()) == ([], [])
+
+
+async def test_an_approver_without_the_permission_answers_nothing(sites: Any) -> None:
+    api = await sites([{"user": "service_account/named"}])
+    token = await api.account("named", ["requests:read"])
+    await ask(api)
+    problem = await api.problem(403, "POST", f"requests/{(await the_one(api))['id']}/approve", token=token)
+    assert problem["permission"] == "requests:decide"
+
+
+async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -> None:
+    api = await sites([{"user": {"in": ["service_account/robot", "service_account/second"]}}], approvals=2)
+    await ask(api)
+    path = f"requests/{(await the_one(api))['id']}/approve"
+    second = await api.account("second")
+    assert (await api.done("POST", path))["is_given"] is False
+    assert (await api.done("POST", path))["is_given"] is False  # the same program again
+    assert (await the_one(api))["approved_by"] == ["service_account/robot"]
+    await api.accounts.revoke("robot")
+    assert (await api.done("POST", path, token=second))["is_given"] is False
+    api.token = await api.account("robot")
+    assert (await api.done("POST", path))["is_given"] is True
+
+
+async def test_a_list_of_requests_is_read_a_page_at_a_time(sites: Any) -> None:
+    api = await sites([{"user": "service_account/robot"}])
+    for person in ("alice", "bob", "carol"):
+        await ask(api, person)
+    first = await api.done("GET", "requests?limit=2")
+    second = await api.done("GET", f"requests?limit=2&cursor={first['next']}")
+    assert sorted(item["person"] for item in (*first["items"], *second["items"])) == ["alice", "bob", "carol"]
+    assert second["next"] is None
+    assert [item["person"] for item in (await api.done("GET", "requests?user_id=oidc/bob"))["items"]] == ["bob"]

@@ -1,0 +1,68 @@
+"""Cursors come back as they were given out; whatever else stands in their place is refused, and breaks nothing."""
+
+import base64
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from authenticate.api.cursors import cursor_at, keys_in
+from authenticate.api.problems import ApiProblem
+from authenticate.api.values import LONGEST_CURSOR
+
+
+def written(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=320))
+def test_a_cursor_comes_back_as_it_was_given_out(key: str) -> None:
+    assert keys_in("people", cursor_at("people", key)) == (key,)
+    assert keys_in("grants", cursor_at("grants", key, "x"), 2) == (key, "x")
+
+
+def test_a_list_begins_without_one() -> None:
+    assert keys_in("people", None) is None
+
+
+def test_an_id_of_any_person_fits() -> None:
+    assert len(cursor_at("people", "x" * 320)) <= LONGEST_CURSOR
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        cursor_at("sessions", "x"),
+        cursor_at("people", "x", "y"),
+        cursor_at("people"),
+        written("people"),
+        written({"people": "x"}),
+        written(["people", 7]),
+        written(["people", None]),
+        written(["people", ["x"]]),
+        written(["people", "a\0b"]),
+        written(["people", "\ud800"]),
+        written(["people", "x" * 341]),
+        written([["people"], "x"]),
+        "0",
+        "A" * 1000,
+        "_" * 999,
+        base64.urlsafe_b64encode(b"[" * 700).decode(),
+        base64.urlsafe_b64encode(b"\xff\xfe").decode(),
+        cursor_at("people", "x")[:-1],
+    ],
+)
+def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        keys_in("people", cursor)
+    assert caught.value.status == 400
+    assert caught.value.members["errors"] == [{"in": "query", "name": "cursor", "reason": "is none of this list"}]
+
+
+@given(st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", max_size=LONGEST_CURSOR))
+def test_no_text_is_more_than_refused(cursor: str) -> None:
+    with suppress(ApiProblem):
+        assert len(keys_in("people", cursor) or ()) == 1

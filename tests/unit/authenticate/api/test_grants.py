@@ -1,0 +1,56 @@
+"""Access for a while by the API: listed over all people, ended one by one."""
+
+import pytest
+
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import NOT_REVOKED, REVOKES, TemporaryAccess
+from databroker.records import UserRecord
+from foundation.errors import BrokerError
+from tests.support.api_site import ApiSite
+
+
+async def give(api: ApiSite, person: str, *ids: str) -> None:
+    now = api.site.clock()
+    for id in ids:
+        access = TemporaryAccess(id, f"route-{id}", now, now + 3600, "ops", "to see", f"Route {id}")
+        await TemporaryAccesses(api.site.broker, api.site.clock).give(UserRecord(f"oidc/{person}", name=person, issuer="i"), access)
+
+
+async def listed(api: ApiSite, query: str = "") -> list[str]:
+    return [item["id"] for item in (await api.done("GET", f"grants?{query}"))["items"]]
+
+
+async def test_grants_are_listed_a_page_at_a_time(api: ApiSite) -> None:
+    await give(api, "bob", "b2", "b1")
+    await give(api, "alice", "a1")
+    first = await api.done("GET", "grants?limit=2")
+    assert [item["id"] for item in first["items"]] == ["a1", "b1"]
+    assert {key: first["items"][0][key] for key in ("user_id", "person", "route", "by", "why")} == {
+        "user_id": "oidc/alice",
+        "person": "alice",
+        "route": "Route a1",
+        "by": "ops",
+        "why": "to see",
+    }
+    assert await listed(api, f"cursor={first['next']}") == ["b2"]
+    assert await listed(api, "user_id=oidc/bob") == ["b1", "b2"]
+
+
+async def test_a_revoked_grant_is_over_and_in_the_audit_log(api: ApiSite) -> None:
+    await give(api, "alice", "a1", "a2")
+    await api.done("DELETE", "grants/a1", status=204)
+    assert await listed(api) == ["a2"]
+    assert await api.told() == [("robot (API)", REVOKES, "oidc/alice")]
+    await api.problem(404, "DELETE", "grants/a1")
+    assert len(await api.told()) == 1
+
+
+async def test_a_grant_that_could_not_be_revoked_is_told_of(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    await give(api, "alice", "a1")
+
+    async def away(*_: object, **__: object) -> None:
+        raise BrokerError("away")
+
+    monkeypatch.setattr(api.site.broker, "put", away)
+    await api.problem(503, "DELETE", "grants/a1")
+    assert [action for _, action, _ in await api.told()] == [REVOKES, NOT_REVOKED]

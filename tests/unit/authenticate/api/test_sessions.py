@@ -1,0 +1,135 @@
+"""Sessions by the API: listed a page at a time, ended everywhere, each end in the audit log first."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
+from databroker.models import AuditEntry, Session, User
+from databroker.records import SESSION
+from foundation.errors import BrokerError
+from tests.support.api_site import ApiSite
+from tests.support.database import in_database, row
+
+LATER = datetime.now(UTC) + timedelta(days=1)
+
+
+def known(id: str, person: str = "oidc/alice", **values: Any) -> None:
+    row(Session, **{"id": id, "user_id": person, "expires": LATER, **values})
+
+
+async def pages(api: ApiSite, query: str = "") -> list[list[str]]:
+    found, cursor = [], ""
+    while True:
+        page = await api.done("GET", f"sessions?limit=2{query}{cursor}")
+        found.append([item["id"] for item in page["items"]])
+        if page["next"] is None:
+            return found
+        cursor = f"&cursor={page['next']}"
+
+
+async def test_sessions_are_listed_a_page_at_a_time(api: ApiSite) -> None:
+    await in_database(lambda: [known(id) for id in "edcba"])
+    assert await pages(api) == [["a", "b"], ["c", "d"], ["e"]]
+    assert await api.done("GET", "sessions?user_id=oidc/nobody") == {"items": [], "next": None}
+
+
+async def test_what_comes_between_two_pages_moves_nothing(api: ApiSite) -> None:
+    await in_database(lambda: [known(id) for id in "bdfh"])
+    first = await api.done("GET", "sessions?limit=2")
+    await in_database(lambda: [known(id) for id in "ae"])
+    second = await api.done("GET", f"sessions?limit=200&cursor={first['next']}")
+    assert [item["id"] for item in (*first["items"], *second["items"])] == ["b", "d", "e", "f", "h"]
+
+
+async def test_sessions_are_found_as_in_the_admin(api: ApiSite) -> None:
+    def make() -> None:
+        row(User, id="oidc/bob", email="bob@example.com")
+        known("1")
+        known("2", "oidc/bob", client_address="198.51.100.7")
+        known("3", "oidc/bob", expires=datetime.now(UTC) - timedelta(seconds=1))
+
+    await in_database(make)
+    assert await pages(api, "&user_id=oidc/bob") == [["2"]]
+    assert await pages(api, "&q=bob@example") == [["2"]]
+    assert await pages(api, "&q=198.51.100") == [["2"]]
+    assert await pages(api, "&user_id=oidc/alice&q=bob") == [[]]
+
+
+async def test_one_session_is_told_of_as_the_store_has_it(api: ApiSite) -> None:
+    session = await api.signed_in("alice")
+    shown = await api.done("GET", f"sessions/{session.id}")
+    assert (shown["id"], shown["user_id"], shown["client_address"]) == (session.id, "oidc/alice", "192.0.2.1")
+    assert shown["since"].endswith("Z")
+    assert "token" not in str(shown)
+    await api.problem(404, "GET", "sessions/another")
+
+
+async def test_an_end_is_told_before_it_takes_effect(api: ApiSite) -> None:
+    session = await api.signed_in("alice")
+    await api.done("DELETE", f"sessions/{session.id}", status=204)
+    assert await api.site.broker.get(SESSION, session.id) is None
+    assert await api.told() == [("robot (API)", ENDS, session.id)]
+    (entry,) = await in_database(lambda: list(AuditEntry.objects.all()))
+    assert (entry.account, entry.address, entry.object_words) == (
+        "service_account/robot",
+        "192.0.2.7",
+        "alice@example.com, from 192.0.2.1",
+    )
+    await api.problem(404, "DELETE", f"sessions/{session.id}")
+    assert len(await api.told()) == 1
+
+
+async def test_nothing_ends_that_the_audit_log_was_not_told_of(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await api.signed_in("alice")
+
+    def is_full(*_: Any, **__: Any) -> None:
+        raise OperationalError("database is full")
+
+    monkeypatch.setattr(AuditEntry.objects, "bulk_create", is_full)
+    monkeypatch.setattr(type(AuditEntry.objects), "bulk_create", is_full)
+    for method, path, document in (
+        ("DELETE", f"sessions/{session.id}", None),
+        ("POST", "end_sessions", {"user_id": "oidc/alice"}),
+    ):
+        problem = await api.problem(503, method, path, document)
+        assert "full" not in problem["detail"]
+    assert await api.site.broker.get(SESSION, session.id) is not None
+
+
+async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = await api.signed_in("alice")
+
+    async def away(type: str, id: str) -> bool:
+        raise BrokerError("away")
+
+    monkeypatch.setattr(api.site.broker, "delete", away)
+    await api.problem(503, "DELETE", f"sessions/{session.id}")
+    await api.problem(503, "POST", "end_sessions", {"user_id": "oidc/alice"})
+    assert [action for _, action, _ in await api.told()] == [ENDS, NOT_ENDED, ENDS_ALL, NOT_ENDED_ALL]
+
+
+async def test_all_sessions_of_a_person_end_with_or_without_a_row(api: ApiSite) -> None:
+    first, second = await api.signed_in("alice", "one"), await api.signed_in("alice", "two")
+    other = await api.signed_in("bob")
+    await in_database(lambda: known(first.id))
+    answer = await api.done("POST", "end_sessions", {"user_id": "oidc/alice"})
+    assert answer == {"ended": 2, "is_complete": True}
+    assert [await api.site.broker.get(SESSION, each.id) is None for each in (first, second, other)] == [True, True, False]
+    assert await api.told() == [("robot (API)", ENDS_ALL, "oidc/alice")]
+
+
+async def test_an_end_of_all_that_takes_too_long_says_so(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("authenticate.api.sessions.AT_ONCE", 1)
+    monkeypatch.setattr("authenticate.api.sessions.LONGEST_END", -1.0)
+    for number in range(3):
+        await api.signed_in("alice", f"s{number}")
+    left = 3
+    while left:
+        answer = await api.done("POST", "end_sessions", {"user_id": "oidc/alice"})
+        left -= answer["ended"]
+        assert answer["ended"] == 1
+        assert answer["is_complete"] is False
+    assert (await api.done("POST", "end_sessions", {"user_id": "oidc/alice"})) == {"ended": 0, "is_complete": True}

@@ -1,0 +1,121 @@
+"""The API's door to the outside: methods, problems, limits, and stores in trouble."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+from django.db import OperationalError
+
+from authenticate.service import MOST_API_CALLS, MOST_OF_ONE_PROGRAM
+from databroker.models import Session
+from databroker.records import SERVICE_ACCOUNT
+from foundation.errors import BrokerError
+from tests.support.api_site import ApiSite
+from tests.support.authenticate_site import Site
+from tests.support.fake_idp import FakeIdP
+
+ROOT = Path(__file__).parents[4]
+LISTS = ("sessions", "people", "decisions", "grants", "requests", "service_accounts", "routes")
+
+
+@pytest.fixture
+async def api(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> AsyncIterator[ApiSite]:
+    site = Site(tmp_path, idp, django_pages)
+    await site.service.start()
+    api = ApiSite(site)
+    api.token = await api.account()
+    yield api
+    await site.service.stop()
+
+
+async def test_answers_are_json_that_nobody_keeps(api: ApiSite) -> None:
+    for name in LISTS:
+        response = await api.ask("GET", name)
+        assert response.status == 200
+        assert (response.headers["content-type"], response.headers["cache-control"]) == ("application/json", "no-store")
+        assert json.loads(response.text)["next"] is None
+        assert response.set_cookies == []
+
+
+async def test_methods_that_are_not_possible_name_those_that_are(api: ApiSite) -> None:
+    for method in ("PUT", "PATCH", "POST", "TRACE", "BREW"):
+        response = await api.ask(method, "routes")
+        assert (response.status, response.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert (await api.ask("POST", "openapi.json")).headers["allow"] == "GET, HEAD, OPTIONS"
+    options = await api.ask("OPTIONS", "service_accounts", token="")
+    assert (options.status, options.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    assert (await api.ask("OPTIONS", "openapi.json", token="")).status == 204
+    assert "access-control-allow-origin" not in options.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nothing", "sessions/", "sessions/a/b", "sessions/%C3%A4", "sessions/..", "requests/x/approve", "Routes"]
+)
+async def test_where_nothing_is_a_problem_says_so(api: ApiSite, path: str) -> None:
+    await api.problem(404, "GET", path)
+
+
+async def test_the_document_is_for_everybody_and_is_the_committed_one(api: ApiSite) -> None:
+    response = await api.ask("GET", "openapi.json", token="")
+    assert json.loads(response.text) == json.loads((ROOT / "docs" / "openapi.json").read_text())
+
+
+async def test_unknown_keys_and_cursors_of_others_are_named(api: ApiSite) -> None:
+    for name in LISTS:
+        problem = await api.problem(400, "GET", f"{name}?colour=red")
+        assert problem["errors"] == [{"in": "query", "name": "colour", "reason": "there is no such key here"}]
+        other = "WyJvdGhlciIsIngiXQ"  # ["other","x"]
+        assert (await api.problem(400, "GET", f"{name}?cursor={other}"))["errors"][0]["name"] == "cursor"
+
+
+async def test_permission_is_asked_for_before_anything_is_read(api: ApiSite) -> None:
+    token = await api.account("nobody", [])
+    for name in LISTS:
+        assert (await api.problem(403, "GET", f"{name}?colour=red", token=token))["permission"] == f"{name}:read"
+    await api.problem(403, "POST", "end_sessions", b"not json", token=token)
+    await api.problem(401, "GET", "sessions?colour=red", token="")
+
+
+async def test_what_can_not_be_looked_up_is_told_without_details(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise OperationalError("no such table: databroker_session")
+
+    monkeypatch.setattr(type(Session.objects), "filter", broken)
+    response = await api.ask("GET", "sessions")
+    assert (response.status, response.headers["retry-after"]) == (503, "5")
+    assert "table" not in response.text
+
+
+async def test_without_the_store_nobody_is_let_in(api: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(type: str, id: str) -> None:
+        raise BrokerError("connection refused at 10.0.0.7")
+
+    assert await api.site.broker.get(SERVICE_ACCOUNT, "robot") is not None
+    monkeypatch.setattr(api.site.broker, "get", away)
+    problem = await api.problem(503, "GET", "routes")
+    assert "10.0.0.7" not in str(problem)
+
+
+async def test_one_program_takes_not_the_place_of_all(api: ApiSite) -> None:
+    places = api.site.service.api_places
+    for _ in range(MOST_OF_ONE_PROGRAM):
+        assert places.take("service_account/robot")
+    response = await api.ask("GET", "routes")
+    assert (response.status, response.headers["retry-after"]) == (429, "1")
+    other = await api.account("other", ["routes:read"])
+    assert (await api.ask("GET", "routes", token=other)).status == 200
+    for _ in range(MOST_API_CALLS - MOST_OF_ONE_PROGRAM):
+        assert places.take("")
+    await api.problem(429, "GET", "routes", token=other)
+    for _ in range(MOST_OF_ONE_PROGRAM):
+        places.leave("service_account/robot")
+    assert (await api.ask("GET", "routes")).status == 200
+
+
+async def test_a_place_is_free_again_whatever_came_of_a_call(api: ApiSite) -> None:
+    for path in ("routes", "routes?colour=red", "sessions/x", "nothing") * (MOST_OF_ONE_PROGRAM + 1):
+        await api.ask("GET", path)
+    assert (await api.ask("GET", "routes")).status == 200
