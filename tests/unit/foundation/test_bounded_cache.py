@@ -20,6 +20,7 @@ FINITE = "called with nothing, or with one of a few values of ours"
 # `lru_cache` and `cache` in other files than foundation/bounded_cache.py, by the function that they stand at: what bounds their bytes?
 # Those of config are of the configuration.
 BOUNDED_OTHERWISE = {
+    "authenticate/api/openapi.py:openapi_document": FINITE,
     "foundation/client_tls.py:client_context": CONFIGURED,
     "authorize/identity/client_certificates.py:_store": CONFIGURED,
     "authorize/policy/language/time_criteria.py:_once_a_second": "four numbers",
