@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from authenticate.access.desk import Caller
+from authenticate.access.desk import Record as AccessRecord
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
@@ -78,7 +79,7 @@ def caller_of(call: ApiCall) -> Caller:
     return Caller(session, identity_of(account, call.gate.clock()), id)
 
 
-def _recorded(call: ApiCall):
+def _recorded(call: ApiCall) -> AccessRecord:
     async def record(by: Caller, action: str, user_id: str, words: str) -> None:
         await call.record(action, User, [(user_id, words)])
 

@@ -23,7 +23,7 @@ class DecisionQuery(PageQuery):
     person_id: PlainText | None = Field(None, description="As `people` names them.")
     route: PlainText | None = Field(None, description="The route's name.")
     route_id: PlainText | None = Field(None, description="The route's id.")
-    outcome: PlainText | None = Field(None, description="What was decided, as in `allow` or `deny`.")
+    outcome: PlainText | None = Field(None, description="What was decided, as in `allowed` or `forbidden`.")
     would_be: PlainText | None = Field(None, description="What a rule in shadow would have decided.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None

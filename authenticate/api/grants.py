@@ -9,10 +9,9 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
-from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.access.values import NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.models import User
-from foundation.errors import BrokerError
 
 LIST = "grants"
 ID = r"[A-Za-z0-9_-]{1,64}"
@@ -56,27 +55,17 @@ async def list_grants(call: ApiCall) -> GrantList:
 
 
 async def revoke_grant(call: ApiCall) -> None:
+    async def note(action: str, user_id: str, words: str) -> None:
+        await call.record(action, User, [(user_id, words)])
+
     async for held, access in _held(call):
         if access.id == call.id:
-            words = f"{held.person or held.user_id}, {access.route_words or access.route}"
-            await call.record(REVOKES, User, [(held.user_id, words)])
-            try:
-                revoked = await _accesses(call).revoke(held.user_id, access.id)
-            except (AccessError, BrokerError):
-                await call.record(NOT_REVOKED, User, [(held.user_id, words)])
-                raise
-            if not revoked:
-                break
-            return
+            return await call.gate.desk.revoke_as_administrator(call.program.id, held.user_id, access.id, note)
     raise no_such("grant")
 
 
-def _accesses(call: ApiCall) -> TemporaryAccesses:
-    return TemporaryAccesses(call.gate.broker, call.gate.clock)
-
-
 def _held(call: ApiCall) -> AsyncIterator[Held]:
-    return _accesses(call).list()
+    return TemporaryAccesses(call.gate.broker, call.gate.clock).list()
 
 
 def _shown(each: Held) -> GivenAccess:

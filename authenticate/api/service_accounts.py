@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from authenticate.api.access import ApiProgram
 from authenticate.api.call import ApiCall
@@ -34,6 +34,11 @@ def _known(name: str) -> str:
     return name
 
 
+def _whole(number: Any) -> Any:
+    """JSON Schema knows no difference between 60 and 60.0."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 PermissionText = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": list(PERMISSIONS)})]
 
 
@@ -49,7 +54,7 @@ class AccountToMake(ApiModel):
     permissions: list[PermissionText] = Field(
         [], max_length=len(PERMISSIONS), description="Permissions, of those that the program has itself."
     )
-    lifetime_seconds: int | None = Field(
+    lifetime_seconds: Annotated[int | None, BeforeValidator(_whole)] = Field(
         None, ge=60, le=LONGEST, description="How long it is good for: 90 days, but never longer than the program that makes it."
     )
 

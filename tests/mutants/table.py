@@ -1,6 +1,7 @@
 """Every mutant, in the order of the story: a request is read, judged, answered; a person signs in; a session ends."""
 
 from tests.mutants import (
+    api,
     autocert,
     configuration,
     directory,
@@ -43,6 +44,7 @@ _CHAPTERS = (
     session_life,
     sessions,
     tokens,
+    api,
     kept_forms,
     scim,
     directory,

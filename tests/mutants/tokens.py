@@ -280,15 +280,6 @@ peer = door("gateproject.tunnel.socket_owner", "unit/gateproject/tunnel/test_soc
 peer.without("who has left is nobody", "_owners", always("columns[3] == _ESTABLISHED"))
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))
 
-api_access = door("authenticate.api.access", "unit/authenticate/api/test_access.py")
-api_access.without("an operation needs its permission", "ApiProgram.check", never("permission not in self.account.permissions"))
-api_access.without("a refused token is no program's", "ApiAccess.program_of", never("isinstance(account, RefusedToken)"))
-
-api_accounts = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
-api_accounts.without("nobody gives a permission that they lack", "lifetime_of", never("name not in own.permissions"))
-api_accounts.without("nobody is put into a group of others", "lifetime_of", replaced("set(wanted.groups) - set(own.groups)", "set()"))
-api_accounts.without("an account bears its maker's name", "lifetime_of", never("not wanted.name.startswith(f'{own.name}{OWN}')"))
-
 DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, account_identity,
     accounts, identity,
@@ -299,5 +290,4 @@ DOORS = (
     bearer_headers, bearer_challenge, carried,
     challenges, own_answers, own_pages, told_alike, told, kept,
     waiting, peer,
-    api_access, api_accounts,
 )  # fmt: skip

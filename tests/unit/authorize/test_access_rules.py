@@ -66,6 +66,7 @@ NAMED = {"user": "service_account/robot"}
         ([{"user": {"in": ["ann@corp.com", "service_account/robot"]}}], True),
         ([{"groups": "leads"}], False),
         ([{"user": "robot"}], False),
+        ([{"groups": "service_account/robot"}], False),
         ([{"user": "service_account/robot2"}], False),
         ([{"user": {"not_in": ["service_account/robot"]}}], False),
         ([{"user": {"not_in": ["service_account/other"]}}], False),

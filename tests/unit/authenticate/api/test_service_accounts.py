@@ -18,7 +18,8 @@ async def listed(api: ApiSite, query: str = "") -> list[str]:
 
 
 async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
-    made = await api.done("POST", "service_accounts", {"name": "robot--reader", "permissions": ["routes:read"]}, status=201)
+    wanted = {"name": "robot--reader", "permissions": ["routes:read"], "lifetime_seconds": 3600.0}
+    made = await api.done("POST", "service_accounts", wanted, status=201)
     assert (await api.ask("GET", "routes", token=made["token"])).status == 200
     assert (await api.ask("GET", "people", token=made["token"])).status == 403
     assert await api.told() == [("robot (API)", CREATES, "robot--reader")]
@@ -88,6 +89,8 @@ async def test_of_one_that_never_ends_an_account_lives_ninety_days(api: ApiSite)
         {"name": "robot--x", "groups": ["a\u0000"]},
         {"name": "robot--x", "lifetime_seconds": 1},
         {"name": "robot--x", "lifetime_seconds": "90"},
+        {"name": "robot--x", "lifetime_seconds": 90.5},
+        {"name": "robot--x", "lifetime_seconds": True},
         {"name": "robot--x", "lifetime_seconds": 1e400},
         {"name": "robot--x", "created_by": "root"},
         {"name": "robot--x", "secret_hash": "0"},

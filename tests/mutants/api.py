@@ -1,0 +1,73 @@
+"""Defences of the API: who gets in, what they may, and that nobody comes to more by it."""
+
+from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, omits, replaced, returns, skips
+
+access = door("authenticate.api.access", "unit/authenticate/api/test_access.py")
+access.without("a permission is needed", "ApiProgram.check", never("permission not in self.account.permissions"))
+access.without("only a service account's token gets in", "ApiAccess.program_of", never("isinstance(account, RefusedToken)"))
+
+accounts = door("authorize.identity.service_accounts", "unit/authenticate/api/test_access.py")
+accounts.without("an API token is the account's secret", "account_with", always("_is_its_secret(token, read[0], now)"))
+
+approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
+approvers.without("a program is no approver by a group", "AccessRules._names_account", always("user_id in part.operand"))
+approvers.without("who is named in a negation is not named", "AccessRules._names_account", always("not part.is_negated"))
+approvers.without("only a user entry names a program", "AccessRules._names_account", always('part.criterion == "user"'))
+
+desk = door("authenticate.access.desk", "unit/authenticate/api/test_access_requests.py")
+desk.without(
+    "the yes of a revoked program counts no more",
+    "AccessDesk._counts",
+    never("identity is None or identity.user_id != approval.user_id"),
+)
+
+made = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
+made.without("no program gives a permission that it lacks", "lifetime_of", never("name not in own.permissions"))
+made.without(
+    "no program puts others into groups that it is not in", "lifetime_of", replaced("sorted(set(wanted.groups) - set(own.groups))", "[]")
+)
+made.without("no program makes an account of any name", "lifetime_of", never('not wanted.name.startswith(f"{own.name}{OWN}")'))
+made.without(
+    "no program makes one that outlives it",
+    "lifetime_of",
+    never("wanted.lifetime_seconds is not None and wanted.lifetime_seconds > left"),
+)
+made.without("an end is the maker's at the latest", "create_service_account", omits("not_after"))
+made.without(
+    "an account is made when the log has been told",
+    "create_service_account",
+    skips("await call.record(CREATES, ServiceAccount, [(name, name)])"),
+)
+
+sessions = door("authenticate.api.sessions", "unit/authenticate/api/test_sessions.py")
+sessions.without(
+    "an end is told of before",
+    "_end",
+    skips("await call.record(ENDS, Session, [(id, words.get(id, id)) for id in dict.fromkeys([*earlier, *chosen])])"),
+)
+sessions.without("an end of all is told of before", "end_sessions_of_person", skips("await call.record(ENDS_ALL, User, person)"))
+sessions.without("one person's sessions end", "end_sessions_of_person", always('record.data.get("user_id") == whom'))
+
+call = door("authenticate.api.call", "unit/authenticate/api/test_call.py")
+call.without(
+    "what can't be told is not done",
+    "ApiCall.record",
+    skips('raise AuditLogAway("the audit log can\'t be written") from error'),
+)
+
+view = door("authenticate.views.api", "unit/authenticate/views/test_api.py")
+view.without("the permission is asked for", "_answer", skips("program.check(operation.permission)"))
+view.without("the API takes pages nobody's turn", "_place", never("not service.api_places.take(program)"))
+view.without("a place is free again", "_place", skips("service.api_places.leave(program)"))
+
+cursors = door("authenticate.api.cursors", "unit/authenticate/api/test_cursors.py")
+cursors.without("a cursor is one list's", "keys_in", never("said[0] != list_name"))
+cursors.without("a cursor is something to look for", "_is_key", returns("True"))
+
+reading = door("authenticate.api.reading", "unit/authenticate/api/test_reading.py")
+reading.without("a key is said once", "query_of", never("len(said) != len(pairs)"))
+reading.without("a body is short", "body_of", never("len(content) > MOST_BYTES"))
+reading.without("who needs no body gets none", "body_of", never("content"))
+
+DOORS = (access, accounts, approvers, desk, made, sessions, call, view, cursors, reading)
