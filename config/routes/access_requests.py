@@ -10,6 +10,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from config.routes.policy_language import Expression, Place, people_expression
+from config.routes.tcp import REWRITES
 from config.types.fields import PositiveDuration
 from config.types.reader import SettingReader, Shape, one_of, whole_number
 from config.validation import Finding, Rule, Settings
@@ -18,17 +19,7 @@ REQUIRED, OPTIONAL = REASONS = ("required", "optional")
 LONGEST = timedelta(days=30)
 MOST_APPROVALS = 5
 # Keys that lead somewhere else than without them.
-_WAYS = (
-    "prefix_rewrite",
-    "regex_rewrite_pattern",
-    "regex_rewrite_substitution",
-    "preserve_host_header",
-    "host_rewrite",
-    "host_rewrite_header",
-    "host_path_regex_rewrite_pattern",
-    "host_path_regex_rewrite_substitution",
-    "tls_server_name",
-)
+_WAYS = (*REWRITES, "tls_server_name")
 PEOPLE: Shape = {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1, "maxProperties": 1}}
 
 

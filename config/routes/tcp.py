@@ -11,12 +11,8 @@ SCHEME = "tcp+https"
 # Longer than a lunch or a report, shorter than a forgotten terminal; what MySQL gives a silent client, too.
 MOST_SILENCE = timedelta(hours=8)
 
-# They match, change or answer HTTP requests, or say how gate speaks TLS to an upstream: the ends of a tunnel do that themselves.
-HTTP_ONLY = (
-    "redirect",
-    "path",
-    "prefix",
-    "regex",
+# Keys by which a request reaches another path or Host than the client named.
+REWRITES = (
     "prefix_rewrite",
     "regex_rewrite_pattern",
     "regex_rewrite_substitution",
@@ -25,6 +21,15 @@ HTTP_ONLY = (
     "host_rewrite_header",
     "host_path_regex_rewrite_pattern",
     "host_path_regex_rewrite_substitution",
+)
+
+# They match, change or answer HTTP requests, or say how gate speaks TLS to an upstream: the ends of a tunnel do that themselves.
+HTTP_ONLY = (
+    "redirect",
+    "path",
+    "prefix",
+    "regex",
+    *REWRITES,
     "cors_allow_preflight",
     "allow_websockets",
     "allow_spdy",
