@@ -190,7 +190,7 @@ def test_signing_out_ends_the_talk_at_once_and_says_so(demo: RunningDemo, browse
     demo.child.wait_for(lambda: browser.find("#state").get_attribute("data-open") == "yes", "the websocket is open")
     browser.driver.switch_to.new_window("tab")
     browser.open(demo.url("hello"))
-    browser.click("#sign-out")
+    browser.submit("#sign-out")
     browser.click("main form button")
     browser.wait_for_url(demo.ports.provider_url + "/oauth2/end_session")
     browser.driver.close()
@@ -225,7 +225,10 @@ def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDem
         ("Routes", "finance.localhost"),
     ):
         browser.open(front_page)
-        browser.driver.find_element("link text", page).click()
+        link = browser.driver.find_element("link text", page)
+        address = str(link.get_attribute("href"))
+        link.click()
+        browser.wait_for_url(address)
         browser.picture(f"admin-{page.lower()}")
         assert expected in browser.find("#content").text
 

@@ -111,7 +111,7 @@ def test_a_form_that_is_too_large_is_said_to_be_lost_before_the_sign_in(
     (tmp_path / "plan.bin").write_bytes(FILE * 3)
     fill_in(browser, gate, provider, tmp_path / "plan.bin")
     sign_out_in_another_tab(browser, gate, provider)
-    browser.click("button")
+    browser.submit("button")
     assert "larger than 1 MiB" in browser.find("main").text
     browser.picture("kept-form-too-large")
     browser.driver.back()

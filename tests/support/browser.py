@@ -2,16 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support import expected_conditions
-from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.children import wait_until
 
@@ -29,6 +29,12 @@ ARGUMENTS = (
     "--window-size=1280,1000",
     "--host-resolver-rules=MAP *.localhost 127.0.0.1",
 )
+
+
+# What the driver says, beside "stale element", of an element whose page goes while it is asked.
+BETWEEN_PAGES = ("does not belong to the document", "No node with given id", "execution context", "etached from document")
+
+Found = TypeVar("Found")
 
 
 class Browser:
@@ -50,21 +56,46 @@ class Browser:
 
     @property
     def text(self) -> str:
-        return self.find("body").text
+        return self._on_one_page(lambda: self.driver.find_element(By.CSS_SELECTOR, "body").text, "a page with a body")
 
     def find(self, selector: str) -> WebElement:
         """The element, waiting for the page that has it."""
-        wait_until(lambda: bool(self.driver.find_elements(By.CSS_SELECTOR, selector)), f"{selector} on {self.driver.current_url}", 10)
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)[0]
+        return self._on_one_page(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), selector)
 
     def click(self, selector: str) -> None:
-        self.find(selector).click()
+        def clicked() -> bool:
+            self.find(selector).click()
+            return True
+
+        self._on_one_page(clicked, f"{selector} to click on")
 
     def submit(self, selector: str) -> None:
         """Click on what sends a form, and wait for the page that answers it, which may have the same address."""
-        button = self.find(selector)
-        button.click()
-        WebDriverWait(self.driver, 10).until(expected_conditions.staleness_of(button))
+        before = self._document()
+        self.click(selector)
+        wait_until(lambda: self._document() != before, f"the page that answers {selector}", 10)
+
+    def _document(self) -> str:
+        """The driver's name of the document that is open: each page load has another."""
+        return self._on_one_page(lambda: self.driver.find_element(By.CSS_SELECTOR, "html").id, "a document")
+
+    def _on_one_page(self, look: Callable[[], Found | None], what: str) -> Found:
+        """What `look` finds, waiting until there is something; a page that goes while it looks is no failure, it looks at the next one."""
+        found: list[Found] = []
+
+        def looked() -> bool:
+            try:
+                if (each := look()) is not None:
+                    found.append(each)
+            except (StaleElementReferenceException, NoSuchElementException):
+                pass
+            except WebDriverException as error:
+                if not any(each in str(error.msg) for each in BETWEEN_PAGES):
+                    raise
+            return bool(found)
+
+        wait_until(looked, f"{what} on {self.driver.current_url}", 10)
+        return found[0]
 
     def wait_for_url(self, beginning: str) -> None:
         try:
