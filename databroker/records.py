@@ -184,15 +184,17 @@ class ServiceAccountRecord(RecordValue):
     old_secret_hash: str = field(default="", repr=False)
     old_secret_until: float = 0.0
     permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
+    # Whom a secret of it was shown to, or of the program that made it: ids and addresses of people, and the program's id.
+    shown_to: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        # A process of an earlier release refuses what it doesn't know, and most accounts have none.
+        # A process of an earlier release refuses what it doesn't know, and most accounts have no permissions.
         data = asdict(self)
-        return data if self.permissions else {name: value for name, value in data.items() if name != "permissions"}
+        return data if self.permissions else {name: value for name, value in data.items() if name not in ("permissions", "shown_to")}
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions")}
+        tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions", "shown_to")}
         return cls(**{**record.data, **tuples})
 
 

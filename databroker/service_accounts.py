@@ -49,19 +49,25 @@ class ServiceAccounts:
         created_by: str,
         permissions: Iterable[str] = (),
         not_after: float = NEVER,
+        shown_to: Iterable[str] = (),
     ) -> str:
-        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`."""
+        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
+
+        `shown_to` are all who see it, as ServiceAccountRecord names them.
+        """
         now, token = self._clock(), new_token(checked_name(name))
         end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
-        account = ServiceAccountRecord(name, _checked_groups(groups), now, end, hash_of(token), created_by, permissions=may)
+        account = ServiceAccountRecord(
+            name, _checked_groups(groups), now, end, hash_of(token), created_by, permissions=may, shown_to=tuple(shown_to)
+        )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
         except VersionConflict:
             raise AccountTaken(f"there is a service account {name} already: rotate it, or revoke it first") from None
         return token
 
-    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP) -> str:
-        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was."""
+    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, shown_to: Iterable[str] = ()) -> str:
+        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.  `shown_to` as of `create`."""
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
             raise NoSuchAccount(f"there is no service account {name}")
@@ -73,6 +79,7 @@ class ServiceAccounts:
             old_secret_hash=account.secret_hash if overlap > 0 else "",
             old_secret_until=now + overlap if overlap > 0 else 0.0,
             expires=account.expires if lifetime == KEEP else _end(now, lifetime),
+            shown_to=tuple(dict.fromkeys((*account.shown_to, *shown_to))),
         )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)

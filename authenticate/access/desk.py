@@ -71,13 +71,18 @@ class Caller:
     session: SessionRecord
     identity: Identity
     name: str
+    known_to: tuple[str, ...] = ()  # of a program: all who could answer by it
 
     def is_same_person(self, user_id: str, issuer: str) -> bool:
         return (self.session.user_id, self.session.vouched_by) == (user_id, issuer)
 
     def has_asked(self, asked: AskedAccess) -> bool:
-        """Whether it is, or may be, this person who has asked: by a second account as well, of the same address."""
-        return _are_one((self.session.user_id, self.identity.rule_email), (asked.user_id, asked.email))
+        """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
+        return not self.approval(0.0).names.isdisjoint(asked.names)
+
+    def approval(self, at: float) -> AccessApproval:
+        session = self.session
+        return AccessApproval(session.user_id, session.id, self.name, at, self.identity.rule_email, self.known_to)
 
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
@@ -259,8 +264,8 @@ class AccessDesk:
     async def _approved(self, caller: Caller, asked: AskedAccess, route: Route, identities: Identities) -> AskedAccess:
         """The request with this approval and those that still count: of different people, each of whom is an approver now."""
         now = self._clock()
-        own = AccessApproval(caller.session.user_id, caller.session.id, caller.name, now, caller.identity.rule_email)
-        others = [each for each in asked.approvals if not _are_one((each.user_id, each.email), (own.user_id, own.email))]
+        own = caller.approval(now)
+        others = [each for each in asked.approvals if each.names.isdisjoint(own.names)]
         approvals = (*[each for each in others if await self._counts(each, asked, identities, now)], own)
         asking = route.access_requests
         if asking is None or len(approvals) < asking.approvals:
@@ -312,11 +317,6 @@ class AccessDesk:
         except VersionConflict:
             await _Failure(caller, failed, held.asked, record).tell()
             raise NoSuchRequest(_GONE) from None
-
-
-def _are_one(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two are one person, by (user id, e-mail address): who has two accounts of one address must not stand for two people."""
-    return one[0] == other[0] or (bool(one[1]) and one[1] == other[1])
 
 
 _GONE = "this request is over, or somebody else has answered it; nothing was changed"

@@ -9,9 +9,10 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from authorize.identity.account_identity import PROVIDER, identity_of
+from authorize.policy.email_address import canonical_email
 from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
 from databroker.models import User
-from databroker.records import SessionRecord
+from databroker.records import ServiceAccountRecord, SessionRecord
 
 LIST = "requests"
 ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
@@ -76,7 +77,12 @@ def caller_of(call: ApiCall) -> Caller:
     """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
     account, id = call.program.account, call.program.id
     session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
-    return Caller(session, identity_of(account, call.gate.clock()), id)
+    return Caller(session, identity_of(account, call.gate.clock()), id, _known_to(account))
+
+
+def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
+    """Who has seen its secret, as requests name people: addresses in the form that rules compare."""
+    return tuple(dict.fromkeys(canonical_email(name) or name for name in account.shown_to))
 
 
 def _recorded(call: ApiCall) -> AccessRecord:

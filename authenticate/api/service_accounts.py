@@ -99,8 +99,16 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
     name = wanted.name
     await call.record(CREATES, ServiceAccount, [(name, name)])
     try:
-        end = call.program.account.expires
-        token = await _accounts(call).create(name, wanted.groups, lifetime, call.program.id, wanted.permissions, not_after=end)
+        maker = call.program
+        token = await _accounts(call).create(
+            name,
+            wanted.groups,
+            lifetime,
+            maker.id,
+            wanted.permissions,
+            not_after=maker.account.expires,
+            shown_to=(maker.id, *maker.account.shown_to),
+        )
     except (AccountError, BrokerError):
         await call.record(FAILED, ServiceAccount, [(name, name)])
         raise

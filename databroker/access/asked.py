@@ -43,6 +43,17 @@ class AccessApproval(RecordValue):
     name: str
     at: float  # Unix seconds
     email: str = ""  # as of the request
+    known_to: tuple[str, ...] = ()  # of a program: all who could have said the same by it
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it is compared by: two with a name in common are one person's, who must not stand for two."""
+        return _names(self.user_id, self.email, *self.known_to)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
+        return cls(**{**known, "known_to": tuple(data.get("known_to", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +81,14 @@ class AskedAccess(RecordValue):
     def expires(self) -> float:
         return self.asked + LIFETIME
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of who has asked, to be compared with those of an approval."""
+        return _names(self.user_id, self.email)
+
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        approvals = tuple(AccessApproval(**_known(AccessApproval, each)) for each in record.data.get("approvals", ()))
+        approvals = tuple(map(AccessApproval.from_data, record.data.get("approvals", ())))
         asked = cls(**{**known_fields(cls, record), "approvals": approvals})
         if not all(math.isfinite(number) for number in (asked.duration, asked.asked, asked.until)):
             raise ValueError("a request for access needs a beginning and a length")
@@ -83,8 +99,8 @@ class AskedAccess(RecordValue):
         return asked
 
 
-def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name in kind.__dataclass_fields__}
+def _names(*names: str) -> frozenset[str]:
+    return frozenset(name for name in names if name)
 
 
 def place(user_id: str, issuer: str, route: str = "") -> str:

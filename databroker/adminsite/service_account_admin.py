@@ -13,11 +13,12 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
 from databroker.adminsite.audit import record_actions, who
-from databroker.adminsite.read_only import ReadOnlyAdmin
+from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import ServiceAccount
 from databroker.page_context import page_context
 from databroker.permissions import PERMISSIONS
+from databroker.records import SESSION
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
 from foundation.errors import BrokerError
 
@@ -78,7 +79,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             try:
                 checked_name(name)
                 groups, may = said["groups"].splitlines(), said["permissions"]
-                token = self._done(request, CREATES, name, groups, form.seconds, who(request.user), may)
+                token = self._done(request, CREATES, name, groups, form.seconds, who(request.user), may, shown_to=_eyes(request))
                 return self._shown(request, name, token)
             except (AccountError, BrokerError) as error:
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
@@ -91,7 +92,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, "Choose one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            return self._shown(request, names[0], self._done(request, ROTATES, names[0]))
+            return self._shown(request, names[0], self._done(request, ROTATES, names[0], shown_to=_eyes(request)))
         except (AccountError, BrokerError) as error:
             self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
             return None
@@ -114,13 +115,13 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     ServiceAccount.rows.filter(pk=name).delete()
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
 
-    def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any) -> Any:
+    def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
         record_actions(request, action, [(name, name)], ServiceAccount)
         accounts = ServiceAccounts(page_context(request).broker)
         work: Any = {CREATES: accounts.create, ROTATES: accounts.rotate, REVOKES: accounts.revoke}[action]
         try:
-            return async_to_sync(work)(name, *arguments)
+            return async_to_sync(work)(name, *arguments, **more)
         except (AccountError, BrokerError):
             record_actions(request, FAILED, [(name, name)], ServiceAccount)
             raise
@@ -138,6 +139,17 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Redirect to the list, where everything is that there is to see."""
         return HttpResponseRedirect(self.list_of(ServiceAccount, q=object_id))
+
+
+def _eyes(request: HttpRequest) -> tuple[str, ...]:
+    """Who sees the answer, as requests for access know people; who signed in by a password is nobody there, but may have an address."""
+    names = (request.user.email,) if request.user.email else ()
+    if (session_id := request.session.get(SESSION_KEY)) is None:
+        return names
+    session = async_to_sync(page_context(request).broker.get)(SESSION, session_id)
+    if session is None:
+        raise AccountError("your session has ended")
+    return (str(session.data["user_id"]), *names)
 
 
 def _sentence(error: Exception) -> str:

@@ -435,11 +435,26 @@ rules.without("only people approve", "AccessRules._fits", never("not identity.ow
 rules.without("a token approves nothing", "AccessRules._fits", never("identity.is_bearer"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("nobody answers themselves", "AccessDesk.may_answer", never("caller.has_asked(asked)"))
-desk.without("two accounts of one address are one person", "_are_one", never("bool(one[1]) and one[1] == other[1]"))
 desk.without(
     "one person approves once",
     "AccessDesk._approved",
-    always("not _are_one((each.user_id, each.email), (own.user_id, own.email))"),
+    always("each.names.isdisjoint(own.names)"),
+)
+desk.without(
+    "nobody answers themselves by a program whose secret they know",
+    "Caller.approval",
+    replaced("self.known_to", "()"),
+)
+names = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
+names.without(
+    "two accounts of one address are one person",
+    "AccessApproval.names",
+    replaced("_names(self.user_id, self.email, *self.known_to)", "_names(self.user_id, *self.known_to)"),
+)
+names.without(
+    "a person and their program are one",
+    "AccessApproval.names",
+    replaced("_names(self.user_id, self.email, *self.known_to)", "_names(self.user_id, self.email)"),
 )
 desk.without("a flood fills no audit log", "AccessDesk.ask", skips("await self._asked.require_place(asked)"))
 desk.without("only approvers answer", "AccessDesk._check", never("not self.may_answer(caller, asked)"))
@@ -501,6 +516,6 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, access_page, hook, asking,
+    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, names, access_page, hook, asking,
     reader, service, hosts,
 )  # fmt: skip

@@ -14,6 +14,8 @@ from django.http import HttpResponse
 from django.test import AsyncClient, AsyncRequestFactory, override_settings
 from django.urls import path
 
+from databroker.adminsite.read_only import SESSION_KEY
+
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -35,16 +37,20 @@ class ClientOfGate(AsyncClient):
 class AdminPages:
     """`get` and `post` what a person of the staff sees, or anybody else with `is_staff=False`."""
 
-    def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, **gate: Any):
+    def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, email: str = "", session_id: str = "", **gate: Any):
         site = AdminSite()
         for register in registers:
             register(site)
         self._urls = ModuleType("urls_of_the_admin_alone")
         self._urls.urlpatterns = [path("admin/", site.urls)]
         self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}))
-        person = get_user_model().objects.create_user("ann" if is_staff else "bob", is_staff=is_staff)
+        person = get_user_model().objects.create_user("ann" if is_staff else "bob", email, is_staff=is_staff)
         with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
             self._client.force_login(person)
+            if session_id:  # of the sign-in by which the admin was entered
+                session = self._client.session
+                session[SESSION_KEY] = session_id
+                session.save()
 
     def get(self, page: str, **query: str) -> HttpResponse:
         return async_to_sync(self.aget)(page, **query)

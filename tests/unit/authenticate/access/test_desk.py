@@ -245,6 +245,17 @@ async def test_two_accounts_of_one_address_are_one_person(world: World) -> None:
     assert await world.given() == [("oidc/ann", HOUR, "dave, carol")]
 
 
+async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    program = replace(world.caller("carol"), known_to=("oidc/bob",))
+    for caller in (program, world.caller("bob"), program):
+        await world.desk.approve(caller, held.id, held.asked.nonce, world.identities, world.record)
+    assert await world.given() == []
+    await world.approve(held, "dave")
+    assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
+
+
 async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(world: World) -> None:
     held, put = await world.ask(), world.broker.put
 

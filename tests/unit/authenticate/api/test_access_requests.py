@@ -39,10 +39,11 @@ async def sites(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, databas
         await site.service.stop()
 
 
-async def ask(api: ApiSite, person: str = "alice") -> None:
+async def ask(api: ApiSite, person: str = "alice", email: str = "") -> None:
     desk = api.site.service.access
     (asked,) = desk.rules.routes
-    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.access_key, "wages", "year's end", 3600.0, api.site.clock())
+    now = api.site.clock()
+    held = AskedAccess("c" * 32, f"oidc/{person}", "i", person, asked.access_key, "wages", "year's end", 3600.0, now, email=email)
     await AskedAccesses(api.site.broker, api.site.clock).add(held)
 
 
@@ -122,6 +123,48 @@ async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -
     assert (await api.done("POST", path, token=second))["is_given"] is False
     api.token = await api.account("robot")
     assert (await api.done("POST", path))["is_given"] is True
+
+
+@pytest.mark.parametrize("known_to", ["oidc/alice", "Alice@Example.com"])
+@pytest.mark.parametrize("step", ["made", "given a new secret", "made by a program of theirs"])
+async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sites: Any, step: str, known_to: str) -> None:
+    name = "robot--own" if step == "made by a program of theirs" else "named"
+    api = await sites([{"user": f"service_account/{name}"}])
+    may = ["requests:read", "requests:decide", "service_accounts:write"]
+    if step == "made":
+        token = await api.accounts.create(name, [], None, "x", may, shown_to=[known_to])
+    elif step == "given a new secret":
+        await api.accounts.create(name, [], None, "x", may)
+        token = await api.accounts.rotate(name, shown_to=[known_to])
+    else:
+        api.token = await api.accounts.rotate("robot", shown_to=[known_to])
+        token = (await api.done("POST", "service_accounts", {"name": name, "permissions": may[:2]}, status=201))["token"]
+    before = await api.told()
+    await ask(api, "alice", "alice@example.com")
+    (item,) = (await api.done("GET", "requests", token=token))["items"]
+    assert item["may_answer"] is False
+    for answer in ("approve", "refuse"):
+        await api.problem(403, "POST", f"requests/{item['id']}/{answer}", token=token)
+    assert (await given(api), await api.told()) == ([], before)
+
+
+async def test_others_are_answered_by_a_program_of_theirs(sites: Any) -> None:
+    api = await sites([{"user": "service_account/named"}])
+    token = await api.accounts.create("named", [], None, "x", ["requests:decide"], shown_to=["oidc/alice", "alice@example.com"])
+    await ask(api, "bob", "bob@example.com")
+    answer = await api.done("POST", f"requests/{(await the_one(api))['id']}/approve", token=token)
+    assert answer["is_given"] is True
+
+
+async def test_programs_of_one_maker_say_yes_once(sites: Any) -> None:
+    names = ["robot", "robot--own", "other"]
+    api = await sites([{"user": {"in": [f"service_account/{name}" for name in names]}}], approvals=2)
+    made = await api.done("POST", "service_accounts", {"name": "robot--own", "permissions": ["requests:decide"]}, status=201)
+    await ask(api)
+    path = f"requests/{(await the_one(api))['id']}/approve"
+    for token in (api.token, made["token"], api.token):
+        assert (await api.done("POST", path, token=token))["is_given"] is False
+    assert (await api.done("POST", path, token=await api.account("other")))["is_given"] is True
 
 
 async def test_a_list_of_requests_is_read_a_page_at_a_time(sites: Any) -> None:

@@ -8,7 +8,7 @@ from asgiref.sync import async_to_sync
 from databroker.adminsite import service_account_admin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, ServiceAccount
-from databroker.records import SERVICE_ACCOUNT
+from databroker.records import SERVICE_ACCOUNT, SESSION
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret
 from foundation.errors import BrokerError
@@ -46,6 +46,12 @@ def kept_hash(store: MemoryStore) -> str:
     return "" if record is None else record.data["secret_hash"]
 
 
+def known_to(store: MemoryStore) -> list[str]:
+    record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
+    assert record is not None
+    return list(record.data["shown_to"])
+
+
 def told() -> list[tuple[str, str]]:
     return list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
 
@@ -61,6 +67,26 @@ def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: 
     assert secret not in pages.get(LIST).content.decode()
     assert "ci" in text_of(pages.get(LIST))
     assert all(secret not in str(row) for row in AuditEntry.objects.values())
+
+
+def test_who_sees_a_secret_is_kept_with_the_account(store: MemoryStore) -> None:
+    """By what requests for access call people: who knows the secret must not answer their own by it."""
+    pages = AdminPages(service_account_admin.register, broker=LocalBroker(store), email="ann@example.com", session_id="s1")
+    async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/ann"})
+    make(pages, permissions="requests:decide")
+    row(ServiceAccount, id="ci")
+    assert known_to(store) == ["oidc/ann", "ann@example.com"]
+    async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/ann-2"})
+    secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
+    assert known_to(store) == ["oidc/ann", "ann@example.com", "oidc/ann-2"]
+    async_to_sync(store.delete)(SESSION, "s1")
+    assert "Your session has ended" in text_of(pages.post(LIST, action="rotate", _selected_action="ci"))
+    assert "Your session has ended" in text_of(pages.post(ADD, name="other", groups="", lifetime=""))
+
+
+def test_who_signed_in_by_a_password_is_known_by_an_address_or_not_at_all(pages: AdminPages, store: MemoryStore) -> None:
+    make(pages, permissions="requests:decide")
+    assert known_to(store) == []
 
 
 def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
