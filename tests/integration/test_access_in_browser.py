@@ -87,17 +87,15 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
     assert "<b>wages</b>" in bob.text
     found += findings_in_admin(bob, "in-admin-waiting")
-    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    bob.open(page(gate))
-    assert "alice@example.com asks for Wages & more, for 15 minutes" in bob.text
-    assert "<b>wages</b>" in bob.text
-    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    with bob.without_scripts():
+        bob.open(page(gate))
+        assert "alice@example.com asks for Wages & more, for 15 minutes" in bob.text
+        assert "<b>wages</b>" in bob.text
     bob.open(page(gate))
     found += findings(bob, "waiting")
-    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    bob.submit('button[value="approve"]')
-    assert "alice@example.com: Wages & more, until" in bob.text
-    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    with bob.without_scripts():
+        bob.submit('button[value="approve"]')
+        assert "alice@example.com: Wages & more, until" in bob.text
     alice.open(gate.url(WAGES))
     assert "You don't have access" not in alice.text
     bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
@@ -125,9 +123,9 @@ def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: Runn
     alice.open(gate.url("vault.localhost"))
     assert "You don't have access" not in alice.text
     bob = people["bob"]
-    bob.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
-    bob.submit('button[aria-label*="vault"]')
-    assert "The access has ended." in bob.text
-    alice.open(gate.url("vault.localhost"))
-    assert "You don't have access" in alice.text
+    with bob.without_scripts():
+        bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
+        bob.submit('button[aria-label*="vault"]')
+        assert "The access has ended." in bob.text
+        alice.open(gate.url("vault.localhost"))
+        assert "You don't have access" in alice.text

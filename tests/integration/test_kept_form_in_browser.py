@@ -81,11 +81,10 @@ def test_what_was_sent_after_the_session_ended_arrives_once(
     browser.picture("kept-form")
     sent = browser.find("main time")
     assert ("GMT+9" in sent.text, (sent.get_attribute("title") or "")[-3:]) == (True, "UTC")
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    browser.driver.refresh()
-    assert browser.find("main time").text.endswith(" UTC")
-    browser.picture("kept-form-without-scripts")
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    with browser.without_scripts():
+        browser.driver.refresh()
+        assert browser.find("main time").text.endswith(" UTC")
+        browser.picture("kept-form-without-scripts")
     assert "alice@example.com" in browser.text
     assert len(application.posted) == 1
 

@@ -180,8 +180,7 @@ def sessions_of(browser: Browser, gate: RunningGate) -> str:
 
 
 def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> None:
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
+    with browser.without_scripts():
         browser.open(page(gate))
         search = browser.find("#q")
         search.send_keys("graf")
@@ -200,8 +199,6 @@ def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> Non
         address.send_keys(Keys.ENTER)
         browser.wait_for_url(page(gate, "/.gate/why?address=closed.localhost"))
         assert "It is not among your applications" in browser.text
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 @pytest.fixture

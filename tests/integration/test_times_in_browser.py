@@ -76,13 +76,10 @@ def test_times_are_shown_in_the_zone_of_the_browser_or_name_that_of_the_server(b
     browser.picture(f"times-{name}")
     # Where days are enough, the browser shows its own day without a zone.
     assert {("GMT+9" in text, title[-3:]) for text, title in times} == {(name != "accounts", "IST")}
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
+    with browser.without_scripts():
         browser.driver.refresh()
         written = browser.driver.find_elements("css selector", "main time, #content time")
         assert {element.text[-3:] for element in written} == {"IST"}
-    finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 # Zones without summer time: they are named the same all year.

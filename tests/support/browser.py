@@ -97,6 +97,15 @@ class Browser:
         wait_until(looked, f"{what} on {self.driver.current_url}", 10)
         return found[0]
 
+    @contextmanager
+    def without_scripts(self) -> Iterator[None]:
+        """Pages that are opened meanwhile run no script, as for people who allow none."""
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+        try:
+            yield
+        finally:
+            self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
     def wait_for_url(self, beginning: str) -> None:
         try:
             wait_until(lambda: self.url.startswith(beginning), f"a page at {beginning}", 10)
