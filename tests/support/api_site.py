@@ -1,8 +1,9 @@
 """The API as programs call it, in one process: accounts with permissions, records, and the rows that the admin's tables have of them."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
 
 from databroker.models import AuditEntry
 from databroker.permissions import PERMISSIONS
@@ -22,6 +23,15 @@ class ApiSite:
         self.site = site
         self.accounts = ServiceAccounts(site.broker, site.clock)
         self.token = ""
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls, site: Site) -> AsyncIterator[Self]:
+        await site.service.start()
+        api = cls(site)
+        api.token = await api.account()
+        yield api
+        await site.service.stop()
 
     async def account(
         self, name: str = "robot", permissions: Iterable[str] = ALL, groups: Iterable[str] = (), days: float | None = 30

@@ -40,7 +40,6 @@ Found = TypeVar("Found")
 class Browser:
     def __init__(self, driver: webdriver.Chrome):
         self.driver = driver
-        self._pictures = 0
 
     def open(self, url: str) -> None:
         self.driver.get(url)

@@ -23,12 +23,8 @@ LISTS = ("sessions", "people", "decisions", "grants", "requests", "service_accou
 
 @pytest.fixture
 async def api(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None) -> AsyncIterator[ApiSite]:
-    site = Site(tmp_path, idp, django_pages)
-    await site.service.start()
-    api = ApiSite(site)
-    api.token = await api.account()
-    yield api
-    await site.service.stop()
+    async with ApiSite.running(Site(tmp_path, idp, django_pages)) as api:
+        yield api
 
 
 async def test_answers_are_json_that_nobody_keeps(api: ApiSite) -> None:
