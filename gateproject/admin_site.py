@@ -2,7 +2,7 @@
 
 import hashlib
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from asgiref.sync import async_to_sync
 from django.contrib.admin import AdminSite
@@ -86,9 +86,9 @@ class GateAdminSite(AdminSite):
             )
             reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
-            return error_page(
-                request, 403, reason, advice=advice, links=(("Who am I?", "/.gate/"), ("Sign in as somebody else", "/.gate/signout/"))
-            )
+            somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
+            links = (("Who am I?", "/.gate/"), ("Sign in as somebody else", somebody_else))
+            return error_page(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         databroker.admin.record_action(request, "entered the admin", object_repr=identity.shown_as, object_id=identity.user_id)

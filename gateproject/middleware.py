@@ -5,7 +5,7 @@ from typing import Any
 
 import structlog
 from django.db import InterfaceError, InternalError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from django.utils.deprecation import MiddlewareMixin
@@ -96,11 +96,20 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
         return response
 
 
+def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
+    page = error_page(request, 405, "This page can't be opened like that.", links=(("Your applications", "/.gate/"),))
+    page.headers["Allow"] = response.headers["Allow"]
+    return page
+
+
 class ResponseHeadersMiddleware(MiddlewareMixin):
     """Response headers: the admin's security headers, and what an answer of its status must carry."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        for name, value in page_context(request).incoming.own_headers:
+        if isinstance(response, HttpResponseNotAllowed):
+            response = _no_such_method(request, response)
+        for name, value in page_context(request).incoming.site.headers:
             response.headers[name.decode()] = value.decode()
         for name, value in missing_headers(response.status_code, [name.lower().encode() for name in response.headers]):
             response.headers[name.decode()] = value.decode()

@@ -91,7 +91,7 @@ class WebsocketConsumer(AsyncConsumer):
         if DENIAL not in (self.scope.get("extensions") or {}):
             await self.send({"type": "websocket.close"})
             return
-        body = f"{refused.status} {refused}\n".encode()
+        body = refused.body
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"), (b"content-length", b"%d" % len(body))]
         await self.send({"type": f"{DENIAL}.start", "status": refused.status, "headers": headers})
         await self.send({"type": f"{DENIAL}.body", "body": body})

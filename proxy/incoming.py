@@ -10,6 +10,7 @@ from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
+from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
@@ -23,7 +24,7 @@ class IncomingRequest:
     """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
 
     `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
-    `own_headers` are those of every answer of ours.  `client` is the address of the client, for logs, None where nobody has looked for it.
+    `site` is for pages of ours.  `client` is the address of the client, for logs, None where nobody has looked for it.
     """
 
     scope: dict[str, Any]
@@ -33,7 +34,7 @@ class IncomingRequest:
     request_id: str
     started: float
     told: str = ""
-    own_headers: tuple[tuple[bytes, bytes], ...] = ()
+    site: SiteFacts = NO_SITE_FACTS
     client: str | None = None
 
     def header(self, name: bytes) -> str:

@@ -13,6 +13,7 @@ from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy.answers import own_pages
+from proxy.answers.site_facts import site_facts
 from proxy.client_address import TrustedPeers, client_address, source_ip
 from proxy.incoming import TLS, IncomingRequest, Send, client_certificate
 from proxy.observe.access_log import PageLog
@@ -48,7 +49,8 @@ class ProxyService:
         self._trusted = TrustedPeers(options.trusted_proxies)
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
         said = {name.lower(): value for name, value in options.headers.items()}
-        self._own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
+        own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)
+        self._site = site_facts(options, own_headers)
         self._serves_routes = options.services in SERVES_ROUTES
         self._hosts = Remembered(_host_facts(options, authorize), MOST_HOSTS, longest=LONGEST_HOST, size=lambda address: len(address[0]))
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
@@ -74,7 +76,7 @@ class ProxyService:
 
     def read(self, incoming: IncomingRequest) -> AccessRequest:
         """Read a request that came to us, in its one reading; BadRequest where it has two."""
-        incoming.own_headers = self._own_headers
+        incoming.site = self._site
         incoming.client = client_address(incoming, self._trusted)
         scope, headers = incoming.scope, incoming.headers
         return access_request(

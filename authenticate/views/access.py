@@ -113,6 +113,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
     given = [each async for each in desk.given(caller)]
     waiting = [held async for held in desk.waiting(caller)]
     response = responses.page(
+        request,
         "authenticate/access.html",
         form_targets="",
         shows_times=True,

@@ -42,6 +42,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
     token, cookie = service.csrf.token_for(headers, service.clock(), bound_to=session.id)
     person = await described_person(service, session)
     response = responses.page(
+        request,
         "authenticate/portal.html",
         form_targets="",
         shows_times=True,
@@ -117,6 +118,7 @@ async def why(request: HttpRequest) -> HttpResponse:
     wanted = " ".join(request.GET.get("address", "")[:LONGEST_SEARCH].split())
     person = (await described_person(service, session))["user"]
     return responses.page(
+        request,
         "authenticate/why.html",
         files=portal_files(service),
         style=pages.static_path(STYLE),

@@ -90,6 +90,7 @@ async def _question(
     record = await service.broker.get(USER, session.user_id)
     user = user_of(session, record)
     response = responses.page(
+        request,
         "authenticate/program.html",
         # Its form ends at the program.
         form_targets="",

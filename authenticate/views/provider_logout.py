@@ -56,7 +56,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
         framed_by = await service.provider_client.origins()
     except ProviderError as error:
         return answers.provider_trouble(request, error, "/.gate/")
-    return responses.page("authenticate/signed_out.html", framed_by=framed_by, everywhere=False)
+    return responses.page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:

@@ -107,6 +107,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
     person = await described_person(service, session)
     claims, technical = _claims(person["claims"])
     response = responses.page(
+        request,
         "authenticate/sessions.html",
         form_targets="",
         shows_times=True,

@@ -79,7 +79,7 @@ def _next(request: HttpRequest, url: str, *, everywhere: bool = False) -> HttpRe
         return responses.redirect(url)
     if answers.wants_json(request):
         return responses.json_page({"status": 200, "reason": f"You are signed out{' on all devices' if everywhere else ''}."})
-    return responses.page("authenticate/signed_out.html", everywhere=everywhere)
+    return responses.page(request, "authenticate/signed_out.html", everywhere=everywhere)
 
 
 def _confirmation(request: HttpRequest, service: AuthenticateService, session: SessionRecord | None) -> HttpResponse:
@@ -91,6 +91,7 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
         target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
         redirect_uri = str(target) if target is not None else ""
         response = responses.page(
+            request,
             "authenticate/sign_out.html",
             status=400,
             form_targets="",

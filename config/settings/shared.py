@@ -176,7 +176,8 @@ class SharedSettings(Settings):
     )
     support_contact: Contact | None = Field(
         None,
-        description="Whom people write to who may not open something: an e-mail address, or the address of a page. Stands on their page.",
+        description="Whom people write to who don't get on: an e-mail address, or the address of a page. Stands on every page that "
+        "refuses or fails, and on the portal.",
         examples=["help@example.com"],
     )
     gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])

@@ -11,8 +11,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from foundation.web.next_steps import next_step
 from foundation.web.plain_text import plain_text
 from foundation.web.problems import PROBLEM, phrase, problem_document
+from foundation.web.site_facts import Links
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"
@@ -140,12 +142,14 @@ def _weight(parameters: list[str]) -> float:
 
 
 def error_response(
-    status: int, reason: str, request_id: str, accept: str, *, advice: str = "", links: tuple[tuple[str, str], ...] = ()
+    status: int, reason: str, request_id: str, accept: str, *, advice: str = "", links: Links = (), help_links: Links = ()
 ) -> tuple[str, bytes]:
     """(content type, body) of an error in the form the client reads best.
 
-    `reason` says why in plain words, `advice` what to do next, `links` are (text, URL) for people.
+    `reason` says why in plain words, `advice` what to do next, `links` are (text, URL) for people; `help_links` come last, and are no
+    way on by themselves.
     """
+    advice, links = advice or ("" if links else next_step(status)), (*links, *help_links)
     match preferred_type(accept):
         case "json" if PROBLEM in accept.lower():
             return PROBLEM, problem_document(status, reason, request_id)

@@ -9,12 +9,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from foundation.web import pages
 from foundation.web.page_context import page_context
 from foundation.web.problems import PROBLEM, is_api
-
-Links = tuple[tuple[str, str], ...]
+from foundation.web.site_facts import Links
 
 
 def page(
+    request: HttpRequest,
     template: str,
+    /,
     *,
     status: int = 200,
     form_targets: str = "'self'",
@@ -23,9 +24,9 @@ def page(
     files: pages.PageFiles = pages.NO_FILES,
     **context: object,
 ) -> HttpResponse:
-    response = HttpResponse(
-        pages.render(template, shows_times=shows_times, **context), status=status, content_type="text/html; charset=utf-8"
-    )
+    """Page of a template, which may show `help_links`."""
+    content = pages.render(template, shows_times=shows_times, help_links=_help_links(request), **context)
+    response = HttpResponse(content, status=status, content_type="text/html; charset=utf-8")
     return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files))
 
 
@@ -35,9 +36,16 @@ def error_page(
     incoming = page_context(request).incoming
     incoming.told, request_id = reason, incoming.request_id
     accept = PROBLEM if is_api(request.path) else request.headers.get("Accept", "")
-    content_type, body = pages.error_response(status, reason, request_id, accept, advice=advice, links=links)
+    content_type, body = pages.error_response(
+        status, reason, request_id, accept, advice=advice, links=links, help_links=_help_links(request)
+    )
     response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
     return finished(response, set_cookies)
+
+
+def _help_links(request: HttpRequest) -> Links:
+    incoming = page_context(request).incoming
+    return incoming.site.help_links(incoming.request.host_port, incoming.request_id)
 
 
 def json_page(document: dict[str, object], *, status: int = 200) -> HttpResponse:

@@ -1,6 +1,6 @@
 """Refusals: what a client is told that does not get through, and what it may do.  Values only, by what was decided and what went wrong."""
 
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
@@ -51,8 +51,8 @@ AGAIN = "Please try again in a moment."
 class Refusals:
     def __init__(self, options: Options, authorize: Authorizer):
         own = f"{options.authenticate_service_url.origin}/.gate/"
-        self._links = (("Who am I signed in as?", own), ("Sign in as somebody else", f"{own}signout/"))
-        self._contact = options.support_contact
+        self._who_am_i = ("Who am I signed in as?", own)
+        self._sign_out = f"{own}signout/"
         self._clear_loop = SignInLoops(options).clear()
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
@@ -70,7 +70,7 @@ class Refusals:
             case Outcome.CERTIFICATE:
                 # Only a new connection can show another certificate.
                 more = [(b"connection", b"close"), *cors]
-                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, links=self._asking_for_help(incoming), more=more)
+                return Refuse(495, sentence(decision), CERTIFICATE_ADVICE, more=more)
             case _:
                 is_tunnels = has_tunnels and not incoming.is_connect and self._authorize.routes.has_tunnels_at(incoming.request.host)
                 return for_tunnels_only(incoming) if is_tunnels else UNKNOWN_ADDRESS
@@ -95,16 +95,22 @@ class Refusals:
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 
     def loop(self, incoming: IncomingRequest, scheme: str) -> Refuse:
-        links = (("Try again", return_url(incoming, scheme)), *self._links[:1])
+        links = (("Try again", return_url(incoming, scheme)), self._who_am_i)
         return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
 
     def _links_for(self, incoming: IncomingRequest, check: Check) -> tuple[tuple[str, str], ...]:
         """Nobody else can open the explanation, so nobody else is led to it."""
         identity = check.identity
-        links = (*self._asking_for_access(check), *self._links, *self._asking_for_help(incoming))
+        links = (*self._asking_for_access(check), self._who_am_i, self._as_somebody_else(incoming, check))
         if identity is None or not self._authorize.may_administer(identity):
             return links
         return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *links)
+
+    def _as_somebody_else(self, incoming: IncomingRequest, check: Check) -> tuple[str, str]:
+        """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
+        route = check.decision.route
+        target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
+        return ("Sign in as somebody else", f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
 
     def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
@@ -114,13 +120,6 @@ class Refusals:
         if identity is None or not identity.own_subject or identity.is_bearer:
             return ()
         return (("Ask for access", f"{self._asking}{route.id}"),)
-
-    def _asking_for_help(self, incoming: IncomingRequest) -> tuple[tuple[str, str], ...]:
-        if self._contact is None:
-            return ()
-        about = f"Access to {incoming.request.host_port}, request {incoming.request_id}"
-        is_mail = self._contact.startswith("mailto:")
-        return (("Ask for help", f"{self._contact}?subject={quote(about)}" if is_mail else self._contact),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""

@@ -27,7 +27,7 @@ async def send_text(
     incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
 ) -> None:
     """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
-    headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.own_headers]
+    headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.site.headers]
     headers += [(b"cache-control", b"no-store")] if is_for_now else []
     await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
 
@@ -44,7 +44,7 @@ async def send_redirect(
     headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
     headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
     headers += extra_headers
-    headers += [pair for pair in incoming.own_headers if pair not in headers]
+    headers += [pair for pair in incoming.site.headers if pair not in headers]
     await send_response(send, status, headers, b"", head_only=incoming.is_head)
 
 
@@ -57,12 +57,13 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
     accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The path as it came: it may be what is wrong.
     accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
+    help_links = incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
-        status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links
+        status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links, help_links=help_links
     )
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
-    headers += [*incoming.own_headers, *refusal.headers]
+    headers += [*incoming.site.headers, *refusal.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)
     return status
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
+from foundation.web.next_steps import next_step
 from proxy.listener.tls.acme_state import AcmeState
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -41,7 +42,7 @@ class HttpsRedirects:
                 return
             location = _location(scope)
         except BadRequest as error:
-            await _answer(scope, send, error.status, f"This address can't be used: {error}.\n".encode(), _PLAIN)
+            await _answer(scope, send, error.status, f"This address can't be used: {error}.\n{next_step(error.status)}\n".encode(), _PLAIN)
             return
         # RFC 6797 7.2: what a browser is told of https by http, anybody on the way could have said.
         headers = [(name, value) for name, value in self._headers().items() if name.lower() != "strict-transport-security"]

@@ -98,7 +98,7 @@ def _has_length(strict: Mapping[str, Any]) -> bool:
 
 async def send_refused(refused: RequestRefused, send: Send) -> None:
     """Refusal as our listener would say it."""
-    body = f"{refused.status} {refused}\n".encode()
+    body = refused.body
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"cache-control", b"no-store"),

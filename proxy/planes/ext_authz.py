@@ -9,7 +9,9 @@ from config.options import Options
 from config.routes.told_headers import ToldNames
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
+from foundation.web.site_facts import SiteFacts
 from proxy.answers.send import Answers, CapturedResponse
+from proxy.answers.site_facts import site_facts
 from proxy.client_address import TrustedPeers
 from proxy.incoming import IncomingRequest, new_request_id
 from proxy.observe.access_log import RequestLog
@@ -35,11 +37,12 @@ class ExtAuthzResponder(Responder):
         self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
+        self._site = site_facts(options)
         self._headers = RouteHeaders.of_another_proxy(options)
         self._told_names = ToldNames(options.policy)
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
-        log = self._observer.begin(_incoming(asked))
+        log = self._observer.begin(_incoming(asked, self._site))
         try:
             verdict = await self._verdict(asked, log)
             if isinstance(verdict, LetThrough):
@@ -94,12 +97,11 @@ def _by_names(sent: tuple[bytes, ...]) -> tuple[frozenset[bytes], tuple[bytes, .
     return names, tuple(name for name in names if name not in WRITTEN_BY_ENVOYS and is_internal_header(fold(name)))
 
 
-def _incoming(asked: EnvoyRequest) -> IncomingRequest:
+def _incoming(asked: EnvoyRequest, site: SiteFacts) -> IncomingRequest:
     scope = {
         "method": asked.request.method,
         "headers": list(asked.headers),
         "client": (asked.client_address, 0) if asked.client_address else None,
     }
-    return IncomingRequest(
-        scope, asked.request, dict(asked.headers), list(asked.cookies), asked.request_id or new_request_id(), asked.started
-    )
+    request_id = asked.request_id or new_request_id()
+    return IncomingRequest(scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started, site=site)

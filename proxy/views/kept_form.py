@@ -28,6 +28,7 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
     if form is None:
         return error_page(request, 410, GONE, advice=GONE_ADVICE, links=(("Open the application", "/"),))
     return page(
+        request,
         "kept_form.html",
         # The application decides where its answer leads, and browsers apply the policy to that, too.
         form_targets="",

@@ -17,6 +17,7 @@ NOT_ALLOWED = (
     "This is an invalid redirect URI: gate_redirect_uri must be one http or https URL whose host is in "
     "programmatic_redirect_domain_whitelist; http only to this machine."
 )
+NOT_ALLOWED_ADVICE = "Ask whoever made the program, or the people who run this site to allow its address."
 
 
 @require_http_methods(["GET"])
@@ -26,7 +27,7 @@ async def login(request: HttpRequest) -> HttpResponse:
     given = request.GET.getlist("gate_redirect_uri")
     redirect_uri = own.proxy.programs.redirect_uri(given[0]) if len(given) == 1 else None
     if redirect_uri is None:
-        return error_page(request, 400, NOT_ALLOWED)
+        return error_page(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
     route = own.proxy.route_of_tunnel(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
     url = own.proxy.sign_in.for_program(own.proxy.origin_of(own.incoming.request), redirect_uri, own.proxy.clock(), route)
     return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))

@@ -229,10 +229,12 @@ groups = door("proxy.listener.tls.certificates", TRANSPORT)
 groups.without("clients get the groups that we chose", "_context", skips("_set_groups(context)"))
 groups.without("an operator may leave TLS 1.2 out", "Certificates.serverConnectionForTLS", never('self.min_version == "1.3"'))
 own_headers = door("proxy.service", TRANSPORT)
-own_headers.without("our own answers are for TLS, too", "ProxyService.read", skips("incoming.own_headers = ..."))
+own_headers.without("our own answers are for TLS, too", "ProxyService.read", skips("incoming.site = ..."))
 pages_headers = door("gateproject.middleware", TRANSPORT)
 pages_headers.without(
-    "our pages are for TLS, too", "ResponseHeadersMiddleware.process_response", replaced("page_context(request).incoming.own_headers", "()")
+    "our pages are for TLS, too",
+    "ResponseHeadersMiddleware.process_response",
+    replaced("page_context(request).incoming.site.headers", "()"),
 )
 health = door("proxy.answers.own_pages", TRANSPORT)
 health.without("nobody keeps an answer about health", "answer", omits("is_for_now"))

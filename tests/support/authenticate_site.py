@@ -19,6 +19,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOver, HandOvers
 from foundation.crypto.signing_key import SigningKey
+from proxy.answers.site_facts import site_facts
 from tests.support.brokers import BrokerOverALine
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options
@@ -100,7 +101,7 @@ class Site:
             authorize=self._authorize,
             authenticate=self.service,
             request_id="0" * 32,
-            incoming=SimpleNamespace(request_id="0" * 32, told="", request=request),
+            incoming=SimpleNamespace(request_id="0" * 32, told="", request=request, site=site_facts(self.options)),
             client_address=self.client_address,
         )
         scope = {

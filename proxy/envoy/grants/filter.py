@@ -6,6 +6,7 @@ from pathlib import Path
 
 from config.options import Options
 from foundation.crypto import cookies
+from foundation.web.next_steps import next_step
 from proxy.envoy.grants import cookies as plain_cookies
 from proxy.envoy.grants.access_log import OF_GRANTS, access_log
 from proxy.envoy.grants.cookies import CookieNames
@@ -97,7 +98,7 @@ class GrantFilter:
 
 
 def _own_answer(status: int, flags: Sequence[str]) -> Json:
-    text = f"{status}: the application does not answer. Request id: %REQ(X-REQUEST-ID)%\n"
+    text = f"{status}: the application does not answer. {next_step(status)} Request id: %REQ(X-REQUEST-ID)%\n"
     return {
         "filter": {"and_filter": {"filters": [OF_GRANTS, {"response_flag_filter": {"flags": list(flags)}}]}},
         "status_code": status,

@@ -6,6 +6,7 @@ Envoy decides nothing: it reads a request, passes paths and hosts on as they cam
 from pathlib import Path
 
 from config.options import Options
+from foundation.web.next_steps import next_step
 from proxy.envoy.resources.bootstrap import TYPE, Json, watched
 from proxy.envoy.resources.certificates import certificate_names
 from proxy.envoy.resources.discovery import certificate_file
@@ -15,6 +16,8 @@ from proxy.listener.limits import ListenerLimits
 
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 MOST_STREAMS = 128
+# Besides those for which the only advice is to try again.
+_OWN_ANSWERS = (400, 408, 411, 413, 414, 421, 426, 431, 501, 505)
 STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes
 
 
@@ -48,11 +51,27 @@ def http_connections(limits: ListenerLimits, routes: list[Json], filters: list[J
             "headers_with_underscores_action": "ALLOW",
         },
         "early_header_mutation_extensions": [told_by_envoy()],
+        "local_reply_config": local_replies([]),
         "http_filters": [*filters, router],
         "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
         **more,
     }
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+
+
+def local_replies(mappers: list[Json]) -> Json:
+    """Answers of Envoy's own: a text that says what to do next, where none of `mappers`, which come first, says it better."""
+    by_status = [{"filter": {"status_code_filter": _is(status)}, "body_format_override": _text(status)} for status in _OWN_ANSWERS]
+    return {"mappers": [*mappers, *by_status], "body_format": _text(503)}
+
+
+def _is(status: int) -> Json:
+    return {"comparison": {"op": "EQ", "value": {"default_value": status, "runtime_key": "gate.none"}}}
+
+
+def _text(status: int) -> Json:
+    text = f"%RESPONSE_CODE% %LOCAL_REPLY_BODY%\n{next_step(status)}\n"
+    return {"text_format_source": {"inline_string": text}, "content_type": "text/plain; charset=utf-8"}
 
 
 def tls(options: Options, files: Path, protocols: list[str], parameters: Json) -> Json:

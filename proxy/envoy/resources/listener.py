@@ -15,7 +15,16 @@ from proxy.envoy.resources.answers import failures
 from proxy.envoy.resources.bootstrap import ACME, TYPE, UNREAD, Json
 from proxy.envoy.resources.hosts import certificate_hosts, hosts_of, http3_hosts, tunnel_hosts
 from proxy.envoy.resources.http3 import alternative
-from proxy.envoy.resources.http_connections import CONNECTION_WINDOW, MOST_STREAMS, STREAM_WINDOW, http_connections, seconds, tls, typed
+from proxy.envoy.resources.http_connections import (
+    CONNECTION_WINDOW,
+    MOST_STREAMS,
+    STREAM_WINDOW,
+    http_connections,
+    local_replies,
+    seconds,
+    tls,
+    typed,
+)
 from proxy.envoy.resources.judge_filter import JudgeFilter
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.self_signed import ACME_TLS
@@ -170,7 +179,7 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
         "http2_protocol_options": _HTTP2,
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "access_log": [judge.access_log(), ended_upgrades.access_log(judge.log), *([again.access_log()] if again is not None else ())],
-        "local_reply_config": {"mappers": [failures(), *(again.local_replies() if again is not None else ())]},
+        "local_reply_config": local_replies([failures(), *(again.local_replies() if again is not None else ())]),
     }
     if asks:
         more["forward_client_cert_details"] = "SANITIZE_SET"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from authorize.policy.request import require_method
 from foundation.errors import BadRequest
+from foundation.web.next_steps import next_step
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
@@ -36,6 +37,11 @@ class RequestRefused(BadRequest):
     def __init__(self, status: int, reason: str):
         super().__init__(reason)
         self.status = status
+
+    @property
+    def body(self) -> bytes:
+        """Body of the answer: what is wrong, and what to do next."""
+        return f"{self.status} {self}\n{next_step(self.status)}\n".encode()
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ def connected(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def refusal(refused: RequestRefused, *, with_body: bool = True) -> bytes:
     """Response of our own as a whole, after which the connection closes."""
-    body = f"{refused.status} {refused}\n".encode()
+    body = refused.body
     extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")
     connection = b"Upgrade, close" if refused.status == 426 else b"close"
     return b"".join(

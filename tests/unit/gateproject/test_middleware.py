@@ -7,12 +7,18 @@ from django.test import RequestFactory
 from structlog.testing import capture_logs
 
 from foundation.errors import BadRequest, BrokerError
+from foundation.web.site_facts import NO_SITE_FACTS
 from gateproject.middleware import ResponseHeadersMiddleware, StoreUnavailableMiddleware
+
+
+def page_of() -> SimpleNamespace:
+    read = SimpleNamespace(host_port="auth.example.com")
+    return SimpleNamespace(request_id="id1", incoming=SimpleNamespace(request_id="id1", told="", site=NO_SITE_FACTS, request=read))
 
 
 def answer_to(path: str, error: Exception) -> HttpResponse | None:
     request = RequestFactory().get(path)
-    request.scope = {"gate": SimpleNamespace(request_id="id1", incoming=SimpleNamespace(request_id="id1", told=""))}  # type: ignore[attr-defined]
+    request.scope = {"gate": page_of()}  # type: ignore[attr-defined]
     return StoreUnavailableMiddleware(lambda _: HttpResponse()).process_exception(request, error)
 
 
@@ -53,6 +59,6 @@ def test_other_errors_are_none_of_the_store() -> None:
 )
 def test_our_pages_say_what_their_status_owes(status: int, said: dict[str, str], name: str, expected: str | None) -> None:
     request = RequestFactory().get("/.gate/callback/")
-    request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(own_headers=[]))}  # type: ignore[attr-defined]
+    request.scope = {"gate": page_of()}  # type: ignore[attr-defined]
     answer = HttpResponse(status=status, headers=said)
     assert ResponseHeadersMiddleware(lambda _: answer).process_response(request, answer).headers.get(name) == expected

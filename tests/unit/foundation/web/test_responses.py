@@ -6,11 +6,16 @@ from django.test import RequestFactory
 
 from foundation.crypto import cookies
 from foundation.web import responses
+from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
+
+
+def incoming(site: SiteFacts = NO_SITE_FACTS) -> SimpleNamespace:
+    return SimpleNamespace(request_id="id1", told="", site=site, request=SimpleNamespace(host_port="app.example.com"))
 
 
 def request_with(accept: str):
     request = RequestFactory().get("/", headers={"accept": accept})
-    request.scope = {"gate": SimpleNamespace(incoming=SimpleNamespace(request_id="id1", told=""))}
+    request.scope = {"gate": SimpleNamespace(incoming=incoming())}
     return request
 
 

@@ -1,12 +1,14 @@
 """What those read who do not get through, and what is never told them."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from authorize.client import Check
-from authorize.policy.decision import NO_ROUTE, decide
+from authorize.policy.decision import NO_ROUTE, Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.service import AuthorizeService
 from config.options import Options
@@ -18,19 +20,22 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import GateError, UpstreamError, UpstreamTimeout
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
+from proxy.answers.site_facts import site_facts
 from proxy.incoming import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
 from proxy.upgrades.handshake import HandshakeRefused
-from proxy.verdict import Carry, JudgedRequest
-from proxy.verdicts import Verdicts
+from proxy.verdict import Asker, Carry, JudgedRequest
+from proxy.verdicts import Verdicts, refused
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
+from tests.support.next_steps import next_steps
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
-async def answered(options: Options, incoming: IncomingRequest, check: Check) -> Answer:
+async def answered(options: Options, incoming: IncomingRequest, check: Check, asker: Asker = Asker.OURS) -> Answer:
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
-    verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0)), Answer()
+    incoming.site = site_facts(options)
+    verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker), Answer()
     assert not isinstance(verdict, Carry)
     assert await Answers(options).send(incoming, verdict, answer.send, NOW) == answer.status
     return answer
@@ -78,10 +83,16 @@ async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Pa
     check = forbidden(user(), refusal_message="Payroll <lets> you in.")
     helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
     assert "You are signed in as ann@corp.com. Payroll &lt;lets&gt; you in." in helped
-    about = f"Access%20to%20app.example.com%2C%20request%20{incoming.request_id}"
-    assert f'href="mailto:help@corp.com?subject={about}">Ask for help' in helped
+    assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Ask for help' in helped
     page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
     assert 'href="https://help.corp.com/new">Ask for help' in page.body.decode()
+
+
+async def test_who_signs_in_as_somebody_else_comes_back_to_what_they_asked_for(tmp_path: Path) -> None:
+    incoming = incoming_from("https://app.example.com/wages?year=2026&gate_session=secret", headers=NAVIGATION)
+    page = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
+    back = "https%3A%2F%2Fapp.example.com%2Fwages%3Fyear%3D2026"
+    assert f'href="https://auth.example.com/.gate/signout/?gate_redirect_uri={back}">Sign in as somebody else' in page
 
 
 async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
@@ -145,6 +156,55 @@ async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: P
     answer = await answered(options, incoming, weak())
     assert answer.status == 400
     assert len(answer.values("set-cookie")) == 1  # so that another try is one
+
+
+def errors_of(kind: type[GateError]) -> Iterator[GateError]:
+    """One of each kind, whatever its maker asks for."""
+    error = kind.__new__(kind, "it went wrong")
+    vars(error).update(headers=(), problems=(), _facts="")
+    yield error
+    for each in kind.__subclasses__():
+        yield from errors_of(each)
+
+
+PLANES = [*Asker]
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+@pytest.mark.parametrize("asker", PLANES)
+async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Asker, accept: str) -> None:
+    site = site_facts(make_options(tmp_path, support_contact="help@corp.com"))
+    for error in errors_of(GateError):
+        incoming, answer = incoming_from("https://app.example.com/", headers={"accept": accept}), Answer()
+        incoming.site = site
+        await send_refusal(incoming, refused(error, asker), answer.send)
+        assert next_steps(answer.body.decode()), repr(error)
+        assert b"mailto:help@corp.com?subject=" in answer.body, repr(error)
+
+
+def refusals_of_every_kind() -> dict[str, Check]:
+    anybody, theirs = {"allow_any_authenticated_user": True}, "bearer/1"
+    return {
+        "no route": Check(NO_ROUTE, None),
+        "forbidden": forbidden(user()),
+        "forbidden, in own words": forbidden(user(), refusal_message="Payroll lets you in."),
+        "nobody in particular": Check(replace(NO_ROUTE, outcome=Outcome.FORBIDDEN), None),
+        "a program": forbidden(user(session_id=theirs)),
+        "a bad token": Check(decide(request(), None, table(make_route(**anybody)), NOW), None, challenge="Bearer"),
+        "no certificate": Check(replace(forbidden(user()).decision, outcome=Outcome.CERTIFICATE), None),
+    }
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+@pytest.mark.parametrize("asker", PLANES)
+@pytest.mark.parametrize("kind", refusals_of_every_kind())
+async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, asker: Asker, accept: str) -> None:
+    options, check = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
+    incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
+    answer = await answered(options, incoming, check, asker)
+    assert answer.status in (401, 403, 404, 495), answer.status
+    assert next_steps(answer.body.decode())
+    assert b"mailto:help@corp.com?subject=" in answer.body
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ POLICY = [
 
 
 class Asking:
-    def __init__(self, directory: Path):
-        self.options, self.broker = make_options(directory, policy=POLICY), LocalBroker(MemoryStore())
+    def __init__(self, directory: Path, **settings: Any):
+        self.options, self.broker = make_options(directory, policy=POLICY, **settings), LocalBroker(MemoryStore())
         self.seen: list[tuple[str, float, str]] = []
         resources = ForwardingResources(saw=lambda *fact: self.seen.append(fact))
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
@@ -84,6 +84,13 @@ async def test_a_request_without_one_reading_or_by_another_route_is_refused(envo
         answer = await envoy.respond(**more)
         assert isinstance(answer, Denied)
         assert answer.status == status
+
+
+async def test_whom_to_write_to_stands_on_what_an_envoy_shows(tmp_path: Path) -> None:
+    envoy = Asking(tmp_path, support_contact="help@corp.com")
+    answer = await envoy.respond((b"accept", b"text/html"), unread=BadRequest("the path is odd"))
+    assert isinstance(answer, Denied)
+    assert b'href="mailto:help@corp.com?subject=' in answer.body
 
 
 async def test_a_session_was_seen_where_its_request_may_pass(envoy: Asking) -> None:

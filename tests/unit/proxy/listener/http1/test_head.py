@@ -2,6 +2,7 @@
 
 import pytest
 
+from foundation.web.next_steps import next_step
 from proxy.listener.http1.head import _USUAL_METHODS, RequestRefused, _require_method, check_unfinished, parse_head
 
 GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
@@ -116,7 +117,7 @@ def test_a_bad_head_is_refused_and_the_connection_closes(canary, name):
 
 
 def test_a_refusal_says_why(canary):
-    assert canary.ask(request(host=None))[0].body == b"400 Exactly one Host header is required.\n"
+    assert canary.ask(request(host=None))[0].body == b"400 Exactly one Host header is required.\n%b\n" % next_step(400).encode()
 
 
 def test_a_refused_method_names_the_allowed_ones(canary):

@@ -1,5 +1,6 @@
 import pytest
 
+from foundation.web.next_steps import next_step
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.response import ResponseHead, refusal
 
@@ -73,7 +74,7 @@ def test_utf8_values_pass():
 
 def test_a_refusal_is_a_whole_answer_that_is_not_cached():
     head, _, body = refusal(RequestRefused(400, "No.")).partition(b"\r\n\r\n")
-    assert body == b"400 No.\n"
-    assert b"Content-Length: 8" in head.split(b"\r\n")
+    assert body == b"400 No.\n%b\n" % next_step(400).encode()
+    assert b"Content-Length: %d" % len(body) in head.split(b"\r\n")
     assert b"Connection: close" in head.split(b"\r\n")
     assert b"Cache-Control: no-store" in head.split(b"\r\n")

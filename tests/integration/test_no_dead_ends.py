@@ -1,0 +1,104 @@
+"""Error pages of the running product, whoever makes them: each says what to do next, and whom to write to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from foundation.web.next_steps import next_step
+from tests.support.children import free_port
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in
+from tests.support.next_steps import next_steps
+from tests.support.raw_http import RawClient
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+
+APP, STAFF, OPEN, BROKEN, TUNNEL = (f"{name}.localhost" for name in ("app", "staff", "open", "broken", "db"))
+NOBODY, FORWARD = "nobody.localhost", "fwd.localhost"
+HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
+WEBSOCKET = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "7"}
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Request that fails with a page."""
+
+    status: int
+    host: str
+    path: str
+    method: str = "GET"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+FAILING = {
+    "no such host": Failing(404, NOBODY, "/"),
+    "an address for tunnels": Failing(404, TUNNEL, "/"),
+    "an odd path": Failing(400, OPEN, "/a%00b"),
+    "an odd websocket": Failing(426, OPEN, "/", headers=WEBSOCKET),
+    "no application": Failing(502, BROKEN, "/"),
+    "not allowed": Failing(403, STAFF, "/"),
+    "a page of a route host": Failing(404, APP, "/.gate/nothing"),
+    "a link of nobody's sign-in": Failing(400, OPEN, "/.gate/callback/"),
+    "a program's sign-in": Failing(400, APP, "/.gate/api/v1/login"),
+    "the assertion of nobody": Failing(401, OPEN, "/.gate/jwt"),
+    "a sign-in that leads elsewhere": Failing(400, APP, "/.gate/sign_in?gate_redirect_uri=https://evil.example/"),
+    "a kept form of nobody": Failing(410, APP, "/.gate/form/AAAAAAAAAAAAAAAAAAAAAA"),
+    "a page of the authenticate host": Failing(404, AUTHENTICATE_HOST, "/.gate/nothing"),
+    "an icon": Failing(404, AUTHENTICATE_HOST, "/.gate/icons/none"),
+    "a sign-in without proof": Failing(400, AUTHENTICATE_HOST, "/.gate/sign_in"),
+    "an answer to nobody": Failing(400, AUTHENTICATE_HOST, "/oauth2/callback?state=x&code=y"),
+    "a program's link": Failing(400, AUTHENTICATE_HOST, "/.gate/program?request=x"),
+    "a reload of a button": Failing(405, AUTHENTICATE_HOST, "/.gate/refresh"),
+    "a page that only shows": Failing(405, AUTHENTICATE_HOST, "/.gate/why", "POST"),
+    "a file for robots": Failing(405, AUTHENTICATE_HOST, "/robots.txt", "POST"),
+    "the admin": Failing(403, AUTHENTICATE_HOST, "/.gate/admin/login/"),
+    "a front proxy that asks nothing": Failing(400, FORWARD, "/"),
+    "a front proxy at another path": Failing(404, FORWARD, "/nothing"),
+}
+
+
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def gate(
+    request: pytest.FixtureRequest, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGate]:
+    builder = (
+        GateBuilder(provider.url)
+        .route(APP, to=upstream.url, allow_any_authenticated_user=True)
+        .route(STAFF, to=upstream.url, allowed_groups=["engineering"])
+        .route(OPEN, to=upstream.url, allow_public_unauthenticated_access=True, allow_websockets=True)
+        .route(BROKEN, to=f"http://127.0.0.1:{free_port()}", allow_public_unauthenticated_access=True)
+        .setting(data_plane=request.param, groups_claim="groups", support_contact="help@corp.example", admin_allowed_users=["x@y.example"])
+    )
+    builder.setting(forward_auth_url=builder.url(FORWARD, ""))
+    builder.policy.append({"from": f"tcp+https://{TUNNEL}:22", "to": "tcp://127.0.0.1:9", "allow_any_authenticated_user": True})
+    with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("failing", FAILING.values(), ids=FAILING)
+async def test_a_person_reads_what_to_do_next_and_whom_to_write_to(gate: RunningGate, failing: Failing) -> None:
+    async with gate.client() as client:
+        if failing.status in (403, 410):
+            await sign_in(client, gate.url(APP), "carol")
+        # The certificate is for hosts of routes alone.
+        at = APP if failing.host in (NOBODY, FORWARD) else failing.host
+        headers = {**HTML, "host": f"{failing.host}:{gate.port}", **failing.headers}
+        if failing.status == 403:
+            page = await client.get(gate.url(at, failing.path), headers=HTML, follow_redirects=True)
+        else:
+            page = await client.request(failing.method, gate.url(at, failing.path), headers=headers)
+    assert page.status_code == failing.status, page.text
+    assert page.headers["content-type"].startswith("text/html"), page.text
+    assert next_steps(page.text), page.text
+    assert 'href="mailto:help@corp.example?subject=Help%20with%20' in page.text
+
+
+@pytest.mark.parametrize(("line", "status"), [(b"Cookie: " + b"a" * 40_000, 431), (b"Transfer-Encoding: gzip", 501)])
+def test_who_can_not_be_read_is_told_what_to_do_next(gate: RunningGate, line: bytes, status: int) -> None:
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: %b:%d\r\n%b\r\n\r\n" % (OPEN.encode(), gate.port, line))
+        answer = client.response()
+    assert answer.status == status, answer
+    assert answer.body.decode().splitlines()[1:] == [next_step(status)], answer
