@@ -101,7 +101,7 @@ class BearerTokens:
     def __init__(self, options: Options, clock: Callable[[], float]):
         self._clock = clock
         self._http = ProviderHttp(options)
-        self._provider = ProviderClient(options, provider_of(options), clock, http=self._http)
+        self._provider = ProviderClient(options, provider_of(options.sole_provider), clock, http=self._http)
         self._trusts: dict[str, TokenPolicy] = {}
         for route in options.policy:
             if route.bearer_token:
@@ -207,7 +207,7 @@ class BearerTokens:
             user = UserRecord(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
         else:
             user = self._provider.provider.user(claims, now)
-            user_id, provider, subject = user.id, self._provider.provider.name, self._provider.provider.subject(claims)
+            user_id, provider, subject = user.id, self._provider.provider.id, self._provider.provider.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
             issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
         return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)

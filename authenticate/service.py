@@ -74,7 +74,7 @@ class AuthenticateService:
         self.clock = clock
         self.origin = options.authenticate_service_url.origin
         self.host_port = options.authenticate_service_url.host_port
-        self.provider_client = ProviderClient(options, provider_of(options), clock)
+        self.provider_client = ProviderClient(options, provider_of(options.sole_provider), clock)
         self.sessions = Sessions(options, broker)
         self.attempts = SignInAttempts(options, purpose="provider")
         self.csrf = CsrfTokens(options)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from authorize.identity.account_identity import PROVIDER
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.documents.document import KeyPath, path_of
+from config.identity_provider import SERVICE_ACCOUNT, provider_ids
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
 from config.routes.policy_language import comparisons
-from config.settings.authenticate import PROVIDERS
+from config.settings.authenticate import PROVIDERS as KINDS
 from config.settings.authorize import claimed_groups
 from config.validation import Finding
 
@@ -26,7 +26,7 @@ def entries_for_nobody(settings: Any) -> Iterator[Finding]:
             entry = user_entry(written)
         except ValueError:
             continue  # that is an error
-        if message := _why_nobody(entry, settings.idp_provider, issuers):
+        if message := _why_nobody(entry, provider_ids(settings), issuers):
             yield place, f"{written!r} {message}"
 
 
@@ -75,14 +75,14 @@ def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> 
     yield from (((*place, index), written, issuers) for index, written in enumerate(entries))
 
 
-def _why_nobody(entry: UserEntry, provider: str, issuers: frozenset[str]) -> str:
+def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset[str]) -> str:
     """ "" where whom it names may come."""
-    if entry.kind is not EntryKind.USER_ID or entry.provider in (provider, PROVIDER):
+    if entry.kind is not EntryKind.USER_ID or entry.provider in (*providers, SERVICE_ACCOUNT):
         return ""
     if entry.names_an_issuer:
         return "" if entry.provider in issuers else "names whom a token of that issuer names, and none is taken here"
-    if entry.provider in PROVIDERS:
-        return f"names somebody of {entry.provider}, and idp_provider is {provider}"
+    if entry.provider in KINDS:
+        return f"names somebody of {entry.provider}, and idp_provider is {providers[0]}"
     if entry.provider == JWT:
         return f"names nobody: of bearer_token: jwt an entry is written https://issuer{ISSUER_ENDS}sub"
-    return f"names somebody of {entry.provider}, which is no provider: a subject with a slash is written {provider}/{entry.name}"
+    return f"names somebody of {entry.provider}, which is no provider: a subject with a slash is written {providers[0]}/{entry.name}"

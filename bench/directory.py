@@ -24,7 +24,6 @@ from authorize.policy.decision import decide
 from authorize.policy.request import access_request
 from authorize.state import default_ports, route_table
 from bench.support.rig import child, pin
-from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
@@ -103,11 +102,11 @@ async def decisions(options: Options, broker: LocalBroker) -> bool:
     while not replica.seen:
         await asyncio.sleep(0.01)
     session = SessionRecord(
-        "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=configured_issuer(options)
+        "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=options.sole_provider.issuer
     )
     await broker.put(USER, session.user_id, UserRecord(session.user_id, issuer=session.issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data())
-    loader, table = IdentityLoader(replica, "", SessionReader(options)), route_table(options)
+    loader, table = IdentityLoader(replica, SessionReader(options)), route_table(options)
     took = {}
     for name in ALLOWED:
         request = access_request("GET", host(name).encode(), b"/", b"", default_ports(options))

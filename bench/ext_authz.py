@@ -37,7 +37,6 @@ from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.load import Failed, wrk
 from bench.support.rig import child, free_port, pin, wait_for
-from config.issuers import configured_issuer
 from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
@@ -303,7 +302,7 @@ async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, L
     replica = Replica(broker)
     _kept.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}
-    session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=configured_issuer(options))
+    session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=options.sole_provider.issuer)
     await broker.put(SESSION, "s1", session.to_data())
     await broker.put(USER, "oidc/bench", UserRecord("oidc/bench", "bench@example.com", issuer=session.issuer).to_data())
     service = AuthorizeService(options, replica, SigningKey.from_options(options))

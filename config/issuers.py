@@ -1,7 +1,6 @@
 """Issuer that a configuration names: by default, as its vendor writes it, and whether another name is one of its tenants."""
 
 import re
-from typing import Any
 
 # Of those whose issuer does not differ from customer to customer.
 DEFAULT_URLS = {
@@ -17,13 +16,9 @@ _SHARED = re.compile(r"/(?:common|organizations)(?=/|$)")
 _GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def configured_issuer(options: Any) -> str:
-    return issuer_of(options.idp_provider, options.idp_provider_url or DEFAULT_URLS.get(options.idp_provider, ""))
-
-
-def issuer_of(provider: str, url: str) -> str:
+def issuer_of(kind: str, url: str) -> str:
     """Issuer as it stands in the tokens of this kind of provider; with TENANT where it has one for each tenant."""
-    match provider:
+    match kind:
         case "azure":
             return _SHARED.sub(f"/{TENANT}", url)
         case "auth0":  # its issuers end with a slash, which nobody writes

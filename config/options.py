@@ -1,6 +1,6 @@
 """Options: all settings as one frozen value, and the rules that span their groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, WrapValidator
 
 from config import removed_keys
+from config.identity_provider import ConfiguredProvider, configured_providers
 from config.routes.route import Route
 from config.settings.authenticate import AuthenticateSettings
 from config.settings.authorize import AuthorizeSettings
@@ -192,6 +193,17 @@ class Options(
     def tells_the_admin(self) -> bool:
         """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @cached_property
+    def providers(self) -> Mapping[str, ConfiguredProvider]:
+        """Identity providers, by their ids."""
+        return configured_providers(self)
+
+    @property
+    def sole_provider(self) -> ConfiguredProvider:
+        """The one provider, of which speaks what names none: a subject alone, the directory, pushed users."""
+        (provider,) = self.providers.values()
+        return provider
 
     @cached_property
     def process_count(self) -> int:

@@ -4,30 +4,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from config.issuers import configured_issuer, is_issuer
+from config.issuers import is_issuer
 from config.options import Options
-from config.settings.authorize import claimed_groups
 from databroker.records import issuer_in
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsClaim:
-    """The claim that counts as groups, "" for none, and whose people's: `provider` is the value of idp_provider."""
+    """The claim that counts as groups, "" for none, of the people of one provider: whose ids begin with `provider`."""
 
     name: str
     provider: str
     issuer: str
 
-    @classmethod
-    def from_options(cls, options: Options) -> Self:
-        return cls(claimed_groups(options), options.idp_provider, configured_issuer(options))
-
-    def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
-        """Groups that a user's record names; none where another provider vouched for it, whose sessions count as none."""
+    def groups_of(self, user: Mapping[str, Any]) -> tuple[str, ...]:
+        """Groups that a user's record names; none where another issuer vouched for it, whose sessions count as none."""
         claims = user.get("claims")
-        if not self.name or not isinstance(claims, Mapping) or user_id.partition("/")[0] != self.provider:
+        if not self.name or not isinstance(claims, Mapping):
             return ()
         return groups_in(claims, self.name) if is_issuer(self.issuer, str(user.get("issuer") or issuer_in(claims))) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsClaims:
+    """Those claims of all providers."""
+
+    claims: tuple[GroupsClaim, ...]
+
+    @classmethod
+    def from_options(cls, options: Options) -> Self:
+        return cls(tuple(GroupsClaim(provider.groups_claim, provider.id, provider.issuer) for provider in options.providers.values()))
+
+    def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
+        """Groups that the record of this user names."""
+        of = user_id.partition("/")[0]
+        return next((claim.groups_of(user) for claim in self.claims if claim.provider == of), ())
 
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ class SessionRecord(RecordValue):
     id: str
     user_id: str  # "<provider>/<subject>"
     subject: str
-    provider: str  # the value of idp_provider
+    provider: str  # its id
     issued: float
     expires: float
     claims: Mapping[str, Any] = field(default_factory=dict)

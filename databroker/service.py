@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaims
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
@@ -47,7 +47,7 @@ class DataBrokerService:
         has_replica: bool = True,
         has_tables: bool = True,
         tells_activity: bool | None = None,
-        groups_claim: GroupsClaim | None = None,
+        groups_claim: GroupsClaims | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
@@ -68,7 +68,7 @@ class DataBrokerService:
         self._clock = ClockWatch()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use(self, secrets: Sequence[bytes], staleness: float, groups_claim: GroupsClaim | None = None) -> None:
+    def use(self, secrets: Sequence[bytes], staleness: float, groups_claim: GroupsClaims | None = None) -> None:
         """Take over a new `shared_secret`, `session_staleness`, or claim whose groups the tables show: by that they are made anew."""
         if groups_claim != self._projection.groups_claim:
             self._projection.groups_claim = groups_claim

@@ -1,8 +1,10 @@
 """Session reader: the one way from a record to a session that may be used, and to its person."""
 
+from typing import Protocol
+
 import structlog
 
-from config.issuers import configured_issuer, counts_for, is_issuer
+from config.issuers import counts_for, is_issuer
 from config.options import Options
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
@@ -11,11 +13,10 @@ log = structlog.get_logger(__name__)
 
 
 class SessionReader:
-    """Reader of one configuration: a session counts only while the provider that vouched for it is the configured one."""
+    """Reader of one configuration: a session counts only while the provider that vouched for it is a configured one."""
 
     def __init__(self, options: Options):
-        self._provider = options.idp_provider
-        self._issuer = configured_issuer(options)
+        self.providers = options.providers
 
     def read(self, record: Record) -> SessionRecord | None:
         """The session in a record; None where it makes no sense, or is another provider's: who has it signs in anew."""
@@ -24,7 +25,7 @@ class SessionReader:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
             return None
-        if not vouches(self._provider, self._issuer, session):
+        if not vouches(self.providers.get(session.provider), session):
             log.info(
                 "a session of another issuer counts as none",
                 session_id=session.id,
@@ -36,9 +37,19 @@ class SessionReader:
         return session
 
 
-def vouches(provider: str, issuer: str, session: SessionRecord) -> bool:
-    """Whether the session is of this provider.  Its name alone says little: every `oidc` has the same, and subjects of two may be equal."""
-    return session.provider == provider and is_issuer(issuer, session.vouched_by)
+class Vouching(Protocol):
+    """A provider that may have signed somebody in."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def issuer(self) -> str: ...
+
+
+def vouches(provider: Vouching | None, session: SessionRecord) -> bool:
+    """Whether the session is of this provider.  Its id alone says little: another may have had it, and subjects of two may be equal."""
+    return provider is not None and session.provider == provider.id and is_issuer(provider.issuer, session.vouched_by)
 
 
 def user_of(session: SessionRecord, record: Record | None) -> UserRecord:

@@ -46,7 +46,7 @@ class DirectorySource:
     async def look_up(self, user_id: str, access_token: str) -> DirectoryPerson | None:
         """One person; ProviderError where it can't be told now.  Nothing is tried twice, because somebody waits."""
         provider, _, subject = user_id.partition("/")
-        if provider != self._vendor.provider or not subject:
+        if provider != self._vendor.provider_id or not subject:
             return None
         budget = TimeBudget(ends=time.monotonic() + LOOK_UP_SECONDS, attempts=1)
         try:

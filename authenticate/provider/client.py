@@ -38,8 +38,8 @@ class ProviderClient:
 
     def __init__(self, options: Options, provider: Provider, clock: Callable[[], float], *, http: ProviderHttp | None = None):
         self.provider = provider
-        self.client_id = options.idp_client_id
-        self._client_secret = options.idp_client_secret
+        self.client_id = provider.client_id
+        self._client_secret = provider.client_secret
         self._clock = clock
         # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
         self.health = PartHealth(clock)
@@ -161,7 +161,7 @@ class ProviderClient:
             log.info(
                 "tokens not revoked: the provider can't end this session's alone",
                 session_id=session.id,
-                provider=self.provider.name,
+                provider=self.provider.id,
             )
 
     async def end_session_url(self, session: SessionRecord, more: Mapping[str, str], *, timeout: float = DISCOVERY_TIMEOUT) -> str:

@@ -32,9 +32,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A completed sign-in: the person, and the tokens of the session."""
+    """A completed sign-in: the person, whose provider it is, and the tokens of the session."""
 
     user: UserRecord
+    provider: str
     subject: str
     tokens: Tokens
     userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
@@ -65,8 +66,8 @@ def library_settings(
         "OIDC_OP_TOKEN_ENDPOINT": discovery.token_endpoint,
         "OIDC_OP_USER_ENDPOINT": discovery.userinfo_endpoint,
         "OIDC_OP_JWKS_ENDPOINT": discovery.jwks_uri,
-        "OIDC_RP_CLIENT_ID": options.idp_client_id,
-        "OIDC_RP_CLIENT_SECRET": options.idp_client_secret,
+        "OIDC_RP_CLIENT_ID": provider_client.provider.client_id,
+        "OIDC_RP_CLIENT_SECRET": provider_client.provider.client_secret,
         # Only so that the library's constructor wants keys; id_token.py decides by the whole list.
         "OIDC_RP_SIGN_ALGO": "RS256",
         "OIDC_RP_SCOPES": " ".join(provider_client.provider.asked_scopes(discovery)),
@@ -192,7 +193,8 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         if self._client.provider.gives_id_token:
             payload = await self.verify_token(tokens.id_token, nonce=nonce, access_token=tokens.access_token)
         user = await self.get_or_create_user(tokens.access_token, tokens.id_token, payload)
-        return SignedIn(user, self._client.provider.subject(user.claims), tokens, self._userinfo_claims)
+        provider = self._client.provider
+        return SignedIn(user, provider.id, provider.subject(user.claims), tokens, self._userinfo_claims)
 
     def _check_scope(self, given: str) -> None:
         """ScopeReduced where rules would see less of the person.  What the rest would have told is unknown, which satisfies no rule."""

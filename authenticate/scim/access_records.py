@@ -7,7 +7,7 @@ their `groups` that another issuer has told, and which: they stay until somebody
 import structlog
 
 from authenticate.scim.resources import email_of, name_of
-from config.issuers import configured_issuer, counts_for
+from config.issuers import counts_for
 from config.options import Options
 from databroker.client import BrokerClient, every
 from databroker.end_sessions import end_sessions
@@ -20,8 +20,8 @@ class AccessRecords:
     """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
     def __init__(self, options: Options, broker: BrokerClient):
-        self._provider = options.idp_provider
-        self.issuer = configured_issuer(options)
+        self._provider = options.sole_provider.id
+        self.issuer = options.sole_provider.issuer
         self._broker = broker
 
     def user_id(self, subject: str) -> str:

@@ -85,7 +85,7 @@ async def _refreshed_payload(client: ProviderClient, session: SessionRecord, dis
 
 def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
     """Check that the session is of the configured provider: a token must not be sent to another."""
-    if not vouches(client.provider.name, client.provider.issuer, session):
+    if not vouches(client.provider, session):
         raise AnotherPerson("the session is of a provider that is no longer configured")
 
 

@@ -37,7 +37,6 @@ class Sessions:
         self.at_provider = ProviderSessions(broker)
         self._cookies = SessionCookies(options)
         self._lifetime = options.cookie_expire.total_seconds()
-        self._provider = options.idp_provider
         self._reader = SessionReader(options)
 
     async def create(
@@ -53,7 +52,7 @@ class Sessions:
             id=secrets.token_urlsafe(32),
             user_id=signed_in.user.id,
             subject=signed_in.subject,
-            provider=self._provider,
+            provider=signed_in.provider,
             issued=now,
             expires=now + self._lifetime,
             claims=signed_in.user.claims,

@@ -19,7 +19,6 @@ from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
-from config.settings.authorize import claimed_groups
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.errors import BadRequest
 from foundation.values import canonical_host
@@ -99,7 +98,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     if person.user is None:
         return None
     said = dict(person.claims)
-    provider, subject = options.idp_provider, ""
+    provider, subject = options.sole_provider.id, ""
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
         return account_identity(account, account.created)
@@ -112,7 +111,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
         case _:
             subject, user_id = named.name.removeprefix(named.provider)[1:], named.name
             # Nobody of another provider signs in here: rules compare the id with theirs, and nothing else.
-            provider = JWT if named.names_an_issuer else (provider if named.provider == provider else "")
+            provider = JWT if named.names_an_issuer else (named.provider if named.provider in options.providers else "")
     if subject:
         said.setdefault("sub", subject)
     if provider == JWT:
@@ -124,10 +123,10 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
         verified = said.get("email_verified", False)  # as of a token (authenticate/bearer_tokens.py)
     user = UserRecord(user_id, email or "", verified, name or "", said)
     # Temporary access is of people who sign in here.
-    has_access = person.granted and provider == options.idp_provider
+    has_access = person.granted and provider in options.providers
     access = {route.access_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
     facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
-    identity = identity_of(facts, claimed_groups(options))
+    identity = identity_of(facts, options.sole_provider.groups_claim)
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
 

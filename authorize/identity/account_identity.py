@@ -1,9 +1,9 @@
 """Identity of a service account.  Values alone: who checks a configuration needs no store for it."""
 
 from authorize.policy.identity import Identity
+from config.identity_provider import SERVICE_ACCOUNT as PROVIDER
 from databroker.records import ServiceAccountRecord
 
-PROVIDER = "service_account"
 # What is attested of an account is good for no longer, however long the account itself lives.
 IDENTITY_SECONDS = 3600.0
 

@@ -13,8 +13,6 @@ from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.routes.bearer_tokens import JWT
-from config.settings.authorize import claimed_groups, groups_are_claimed
-from config.settings.directory import groups_are_recorded
 from databroker.access.values import TemporaryAccess
 from databroker.records import (
     DIRECTORY_GROUP,
@@ -36,8 +34,8 @@ from foundation.challenges import RefusedToken
 
 log = structlog.get_logger(__name__)
 
-# The specification has rules by group id only for the others, whose group names are neither unique nor fixed.
-PROVIDERS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
+# The specification has rules by group id only for the other kinds, whose group names are neither unique nor fixed.
+KINDS_WITH_GROUP_NAMES = frozenset({"oidc", "google", "github", "gitlab", "auth0"})
 # Each is some 3 KiB, several times what the replica holds its records in.
 MAX_CACHED = 20_000
 MOST_BYTES = 128 * MIB
@@ -97,22 +95,10 @@ class CachedIdentity:
 class IdentityLoader:
     """Identity cache; what identities rest on is compared at each use, and a change of any group drops them all."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        groups_claim: str | None,
-        sessions: SessionReader,
-        *,
-        expects_groups: bool = False,
-        expects_record: bool = False,
-        reads_access: bool = False,
-    ):
+    def __init__(self, replica: Replica, sessions: SessionReader, *, reads_access: bool = False):
         self._replica = replica
         self._reads_access = reads_access
         self._sessions = sessions
-        self._groups_claim = groups_claim
-        self._expects_groups = expects_groups
-        self._expects_record = expects_record
         self._cached: BoundedCache[str, CachedIdentity] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._bearers: BoundedCache[str, tuple[SessionRecord, int | None, Identity]] = BoundedCache(MAX_CACHED, MOST_BYTES)
         self._generation = 0
@@ -122,14 +108,7 @@ class IdentityLoader:
 
     @classmethod
     def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
-        return cls(
-            replica,
-            claimed_groups(options),
-            SessionReader(options),
-            expects_groups=groups_are_claimed(options),
-            expects_record=groups_are_recorded(options),
-            reads_access=any(route.sees_access for route in options.policy),
-        )
+        return cls(replica, SessionReader(options), reads_access=any(route.sees_access for route in options.policy))
 
     def __repr__(self) -> str:
         return f"<IdentityLoader {len(self._cached)} cached>"
@@ -208,17 +187,22 @@ class IdentityLoader:
     async def _identity(
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
     ) -> Identity:
-        person = person_of(session, directory_record)
+        person, provider = person_of(session, directory_record), self._sessions.providers.get(session.provider)
+        has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
         groups = await self._groups(session, person.group_ids if person else ())
         facts = PersonRecords(
             session=session,
             user=user,
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
-            rule_group_names=await self._rule_group_names(groups) if session.provider in PROVIDERS_WITH_GROUP_NAMES else frozenset(),
+            rule_group_names=await self._rule_group_names(groups) if has_names else frozenset(),
             access={access.route: AccessSpan(access.since, access.until) for access in _last(access_of(session, access_record))},
         )
-        return identity_of(facts, self._groups_claim, expects_groups=self._expects_groups, expects_record=self._expects_record)
+        if provider is None:
+            if session.provider != JWT:
+                raise ValueError("of no provider that is configured")
+            return identity_of(facts, None)
+        return identity_of(facts, provider.groups_claim, expects_groups=provider.expects_groups, expects_record=provider.expects_record)
 
     async def _groups(self, session: SessionRecord, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))

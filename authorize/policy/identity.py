@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from config.identity_provider import OF_NO_PROVIDER
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
-from config.settings.authenticate import PROVIDERS
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
@@ -49,9 +49,10 @@ class Identity:
     Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them; or the directory
     that is to name them has no record of this person.
     `claims` is flattened: dotted keys, each with a tuple of scalar values.
-    `own_subject` is the subject of who is of the configured provider, and empty for everybody else: a token of another issuer, a
-    service account.  `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail
-    address nor groups, whatever the token says, and rules know them by `user_id` and by their claims.
+    `own_subject` is the subject of who is of a configured provider (of another the loader makes no identity), and empty for everybody
+    else: a token of another issuer, a service account.
+    `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail address nor groups,
+    whatever the token says, and rules know them by `user_id` and by their claims.
     `access` is temporary access, by the access key of its route (config/routes/route.py).
     `sources` are the records that it was made of, where it is remembered with them; no rule looks at them.
     `is_bearer`: named by a token of a provider in the Authorization header, which is then for us and not for the upstream.
@@ -82,7 +83,7 @@ class Identity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
-        object.__setattr__(self, "own_subject", self.subject if self.provider in PROVIDERS else "")
+        object.__setattr__(self, "own_subject", self.subject if self.provider not in OF_NO_PROVIDER else "")
         object.__setattr__(self, "is_foreign", self.provider == JWT)
         object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
 

@@ -8,11 +8,10 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from config.issuers import configured_issuer, counts_for
+from config.issuers import counts_for
 from config.options import Options
 from config.settings.directory import groups_are_recorded, ways_to_groups
 from databroker.adminsite.read_only import ReadOnlyAdmin
-from databroker.claims import GroupsClaim
 from databroker.models import Group, Membership, User
 from databroker.page_context import page_context
 
@@ -56,7 +55,11 @@ class GroupAdmin(ReadOnlyAdmin):
         members = Membership.objects.filter(group_id=OuterRef("pk")).order_by().values("group_id").annotate(number=Count("pk"))
         size = Coalesce(Subquery(members.values("number")), 0, output_field=IntegerField())
         # What a column shows knows its row and no request.
-        words = {"claim": Value(_claim(options)), "directory": Value(_directory(options)), "our_issuer": Value(configured_issuer(options))}
+        words = {
+            "claim": Value(_claim(options)),
+            "directory": Value(_directory(options)),
+            "our_issuer": Value(options.sole_provider.issuer),
+        }
         return super().get_queryset(request).annotate(size=size, **words)
 
     @admin.display(description="comes from")
@@ -80,7 +83,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
 def about(options: Options, *, is_empty: bool) -> str:
     """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
-    claim = GroupsClaim.from_options(options).name
+    claim = options.sole_provider.groups_claim
     sources = " and ".join([_claim(options)] * bool(claim) + [_directory(options)] * _has_directory(options))
     if not sources:
         return NO_SOURCE.format(ways=ways_to_groups(options))
@@ -95,13 +98,13 @@ def origin_of(by_claim: bool, by_directory: bool, options: Options) -> str:
 
 
 def _claim(options: Options) -> str:
-    return f"the claim “{GroupsClaim.from_options(options).name}” of {configured_issuer(options)}"
+    return f"the claim “{options.sole_provider.groups_claim}” of {options.sole_provider.issuer}"
 
 
 def _directory(options: Options) -> str:
     if options.directory_file:
         return "directory_file"
-    return f"{'SCIM' if options.scim_token else 'the directory'} of {configured_issuer(options)}"
+    return f"{'SCIM' if options.scim_token else 'the directory'} of {options.sole_provider.issuer}"
 
 
 def _has_directory(options: Options) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaims
 from databroker.client import BrokerClient
 from databroker.tables import rows
 from databroker.tables.projection import BATCH, TYPES, Touched, add, batch_of, records_of
@@ -20,7 +20,7 @@ class TableCheck:
     """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
 
     client: BrokerClient
-    groups_claim: GroupsClaim | None = None
+    groups_claim: GroupsClaims | None = None
     settles: float = SETTLES
     records: dict[type[models.Model], int] = field(default_factory=dict)
     wrong: Touched = field(default_factory=set)

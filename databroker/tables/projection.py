@@ -8,7 +8,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaims
 from databroker.client import BrokerClient, every
 from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
@@ -39,7 +39,7 @@ class Projection:
     row behind.
     """
 
-    def __init__(self, client: BrokerClient, groups_claim: GroupsClaim | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
+    def __init__(self, client: BrokerClient, groups_claim: GroupsClaims | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
         self.groups_claim = groups_claim
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
@@ -125,7 +125,7 @@ class Projection:
             await sync_to_async(rows.write)(await batch_of(self._client, touched, self.groups_claim))
 
 
-async def batch_of(client: BrokerClient, touched: Touched, groups_claim: GroupsClaim | None) -> rows.RowBatch:
+async def batch_of(client: BrokerClient, touched: Touched, groups_claim: GroupsClaims | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
     batch = rows.RowBatch(groups_claim)
     for model, id in sorted(touched, key=lambda entry: entry[1]):

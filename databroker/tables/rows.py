@@ -9,7 +9,7 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from config.issuers import counts_for
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaims
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
 from foundation.errors import BrokerError
@@ -29,7 +29,7 @@ ACCOUNT_PREFIX = "service_account/"
 class RowBatch:
     """Rows to write and ids to remove.  `members` says who is in which group; `groups_claim` names groups besides the directory's."""
 
-    groups_claim: GroupsClaim | None = None
+    groups_claim: GroupsClaims | None = None
     written: list[models.Model] = field(default_factory=list)
     gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
     members: list[Membership] = field(default_factory=list)

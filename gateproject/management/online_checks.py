@@ -64,7 +64,7 @@ async def findings(options: Options) -> list[Finding]:
 async def provider_findings(options: Options) -> list[Finding]:
     """What the provider says against this configuration: it can't be read, or it does not take this client."""
     key = "idp_provider_url" if options.idp_provider_url is not None else "idp_provider"
-    client = ProviderClient(options, provider_of(options), time.time)
+    client = ProviderClient(options, provider_of(options.sole_provider), time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()

@@ -20,7 +20,7 @@ from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
 from config.source import ConfigSource
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaims
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.crypto.signing_key import SigningKey
@@ -108,7 +108,7 @@ class Runtime:
             has_replica=self.options.services != "databroker",
             has_tables=self.is_first and self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
-            groups_claim=GroupsClaim.from_options(self.options),
+            groups_claim=GroupsClaims.from_options(self.options),
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
@@ -313,7 +313,7 @@ class Runtime:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.dataplane.state
-        staleness, groups_claim = options.session_staleness.total_seconds(), GroupsClaim.from_options(options)
+        staleness, groups_claim = options.session_staleness.total_seconds(), GroupsClaims.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),

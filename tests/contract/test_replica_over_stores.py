@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaim, GroupsClaims
 from databroker.client import LocalBroker
 from databroker.models import Group, Membership, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
@@ -168,13 +168,13 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
         await store.close()
 
 
-CLAIM = GroupsClaim("groups", "oidc", "https://idp.example.com")
+CLAIM = GroupsClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize("kind", ["memory", "kvstore", "database_on_sqlite", "database_on_postgresql"])
 async def test_groups_of_a_claim_follow_what_each_sign_in_says(kind: str, request: pytest.FixtureRequest, database: None) -> None:
     async def signs_in(name: str, *groups: str) -> None:
-        await store.put(USER, f"oidc/{name}", {"claims": {"groups": groups}, "issuer": CLAIM.issuer})
+        await store.put(USER, f"oidc/{name}", {"claims": {"groups": groups}, "issuer": "https://idp.example.com"})
 
     await rows(Group, [])
     store = request.getfixturevalue(kind)(time.time)

@@ -385,7 +385,7 @@ identity_loader.without(
     replaced("min(identity.expires, sources.expires)", "identity.expires"),
 )
 identity_loader.without(
-    "group names count for some providers only", "IdentityLoader._identity", always("session.provider in PROVIDERS_WITH_GROUP_NAMES")
+    "group names count for some providers only", "IdentityLoader._identity", always("provider.kind in KINDS_WITH_GROUP_NAMES")
 )
 identity_loader.without(
     "a group named like another's id does not take its rule", "IdentityLoader._rule_group_names", always("same_id is None")

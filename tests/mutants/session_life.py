@@ -32,15 +32,15 @@ renewal.without("a renewed person is the same person", "with_new_claims", never(
 renewal.without(
     "a token goes to no other provider",
     "_check_origin",
-    never("not vouches(client.provider.name, client.provider.issuer, session)"),
+    never("not vouches(client.provider, session)"),
 )
 
 session_use = door("databroker.session_reader", "unit/databroker/test_session_reader.py", "unit/authorize/identity/test_loader.py")
 session_use.without(
-    "a session is of the configured issuer", "SessionReader.read", never("not vouches(self._provider, self._issuer, session)")
+    "a session is of the configured issuer", "SessionReader.read", never("not vouches(self.providers.get(session.provider), session)")
 )
-session_use.without("a session is of the configured provider", "vouches", always("session.provider == provider"))
-session_use.without("whose name alone says little", "vouches", always("is_issuer(issuer, session.vouched_by)"))
+session_use.without("a session is of the configured provider", "vouches", always("session.provider == provider.id"))
+session_use.without("whose name alone says little", "vouches", always("is_issuer(provider.issuer, session.vouched_by)"))
 session_use.without("two people of one id are two", "user_of", always("user.vouched_by == session.vouched_by"))
 session_use.without(
     "whom another issuer's directory names is another person", "person_of", always("counts_for(person.issuer, session.vouched_by)")

@@ -119,7 +119,7 @@ identity = door("authorize.policy.identity", "unit/authorize/identity/test_accou
 identity.without(
     "only people of the configured provider have a subject",
     "Identity.__post_init__",
-    replaced("self.provider in PROVIDERS", "self.provider"),
+    replaced("self.provider not in OF_NO_PROVIDER", "self.provider"),
 )
 
 account_service = door("authorize.identity.credentials", "unit/authorize/test_service.py")

@@ -19,7 +19,7 @@ PAGE = 100
 class Auth0Directory(Vendor):
     """Roles and their members, by the Management API."""
 
-    provider = "auth0"
+    kind = "auth0"
 
     def proof(self) -> FetchedToken:
         return FetchedToken(self._token, self.clock)

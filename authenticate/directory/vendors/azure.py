@@ -49,7 +49,7 @@ class DeltaLinkExpired(Exception):
 class AzureDirectory(Vendor):
     """Users and groups of one tenant, by Microsoft Graph."""
 
-    provider = "azure"
+    kind = "azure"
     _known: DeltaState | None = None
 
     def derived_base(self) -> str:

@@ -33,7 +33,7 @@ query($organisation: String!, $login: String!, $after: String) {
 class GitHubDirectory(Vendor):
     """Teams and their members, by the REST API; people's names by GraphQL."""
 
-    provider = "github"
+    kind = "github"
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)

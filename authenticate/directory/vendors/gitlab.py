@@ -18,7 +18,7 @@ GUEST = 10  # the least that a member is; groups that one merely sees are left o
 class GitLabDirectory(Vendor):
     """Groups and their members, by the REST API."""
 
-    provider = "gitlab"
+    kind = "gitlab"
 
     def proof(self) -> FixedHeaders:
         return FixedHeaders({"PRIVATE-TOKEN": self.account.reveal("private_token")})

@@ -28,7 +28,7 @@ MOST_GROUPS_OF_ONE = 2_000
 class GoogleDirectory(Vendor):
     """Users, groups and members, by the Directory API."""
 
-    provider = "google"
+    kind = "google"
     default_base = "https://admin.googleapis.com"
 
     def proof(self) -> FetchedToken:

@@ -27,7 +27,7 @@ class KnownMembers:
 class OktaDirectory(Vendor):
     """Groups and their members, by the Core API."""
 
-    provider = "okta"
+    kind = "okta"
     _known: KnownMembers | None = None
 
     def proof(self) -> FixedHeaders:

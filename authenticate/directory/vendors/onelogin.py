@@ -23,7 +23,7 @@ SHARED_HOSTS = {
 class OneLoginDirectory(Vendor):
     """Users, each with one group."""
 
-    provider = "onelogin"
+    kind = "onelogin"
 
     def derived_base(self) -> str:
         return SHARED_HOSTS.get(urlsplit(self.provider_url).hostname or "", self.site)

@@ -1,4 +1,4 @@
-"""Directory registry: the vendor's directory of each `idp_provider`, a written list."""
+"""Directory registry: the vendor's directory of each kind of provider, a written list."""
 
 from collections.abc import Callable
 
@@ -27,4 +27,4 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 def vendor_of(options: Options, clock: Callable[[], float]) -> Vendor | None:
     """The directory of the configured provider; None where the options give no credentials for one."""
     account = account_of(options)
-    return DIRECTORIES[options.idp_provider](options, account, clock) if account is not None else None
+    return DIRECTORIES[options.sole_provider.kind](options, account, clock) if account is not None else None

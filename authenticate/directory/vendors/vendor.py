@@ -23,13 +23,14 @@ _NEXT = re.compile(r'<([^<>]*)>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
 
 
 class Vendor(ABC):
-    """A directory of one `idp_provider`.  State between two readings is the vendor's own, in memory only."""
+    """A directory of one kind of provider.  State between two readings is the vendor's own, in memory only."""
 
-    provider: ClassVar[str]
+    kind: ClassVar[str]
     default_base: ClassVar[str] = ""
 
     def __init__(self, options: Options, account: DirectoryAccount, clock: Callable[[], float]):
-        self.provider_url = options.idp_provider_url or PROVIDERS[self.provider].default_url
+        self.provider_id = options.sole_provider.id
+        self.provider_url = options.idp_provider_url or PROVIDERS[self.kind].default_url
         self.site = origin(self.provider_url)
         self.base = options.idp_directory_url or self.derived_base()
         self.account = account
@@ -40,7 +41,7 @@ class Vendor(ABC):
         self.issuer = self.issuer_of_people() if is_known else ""
 
     def __str__(self) -> str:
-        return f"{self.provider} at {urlsplit(self.base).netloc}"
+        return f"{self.kind} at {urlsplit(self.base).netloc}"
 
     def derived_base(self) -> str:
         """The address of the API, derived from the sign-in URL."""
@@ -48,7 +49,7 @@ class Vendor(ABC):
 
     def issuer_of_people(self) -> str:
         """The issuer that signs in those whom it lists."""
-        return issuer_of(self.provider, self.provider_url)
+        return issuer_of(self.kind, self.provider_url)
 
     @abstractmethod
     def proof(self) -> Credentials: ...
@@ -67,10 +68,10 @@ class Vendor(ABC):
 
     async def assembled(self, builder: DirectoryBuilder) -> DirectorySnapshot:
         """The snapshot, made in a thread: millions of memberships take seconds."""
-        return await asyncio.to_thread(builder.snapshot, self.provider, self.issuer)
+        return await asyncio.to_thread(builder.snapshot, self.provider_id, self.issuer)
 
     def person(self, subject: str, email: str, name: str, groups: Mapping[str, DirectoryGroup]) -> DirectoryPerson:
-        user = DirectoryUser(f"{self.provider}/{subject}", email, name, tuple(sorted(groups)), issuer=self.issuer)
+        user = DirectoryUser(f"{self.provider_id}/{subject}", email, name, tuple(sorted(groups)), issuer=self.issuer)
         return DirectoryPerson(user, tuple(replace(groups[id], issuer=self.issuer) for id in sorted(groups)))
 
 

@@ -7,6 +7,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from databroker.records import SessionRecord, UserRecord
 from foundation.errors import ProviderError
+from foundation.values import SecretText
 
 
 class AccessRefused(ProviderError):
@@ -43,10 +44,16 @@ class OAuthClient(Protocol):
 
 
 class Provider(Protocol):
-    """An identity provider, one entry of `idp_provider`."""
+    """An identity provider, and our registration there."""
 
     @property
-    def name(self) -> str: ...
+    def id(self) -> str: ...  # what the ids of its people begin with
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_secret(self) -> SecretText: ...
 
     @property
     def issuer(self) -> str: ...  # as issuer.py compares it

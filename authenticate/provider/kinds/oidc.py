@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -10,11 +10,11 @@ from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from authenticate.provider.tokens import bearer_error, error_code, error_text
+from config.identity_provider import ConfiguredProvider
 from config.issuers import issuer_of
-from config.options import Options
-from config.settings.authorize import claimed_groups
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
+from foundation.values import SecretText
 
 RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
 
@@ -39,26 +39,32 @@ class OIDCProvider:
     gives_id_token: ClassVar[bool] = True
     tokens_last: ClassVar[bool] = False
 
-    name: str
+    id: str
+    kind: str
     url: str
+    client_id: str
+    client_secret: SecretText = field(repr=False)
     scopes: tuple[str, ...]  # () where the operator chose none
     request_params: Mapping[str, str]
     groups_claim: str
 
     @classmethod
-    def from_options(cls, options: Options) -> Self:
-        params = options.idp_request_params if "idp_request_params" in options.model_fields_set else cls.default_params
+    def of(cls, configured: ConfiguredProvider) -> Self:
+        params = cls.default_params if configured.request_params is None else configured.request_params
         return cls(
-            name=options.idp_provider,
-            url=options.idp_provider_url or cls.default_url,
-            scopes=options.idp_scopes,
+            id=configured.id,
+            kind=configured.kind,
+            url=configured.url or cls.default_url,
+            client_id=configured.client_id,
+            client_secret=configured.client_secret,
+            scopes=configured.scopes,
             request_params={"access_type": "offline", **params},
-            groups_claim=claimed_groups(options),
+            groups_claim=configured.groups_claim,
         )
 
     @property
     def issuer(self) -> str:
-        return issuer_of(self.name, self.url)
+        return issuer_of(self.kind, self.url)
 
     async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
         return await fetched(http, self.url, self.issuer)
@@ -114,7 +120,7 @@ class OIDCProvider:
 
     def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
         return UserRecord(
-            id=f"{self.name}/{self.subject(claims)}",
+            id=f"{self.id}/{self.subject(claims)}",
             email=self.email(claims),
             email_verified=is_verified(claims),
             name=_text(claims.get("name")) or _text(claims.get("given_name")) or _text(claims.get("preferred_username")),

@@ -1,4 +1,4 @@
-"""Provider registry: the class of each `idp_provider`, a written list; the configuration accepts no other name."""
+"""Provider registry: the class of each kind of provider, a written list; the configuration accepts no other."""
 
 from authenticate.provider.kinds.auth0 import Auth0Provider
 from authenticate.provider.kinds.azure import AzureProvider
@@ -10,7 +10,7 @@ from authenticate.provider.kinds.google import GoogleProvider
 from authenticate.provider.kinds.oidc import OIDCProvider
 from authenticate.provider.kinds.okta import OktaProvider
 from authenticate.provider.kinds.onelogin import OneLoginProvider
-from config.options import Options
+from config.identity_provider import ConfiguredProvider
 
 PROVIDERS: dict[str, type[OIDCProvider]] = {
     "oidc": GenericProvider,
@@ -24,5 +24,5 @@ PROVIDERS: dict[str, type[OIDCProvider]] = {
 }
 
 
-def provider_of(options: Options) -> Provider:
-    return PROVIDERS[options.idp_provider].from_options(options)
+def provider_of(configured: ConfiguredProvider) -> Provider:
+    return PROVIDERS[configured.kind].of(configured)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.issuers import TENANT, configured_issuer, counts_for, is_issuer
+from config.issuers import TENANT, counts_for, is_issuer
 from tests.support.options import make_options
 
 GUID = "11111111-2222-3333-4444-555555555555"
@@ -29,7 +29,7 @@ MICROSOFT = "https://login.microsoftonline.com"
     ],
 )
 def test_each_provider_names_its_issuer(tmp_path: Path, provider: str, url: str | None, issuer: str) -> None:
-    assert configured_issuer(make_options(tmp_path, idp_provider=provider, idp_provider_url=url)) == issuer
+    assert make_options(tmp_path, idp_provider=provider, idp_provider_url=url).sole_provider.issuer == issuer
 
 
 @pytest.mark.parametrize("named", [f"{MICROSOFT}/{GUID}/v2.0"])

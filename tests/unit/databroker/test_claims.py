@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import GroupsClaim, flattened, groups_in
+from databroker.claims import GroupsClaims, flattened, groups_in
 from tests.support.options import make_options
 
 ISSUER = "https://idp.example.com"
@@ -57,5 +57,5 @@ def test_the_claim_may_stand_inside_another() -> None:
 def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
     tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
 ) -> None:
-    assert GroupsClaim.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
-    assert GroupsClaim.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
+    assert GroupsClaims.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
+    assert GroupsClaims.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()

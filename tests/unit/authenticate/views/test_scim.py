@@ -11,7 +11,6 @@ from django.core.handlers.asgi import ASGIHandler
 from django.db import connection
 from structlog.testing import capture_logs
 
-from config.issuers import configured_issuer
 from databroker.models import AuditEntry
 from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
 from tests.support.authenticate_site import Response, Site
@@ -64,7 +63,7 @@ async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
 
 
 async def is_out(site: Site, subject: str) -> bool:
-    issuer = configured_issuer(site.service.options)
+    issuer = site.service.options.sole_provider.issuer
     return await site.service.scim.is_deactivated(SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
 
 

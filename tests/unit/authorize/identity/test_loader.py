@@ -9,7 +9,6 @@ import pytest
 
 from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRecords
 from authorize.policy.identity import AccessSpan, Identity
-from config.issuers import configured_issuer
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     DIRECTORY_GROUP,
@@ -38,7 +37,7 @@ World = tuple[BreakableBroker, Replica, IdentityLoader]
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with followed_broker() as (broker, replica):
-        yield broker, replica, IdentityLoader(replica, "groups", SessionReader(make_options(tmp_path)))
+        yield broker, replica, IdentityLoader(replica, SessionReader(make_options(tmp_path)))
 
 
 async def test_an_identity_is_made_of_session_user_and_directory(world: World) -> None:
@@ -215,8 +214,8 @@ async def test_groups_have_names_only_where_the_provider_keeps_them_unique(
 ) -> None:
     broker, replica, _ = world
     options = make_options(tmp_path, idp_provider=provider)
-    loader = IdentityLoader(replica, "groups", SessionReader(options))
-    await broker.sign_in(user_id=f"{provider}/1", issuer=configured_issuer(options))
+    loader = IdentityLoader(replica, SessionReader(options))
+    await broker.sign_in(user_id=f"{provider}/1", issuer=options.sole_provider.issuer)
     await broker.join(f"{provider}/1", "g1")
     await broker.add_group("g1", "Sales")
     found = await loader.load("s1", NOW)
@@ -256,7 +255,7 @@ async def test_the_directory_of_another_issuer_puts_nobody_into_a_group(
     world: World, tmp_path: Path, of_person: str, of_group: str, groups: tuple[str, ...], is_untold: bool
 ) -> None:
     broker, replica, _ = world
-    loader = IdentityLoader(replica, "", SessionReader(make_options(tmp_path)), expects_record=True)
+    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, groups_claim="", scim_token="a-token-of-32-characters-and-more")))
     await broker.sign_in()
     person = DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("g1",), issuer=of_person)
     await broker.put(DIRECTORY_USER, "oidc/1", person.to_data())
@@ -288,7 +287,7 @@ async def test_a_group_named_like_the_id_of_another_does_not_pass_for_it(world: 
 
 async def test_a_loader_that_a_reload_replaced_is_not_kept_alive(world: World, tmp_path: Path) -> None:
     broker, replica, _ = world
-    old = IdentityLoader(replica, None, SessionReader(make_options(tmp_path)))
+    old = IdentityLoader(replica, SessionReader(make_options(tmp_path)))
     old_id = id(old)
     del old
     gc.collect()
@@ -324,7 +323,7 @@ async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, iss
 @pytest.fixture
 async def access_world(tmp_path: Path) -> AsyncIterator[World]:
     async with followed_broker() as (broker, replica):
-        yield broker, replica, IdentityLoader(replica, "groups", SessionReader(make_options(tmp_path)), reads_access=True)
+        yield broker, replica, IdentityLoader(replica, SessionReader(make_options(tmp_path)), reads_access=True)
 
 
 async def test_temporary_access_is_part_of_an_identity_as_it_changes(access_world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.claims import GroupsClaim
+from databroker.claims import GroupsClaim, GroupsClaims
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
 from databroker.tables.rows import (
@@ -99,7 +99,7 @@ def test_what_has_no_record_has_no_row():
     assert rows.gone == [(Session, "s"), (User, "u"), (Group, "g")]
 
 
-CLAIM = GroupsClaim("groups", "oidc", "https://idp.example.com")
+CLAIM = GroupsClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.support.options import make_options
 
 def test_every_provider_with_credentials_has_a_directory() -> None:
     assert set(DIRECTORIES) == set(PROVIDERS_WITH_DIRECTORY)
-    assert all(kind.provider == name for name, kind in DIRECTORIES.items())
+    assert all(kind.kind == name for name, kind in DIRECTORIES.items())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from databroker.records import DirectoryGroup
 
 
 class AnyVendor(Vendor):
-    provider = "google"
+    kind = "google"
     proof = fetch = look_up = lambda *given: None  # type: ignore[assignment]
 
 
@@ -48,7 +48,8 @@ def test_an_origin() -> None:
     ],
 )
 def test_whose_people_it_lists(services: str, url: str | None, issuer: str) -> None:
-    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services)
+    provider = SimpleNamespace(id="google")
+    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services, sole_provider=provider)
     nothing: Any = None
     vendor = AnyVendor(options, nothing, lambda: 0.0)
     assert vendor.issuer == issuer
