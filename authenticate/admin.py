@@ -10,7 +10,6 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib import admin, messages
 from django.db import Error, models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 
 from authenticate.access.desk import AuditLogAway, Caller, duration_words
 from authenticate.page_context import page_context
@@ -20,7 +19,7 @@ from databroker.access.asked import AskedAccesses, HeldRequest
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.adminsite.audit import record_actions, who
-from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
+from databroker.adminsite.read_only import SESSION_KEY, PageAdmin
 from databroker.models import User
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
@@ -35,7 +34,7 @@ DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access has 
 
 
 class AccessForAWhile(models.Model):
-    """Model without a table: the admin's index lists models, so the page needs one to be listed by."""
+    """Model without a table (PageAdmin)."""
 
     class Meta:
         app_label = "authenticate"
@@ -44,22 +43,16 @@ class AccessForAWhile(models.Model):
         verbose_name = verbose_name_plural = "access for a while"
 
 
-class AccessForAWhileAdmin(ReadOnlyAdmin):
-    def get_urls(self) -> list[Any]:
-        # There is no row, so there are no pages of a row either.
-        return [url for url in super().get_urls() if url.name == "authenticate_accessforawhile_changelist"]
-
+class AccessForAWhileAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "POST":
             self._do(request)
             return HttpResponseRedirect(request.path)
-        request.current_app = self.admin_site.name
-        context = {**self.admin_site.each_context(request), "title": "Access for a while", "opts": self.opts, "most": MOST_SHOWN}
         try:
-            context |= async_to_sync(_shown)(request)
+            context = async_to_sync(_shown)(request)
         except BrokerError:
-            context["problem"] = "The data broker is away and can't be asked now."
-        return TemplateResponse(request, "admin/authenticate/access.html", context)
+            context = {"problem": "The data broker is away and can't be asked now."}
+        return self.page(request, "admin/authenticate/access.html", "Access for a while", most=MOST_SHOWN, **context)
 
     def _do(self, request: HttpRequest) -> None:
         """Do what a button says, and say what came of it."""

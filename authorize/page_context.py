@@ -9,12 +9,16 @@ from foundation.readiness import ReadinessReport
 
 
 class AuthorizePageContext(BrokerPageContext, Protocol):
-    """Page context with the authorizer.  `configuration` is the status of what is in force, gateproject's ConfigurationStatus."""
+    """Page context with the authorizer.  `configuration` is the status of what is in force, gateproject's ConfigurationStatus, `in_force`
+    is what is known of it, gateproject's InForce.
+    """
 
     @property
     def authorize(self) -> Authorizer: ...
     @property
     def configuration(self) -> Any: ...
+    @property
+    def in_force(self) -> Any: ...
     @property
     def readiness(self) -> Callable[[], ReadinessReport]: ...
 

@@ -4,7 +4,7 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
 from config.settings.rpc import not_needed_by
+from config.shown.places import Places
 from config.types.files import LARGEST_CONFIGURATION, SettingFiles, read_capped
 from config.validation import Finding, Rule, Settings, broken_rules, partial, validate
 from foundation.errors import ConfigError, Problem
@@ -37,13 +38,15 @@ class ConfigCheck:
 class CheckedConfig:
     """Configuration after its checks.  `options` is None where there are errors.
 
-    `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.
+    `files` are those that settings and routes name, whether they could be read or not; routes that were known name none.  `places`
+    are those of the values, where there are no errors.
     """
 
     options: Options | None
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     files: frozenset[Path] = frozenset()
+    places: Places = field(default_factory=Places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,17 @@ class _ConfigChecker:
         for check in checks:
             self._add(_with_file_indexes(broken_rules([check.rule], view), list(good)), check.kind, warns=check.warns)
         errors, warnings = (tuple(sorted(found, key=_by_place)) for found in (self._errors, self._warnings))
-        return CheckedConfig(None if errors else options, errors, warnings, frozenset(files.read_ones))
+        read = frozenset(files.read_ones)
+        return CheckedConfig(None, errors, warnings, read) if errors else CheckedConfig(options, (), warnings, read, self._places(in_file))
+
+    def _places(self, in_file: dict[str, Any]) -> Places:
+        routes, lines_of = in_file.get("policy"), self._source.document.lines_of
+        return Places(
+            self._source.file,
+            {key: line for key, line in lines_of(in_file, ()).items() if in_file[key] is not None},
+            frozenset(self._in_environment),
+            [lines_of(route, ("policy", index)) for index, route in enumerate(routes)] if isinstance(routes, list) else (),
+        )
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""

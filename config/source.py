@@ -7,6 +7,7 @@ from pathlib import Path
 from config.load import ConfigCheck, check_configuration, options_of
 from config.options import Options
 from config.routes.route_cache import RouteCache
+from config.shown.places import Places
 from config.types.files import stamp_of
 
 
@@ -20,6 +21,7 @@ class ConfigSource:
         self._known = RouteCache()
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
+        self.places = Places()  # of the values of the configuration that was loaded last
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
 
     def load(self) -> Options:
@@ -33,7 +35,7 @@ class ConfigSource:
         known = dict(zip(files, before, strict=True))
         self._seen = tuple(known.get(path, stamp) for path, stamp in zip(self._files(), self._stamps(), strict=True))
         options = options_of(checked)
-        self.checksum = self._checksum()
+        self.checksum, self.places = self._checksum(), checked.places
         return options
 
     def has_changed(self) -> bool:

@@ -25,6 +25,7 @@ from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
 from databroker.adminsite.read_only import SESSION_KEY
 from foundation.web.responses import error_page
+from gateproject.configuration_page import register as register_configuration_page
 from gateproject.dashboard import dashboard_of
 from gateproject.middleware import ADMIN
 from gateproject.person_page import register as register_person_page
@@ -36,6 +37,7 @@ SECTIONS = (
     ("People", ("User", "Session", "Group")),
     ("Programs and directory", ("ServiceAccount", "DirectoryRun")),
     ("What was done", ("AuditEntry",)),
+    ("How gate is set up", ("Configuration",)),
 )
 
 
@@ -138,3 +140,4 @@ databroker.adminsite.directory_runs.register(site)
 databroker.adminsite.group_admin.register(site)
 proxy.admin.register(site)
 authorize.admin.register(site)
+register_configuration_page(site)

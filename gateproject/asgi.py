@@ -22,6 +22,7 @@ from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
+from gateproject.process.in_force import InForce  # noqa: E402
 from gateproject.process.other_server import OtherServer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
@@ -48,6 +49,7 @@ class OwnPage:
 
     services: Services
     configuration: ConfigurationStatus
+    in_force: InForce
     incoming: IncomingRequest
     at_authenticate_host: bool
     readiness: Callable[[], ReadinessReport]
@@ -136,7 +138,9 @@ class GateApplication:
             page.tell()
 
     async def _page(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        own = OwnPage(services, self._runtime.status, incoming, owner is Owner.AUTHENTICATE_PAGES, self._runtime.readiness)
+        own = OwnPage(
+            services, self._runtime.status, self._runtime.in_force, incoming, owner is Owner.AUTHENTICATE_PAGES, self._runtime.readiness
+        )
         path = incoming.request.path
         name_page(incoming.request)
         # Django sees the canonical path, so that it can't read another one than we did; and the scheme that the browser used,

@@ -6,8 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import models
-from django.http import HttpRequest
-from django.template.response import TemplateResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -16,8 +15,9 @@ from config.reference.all_settings import written_duration
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from config.routes.told_headers import tells_person
+from config.shown.policy_words import policy_words
+from databroker.adminsite.read_only import PageAdmin
 from proxy.page_context import page_context
-from proxy.policy_words import policy_words
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
@@ -28,7 +28,7 @@ MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be 
 
 
 class Route(models.Model):
-    """Model without a table: the admin's index lists models, so the page needs one to be listed by."""
+    """Model without a table (PageAdmin)."""
 
     class Meta:
         app_label = "proxy"
@@ -58,40 +58,18 @@ class Row:
     links: tuple[Link, ...]
 
 
-class RouteAdmin(admin.ModelAdmin):
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.is_active and request.user.is_staff
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def get_urls(self) -> list[Any]:
-        # There is no row, so there are no pages of a row either.
-        return [url for url in super().get_urls() if url.name == "proxy_route_changelist"]
-
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        request.current_app = self.admin_site.name
+class RouteAdmin(PageAdmin):
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE)}
         rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy]
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Routes",
-            "opts": self.opts,
-            "rows": [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows],
-            "configuration": gate.configuration,
-            "shown_problems": gate.configuration.problems[:MOST_PROBLEMS],
-        }
-        return TemplateResponse(request, "admin/proxy/routes.html", context)
+        linked = [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows]
+        return self.page(request, "admin/proxy/routes.html", "Routes", rows=linked, **told_of(gate.configuration))
+
+
+def told_of(configuration: Any) -> dict[str, Any]:
+    """What templates/admin/configuration_status.html tells."""
+    return {"configuration": configuration, "shown_problems": configuration.problems[:MOST_PROBLEMS]}
 
 
 def register(site: admin.AdminSite) -> None:

@@ -72,6 +72,14 @@ class Document:
         position = self._by_container(wanted) if self._located is None else _deepest(self._located, wanted)
         return None if position is None else unpacked(position)
 
+    def lines_of(self, container: dict[str, Any], path: KeyPath) -> dict[str, int]:
+        """Lines of the keys of a map of the document, which is at `path`; of ten thousand maps in a blink, where reading told places."""
+        known = self.positions.get(id(container))
+        if isinstance(known, dict):
+            return {key: position >> COLUMN_BITS for key, position in known.items()}
+        places = ((key, self.place_of((*path, key))) for key in container)
+        return {key: place[0] for key, place in places if place is not None}
+
     def _by_container(self, path: KeyPath) -> int | None:
         value, found = self.value, None
         for part in path:

@@ -8,6 +8,7 @@ from django.contrib.admin.utils import quote, unquote
 from django.db.models import Model, QuerySet
 from django.forms import Media
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
@@ -80,6 +81,18 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         lines = format_html_join("", "<div>{}</div>", ((self.link(row, _summary(row)),) for row in first[:SHOWN]))
         more = format_html('<div><a href="{}">All of them</a></div>', everything) if len(first) > SHOWN else ""
         return format_html("{}{}", lines, more) if first else format_html("{}", self.get_empty_value_display())
+
+
+class PageAdmin(ReadOnlyAdmin):
+    """Admin of a page that is no list of rows.  Its model has no table: the index lists models, so a page needs one to be listed by."""
+
+    def get_urls(self) -> list[Any]:
+        # There is no row, so there are no pages of a row either.
+        return [url for url in super().get_urls() if (url.name or "").endswith("_changelist")]
+
+    def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, template, {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **context})
 
 
 def _summary(row: Model) -> str:

@@ -31,12 +31,17 @@ NEEDS_RESTART = (
 CERTIFICATES = ("certificate", "certificate_key", "certificate_file", "certificate_key_file", "certificates", "autocert")
 
 
+def kept_until_restart(options: Options, running: Options) -> tuple[str, ...]:
+    """Settings that keep their value of `running`, because that of `options` waits for a restart."""
+    changed = tuple(key for key in NEEDS_RESTART if getattr(options, key) != getattr(running, key))
+    # TLS that stays needs its certificates, which the new file may not have.
+    return (*changed, *CERTIFICATES) if "insecure_server" in changed else changed
+
+
 def without_restart_only_changes(options: Options, running: Options) -> Options:
     """Options with these settings as they are in `running`; says so where they differ."""
-    changed = [key for key in NEEDS_RESTART if getattr(options, key) != getattr(running, key)]
-    if not changed:
+    kept = kept_until_restart(options, running)
+    if not kept:
         return options
-    log.warning("these settings take effect at the next start", settings=changed)
-    if "insecure_server" in changed:  # TLS that stays needs its certificates, which the new file may not have
-        changed += CERTIFICATES
-    return options.model_copy(update={key: getattr(running, key) for key in changed})
+    log.warning("these settings take effect at the next start", settings=[key for key in kept if key in NEEDS_RESTART])
+    return options.model_copy(update={key: getattr(running, key) for key in kept})

@@ -19,6 +19,7 @@ from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
+from config.shown.changes import Version
 from config.source import ConfigSource
 from databroker.claims import GroupsClaims
 from databroker.service import DataBrokerService
@@ -36,6 +37,7 @@ from foundation.telemetry.operator_pages import OperatorPages
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from gateproject.process.gc_tuning import made_beside_requests, settle
+from gateproject.process.in_force import InForce
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
@@ -82,6 +84,7 @@ class Runtime:
     clock: Callable[[], float] = time.time
     services: Services = field(init=False)
     status: ConfigurationStatus = field(init=False)
+    in_force: InForce = field(init=False)
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: RpcServices = field(init=False)
     _databroker: DataBrokerService = field(init=False)
@@ -117,7 +120,7 @@ class Runtime:
         )
         with made_beside_requests():
             self.services = self._builder.build(self.options, key=self._key_of_first())
-        self.status = self._status_now()
+        self.status, self.in_force = self._status_now(), self._in_force_now()
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
         self._metrics = MetricsListener(OperatorPages(self._metrics_page(), self.readiness))
@@ -134,6 +137,9 @@ class Runtime:
 
     def _status_now(self) -> ConfigurationStatus:
         return ConfigurationStatus.of(self.source).tell(self.options.service_label)
+
+    def _in_force_now(self) -> InForce:
+        return InForce(self.source.places)
 
     def _metrics_page(self) -> MetricsPage:
         return MetricsPage(self.options.service_label, self._families)
@@ -279,9 +285,10 @@ class Runtime:
                 self._manager.reloaded()
 
     async def _reload(self) -> None:
-        options, services = await asyncio.to_thread(self._next_services)
+        services, in_force = await asyncio.to_thread(self._next_services)
+        options = services.options
         cookies = cookie_settings(options)
-        await self._prepare_others(services)
+        await self._prepare_others(services, in_force)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
             taken = await self._metrics.retake(options)
@@ -289,14 +296,16 @@ class Runtime:
             if self.envoy is not None:
                 self.envoy.restore()
             raise
-        await self._swap(services, cookies, taken, late)
+        await self._swap(services, in_force, cookies, taken, late)
 
-    async def _prepare_others(self, services: Services) -> None:
+    async def _prepare_others(self, services: Services, in_force: InForce) -> None:
         """Have the other processes of this gate build the same; ConfigError where one can't."""
 
-    async def _swap(self, services: Services, cookies: Mapping[str, object], taken: socket.socket | None, late: str) -> None:
+    async def _swap(
+        self, services: Services, in_force: InForce, cookies: Mapping[str, object], taken: socket.socket | None, late: str
+    ) -> None:
         options = services.options
-        old, self.services, self.options = self.services, services, options
+        old, self.services, self.options, self.in_force = self.services, services, options, in_force
         self.status = self._status_now()
         for name, value in cookies.items():
             setattr(settings, name, value)
@@ -341,10 +350,12 @@ class Runtime:
         for part, step in steps:
             await reload.tell(part, step)
 
-    def _next_services(self) -> tuple[Options, Services]:
+    def _next_services(self) -> tuple[Services, InForce]:
         with made_beside_requests():
-            options = without_restart_only_changes(self.source.load(), self.options)
-            return options, self._builder.build(options, self.services)
+            written = self.source.load()
+            options = without_restart_only_changes(written, self.options)
+            in_force = self.in_force.after(self.options, self.status, Version(written, self.source.places), options)
+            return self._builder.build(options, self.services), in_force
 
     async def stop(self) -> None:
         for task in self._background:

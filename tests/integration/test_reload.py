@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.admin import text_of
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.client_certificates import Issued, authority
@@ -138,6 +139,25 @@ async def test_the_admin_shows_what_was_refused_until_it_is_mended(gate: Running
     assert f"checksum <code>{in_force}</code>" in shown
     assert ("was refused" in good, "was refused" in shown, "was refused" in mended) == (False, True, False)
     assert f"checksum <code>{in_force}</code>" not in mended
+
+
+async def test_the_admin_shows_each_value_in_force_and_what_the_last_reload_changed(gate: RunningGate) -> None:
+    page = gate.url("authenticate.localhost", "/.gate/admin/gateproject/configuration/")
+    async with gate.client() as client:
+        first = text_of(await sign_in(client, page, "alice"))
+        reload(gate, cookie_expire="13h", timeout_idle="4m")
+        changed = text_of(await client.get(page, headers=HTML))
+        with hears(gate, REFUSED):
+            rewrite(gate.config_file, cookie_expire="soon")
+        refused = text_of(await client.get(page, headers=HTML))
+        reload(gate, cookie_expire="14h", timeout_idle=None)
+    assert f"idp_client_secret (set, not shown) {gate.config_file}:" in first
+    assert "cookie_expire changed 14h 13h" in changed
+    assert "timeout_idle changed 5m 4m" in changed
+    for text in (changed, refused):
+        assert f"cookie_expire 13h {gate.config_file}:" in text
+    assert "The file was refused on" in refused
+    assert "cookie_expire changed 14h 13h" in refused
 
 
 async def test_limits_change_for_connections_that_are_open(gate: RunningGate) -> None:

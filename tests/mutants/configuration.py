@@ -147,14 +147,14 @@ runtime = door("gateproject.process.runtime", f"{LIVE_RELOAD}::test_what_needs_a
 runtime.without(
     "what needs a restart waits for it",
     "Runtime._next_services",
-    replaced("without_restart_only_changes(self.source.load(), self.options)", "self.source.load()"),
+    replaced("without_restart_only_changes(written, self.options)", "written"),
 )
 runtime.without(
     "a broken configuration takes nothing over",
     "Runtime._reload",
     replaced(
-        "options, services = await asyncio.to_thread(self._next_services)",
-        "try:\n    options, services = await asyncio.to_thread(self._next_services)\nexcept ConfigError:\n    options = self.options.model_copy(update={'policy': ()})\n    services = self._builder.build(options, self.services)",
+        "services, in_force = await asyncio.to_thread(self._next_services)",
+        "try:\n    services, in_force = await asyncio.to_thread(self._next_services)\nexcept ConfigError:\n    in_force = self.in_force\n    services = self._builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
     ),
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
@@ -192,8 +192,8 @@ RELOAD = "integration/test_reload.py"
 restart_only = door("gateproject.process.restart_only", "unit/gateproject/process/test_restart_only.py")
 restart_only.without(
     "TLS that stays keeps its certificates",
-    "without_restart_only_changes",
-    skips("changed += ..."),
+    "kept_until_restart",
+    never('"insecure_server" in changed'),
     f"{RELOAD}::test_without_certificates_in_the_new_file_tls_stays_until_a_restart",
 )
 runtime.without(
@@ -277,7 +277,14 @@ own_health.without(
     "without the store it is not ready", "DataBrokerService.readiness", never("self._has_replica and not replica.is_following")
 )
 
+shown_values = door("config.shown.values", "unit/config/shown/test_values.py")
+shown_values.without("of a secret only that it is set is shown", "_plain", never("is_secret(value)"))
+shown_values.without("of headers only the names are shown", "_seen", never("(type(owner), key) in _NAMES_ONLY"))
+shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
+shown_values.without("a type that nobody knows is on no page", "_plain", always("isinstance(value, _AS_TEXT)"))
+
 DOORS = (
+    shown_values,
     readiness,
     own_health,
     reload,

@@ -179,7 +179,7 @@ ended_by_command.without(
     "only the chosen people's sessions end", "_sessions_of", always('people is None or record.data.get("user_id") in people')
 )
 
-policy_page = door("proxy.policy_words", "unit/proxy/test_policy_words.py")
+policy_page = door("config.shown.policy_words", "unit/config/shown/test_policy_words.py")
 policy_page.without("the values of headers stay out of the page", "_comparison", never('comparison.criterion == "http_header"'))
 
 clocks = door("databroker.store.kvscripts", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others")

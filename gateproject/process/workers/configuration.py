@@ -8,6 +8,7 @@ from typing import Self
 from config.options import Options
 from config.routes.route import Route
 from foundation.crypto.signing_key import SigningKey
+from gateproject.process.in_force import InForce
 from gateproject.process.reload import ConfigurationStatus
 
 
@@ -22,10 +23,11 @@ class WorkerConfiguration:
     options: bytes
     routes: Sequence[bytes | int]
     status: ConfigurationStatus
+    in_force: bytes
     generated_key: bytes | None  # PEM
 
     @classmethod
-    def written(cls, options: Options, before: Options, status: ConfigurationStatus, key: SigningKey | None) -> Self:
+    def written(cls, options: Options, before: Options, status: ConfigurationStatus, in_force: InForce, key: SigningKey | None) -> Self:
         """`before` is what the worker has."""
         # Route by route: what takes a second as a whole would stop all requests for it.
         places = {id(route): place for place, route in enumerate(before.policy)}
@@ -34,6 +36,7 @@ class WorkerConfiguration:
             pickle.dumps(options.model_copy(update={"policy": ()})),
             [pickle.dumps(route) if place is None else place for route, place in zip(options.policy, routes, strict=True)],
             status,
+            pickle.dumps(in_force),
             None if key is None or key.is_configured else key.private_pem(),
         )
 
@@ -41,6 +44,10 @@ class WorkerConfiguration:
         options: Options = pickle.loads(self.options)  # noqa: S301 - see above
         policy = tuple(self._route(route, before) for route in self.routes)
         return options.model_copy(update={"policy": policy})
+
+    def read_in_force(self) -> InForce:
+        in_force: InForce = pickle.loads(self.in_force)  # noqa: S301
+        return in_force
 
     def _route(self, written: bytes | int, before: Options) -> Route:
         route: Route = before.policy[written] if isinstance(written, int) else pickle.loads(written)  # noqa: S301

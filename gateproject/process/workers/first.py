@@ -14,6 +14,7 @@ from foundation.readiness import PartReadiness, ReadinessReport, degraded
 from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage, TextFamilies
+from gateproject.process.in_force import InForce
 from gateproject.process.reload import ConfigurationStatus, Reload
 from gateproject.process.rpc_services import RpcServices
 from gateproject.process.runtime import Runtime
@@ -98,7 +99,7 @@ class FirstRuntime(Runtime):
     async def _configuration(self) -> WorkerConfiguration:
         """What a worker begins with, which has what the command began with."""
         key = self.services.signing_key
-        return await asyncio.to_thread(WorkerConfiguration.written, self.options, settings.GATE_OPTIONS, self.status, key)
+        return await asyncio.to_thread(WorkerConfiguration.written, self.options, settings.GATE_OPTIONS, self.status, self.in_force, key)
 
     async def _reload(self) -> None:
         async with self._links.change():
@@ -112,11 +113,11 @@ class FirstRuntime(Runtime):
         await Runtime.reload(self)
         await self._links.ask("status", self.status, COMMIT_SECONDS)
 
-    async def _prepare_others(self, services: Services) -> None:
+    async def _prepare_others(self, services: Services, in_force: InForce) -> None:
         """All or nothing: each worker has built what follows, or nobody takes it."""
         await self._end_who_is_silent("here", HERE_SECONDS)  # so that one that stands still holds nobody up for long
         status, key = ConfigurationStatus.of(self.source), services.signing_key
-        written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self.options, status, key)
+        written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self.options, status, in_force, key)
         answers = await self._links.ask("prepare", written, PREPARE_SECONDS)
         problems: dict[str, Problem] = {}
         for link, answer in answers.items():

@@ -16,6 +16,7 @@ from foundation.tasks import spawn
 from foundation.telemetry import logs
 from foundation.telemetry.exposition import TextFamilies
 from gateproject.process.gc_tuning import made_beside_requests
+from gateproject.process.in_force import InForce
 from gateproject.process.reload import ConfigurationStatus
 from gateproject.process.rpc_services import RpcServices
 from gateproject.process.runtime import Runtime
@@ -40,7 +41,7 @@ class WorkerRuntime(Runtime):
     worker: WorkerProcess = field(kw_only=True)
     link: FirstLink = field(kw_only=True)
     _given: WorkerConfiguration = field(init=False)
-    _next: Services | None = None
+    _next: tuple[Services, InForce] | None = None
     is_first: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -59,6 +60,9 @@ class WorkerRuntime(Runtime):
 
     def _status_now(self) -> ConfigurationStatus:
         return self._given.status.tell(self.options.service_label)
+
+    def _in_force_now(self) -> InForce:
+        return self._given.read_in_force()
 
     def open_redirects(self) -> None:
         """The first process has it."""
@@ -98,15 +102,15 @@ class WorkerRuntime(Runtime):
         self._given = given
         return ()
 
-    def _built(self, given: WorkerConfiguration) -> Services:
+    def _built(self, given: WorkerConfiguration) -> tuple[Services, InForce]:
         with made_beside_requests():
             options = given.read(self.options)
-            return self._builder.build(options, self.services, given.key(options.signing_key_algorithm))
+            return self._builder.build(options, self.services, given.key(options.signing_key_algorithm)), given.read_in_force()
 
     async def _commit(self, _: None) -> None:
         if self._next is not None:
-            services, self._next = self._next, None
-            await self._swap(services, cookie_settings(services.options), None, "")
+            (services, in_force), self._next = self._next, None
+            await self._swap(services, in_force, cookie_settings(services.options), None, "")
 
     async def _forget(self, _: None) -> None:
         self._next = None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from config.source import ConfigSource
 from foundation.crypto.signing_key import SigningKey
+from gateproject.process.in_force import InForce
 from gateproject.process.reload import ConfigurationStatus
 from gateproject.process.workers.configuration import WorkerConfiguration
 from tests.support.options import make_options
@@ -18,12 +19,15 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     before = source.load()
     make_options(tmp_path, policy=[ROUTES[2], {**ROUTES[1], "allowed_groups": ["y"]}, ROUTES[0]])
     after = source.load()
-    written = pickle.loads(pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), None)))
+    written = pickle.loads(
+        pickle.dumps(WorkerConfiguration.written(after, before, ConfigurationStatus.of(source), InForce(source.places), None))
+    )
     assert [type(route) for route in written.routes] == [int, bytes, int]
     read = written.read(before)
     assert read == after
     assert read.policy[0] is before.policy[2]
     assert written.status.checksum == source.checksum
+    assert written.read_in_force() == InForce(source.places)
     assert written.key("ES256") is None
 
 
@@ -31,8 +35,8 @@ def test_a_key_that_was_made_is_the_same_in_all_and_one_that_is_configured_stays
     options = make_options(tmp_path)
     key = SigningKey.from_options(options)
     status = ConfigurationStatus.of(ConfigSource(None, {}))
-    other = WorkerConfiguration.written(options, options, status, key).key(key.algorithm)
+    other = WorkerConfiguration.written(options, options, status, InForce(), key).key(key.algorithm)
     assert other is not None
     assert (other.kid, other.is_configured) == (key.kid, False)
     configured = SigningKey(key._private_key, key.algorithm, is_configured=True)
-    assert WorkerConfiguration.written(options, options, status, configured).key(key.algorithm) is None
+    assert WorkerConfiguration.written(options, options, status, InForce(), configured).key(key.algorithm) is None

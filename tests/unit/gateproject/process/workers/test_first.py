@@ -9,6 +9,7 @@ import pytest
 from config.source import ConfigSource
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, ReadinessReport
+from gateproject.process.in_force import InForce
 from gateproject.process.runtime import Runtime
 from gateproject.process.workers.first import FirstRuntime
 from gateproject.process.workers.link import WorkerLost
@@ -37,7 +38,7 @@ async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
     asked = LinksOfATest(*links)
     first: Any = SimpleNamespace(_links=asked, source=ConfigSource(None, {}), options=options)
     first._end_who_is_silent = lambda *given: FirstRuntime._end_who_is_silent(first, *given)
-    await FirstRuntime._prepare_others(first, SimpleNamespace(options=options, signing_key=None))  # type: ignore[arg-type]
+    await FirstRuntime._prepare_others(first, SimpleNamespace(options=options, signing_key=None), InForce())  # type: ignore[arg-type]
     return asked.asked
 
 

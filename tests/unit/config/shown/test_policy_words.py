@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
-from proxy.policy_words import LONGEST, policy_words
+from config.shown.policy_words import LONGEST, policy_words
 
 
 def words(*blocks: dict[str, Any]) -> tuple[str, ...]:

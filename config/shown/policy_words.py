@@ -14,19 +14,19 @@ _JOINED = {"and": " and ", "or": " or ", "nor": " or "}
 
 
 def policy_words(route: Route) -> tuple[str, ...]:
-    return tuple(map(_block, route.policy))
+    return tuple(map(block_words, route.policy))
 
 
-def _block(block: Block) -> str:
-    words = f"{block.effect}: {_expression(block.expression)}"
+def block_words(block: Block) -> str:
+    words = f"{block.effect}: {expression_words(block.expression)}"
     words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
     return f"{words} (in shadow)" if block.mode == SHADOW else words
 
 
-def _expression(expression: Combination | Comparison) -> str:
+def expression_words(expression: Combination | Comparison) -> str:
     if isinstance(expression, Comparison):
         return _comparison(expression)
-    inside = _JOINED.get(expression.operator, " and ").join(map(_expression, expression.parts))
+    inside = _JOINED.get(expression.operator, " and ").join(map(expression_words, expression.parts))
     if expression.operator in ("not", "nor"):
         return f"not ({inside})"
     return f"({inside})" if len(expression.parts) > 1 else inside

@@ -1,0 +1,125 @@
+"""Configuration changes: in which values one configuration differs from the one before, in words that show no secret."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.options import Options
+from config.reference.all_settings import SettingKey, route_keys, settings
+from config.routes.route import Route
+from config.shown.places import Places
+from config.shown.values import shown, shown_of
+from config.validation import Settings
+from foundation.values import WatchedFile
+
+MOST = 200
+UNSEEN = "It has changed in what is not shown here."
+CONTENT = "The file holds something else now."
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """Change of one value; `note` says what the words before and after can't.  `place` is where it stands now, else where it stood."""
+
+    key: str
+    kind: str
+    before: str = ""
+    after: str = ""
+    place: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Configuration with the places of its values."""
+
+    options: Options
+    places: Places
+
+
+def changes(before: Version, after: Version) -> Iterator[ValueChange]:
+    every = [key.name for group in settings().values() for key in group if key.name != "policy"]
+    yield from setting_changes(before, after, every)
+    yield from _route_changes(before, after)
+
+
+def setting_changes(before: Version, after: Version, names: Collection[str]) -> Iterator[ValueChange]:
+    """Changes of these settings."""
+    for key in (key for group in settings().values() for key in group if key.name in names):
+        change = _change(before.options, after.options, key, key.name, after.places.of(key.name))
+        if change is not None:
+            yield change
+
+
+def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: str) -> ValueChange | None:
+    attribute = type(after).attributes()[key.name]
+    old, new = getattr(before, attribute), getattr(after, attribute)
+    if old == new:
+        return None
+    words = shown_of(before, key), shown_of(after, key)
+    kind = ADDED if _is_nothing(old) else REMOVED if _is_nothing(new) else CHANGED
+    note = "" if words[0] != words[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
+    return ValueChange(name, kind, *words, place, note)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or value in ((), {}, "")
+
+
+def _route_changes(before: Version, after: Version) -> Iterator[ValueChange]:
+    if before.options.policy is after.options.policy:
+        return
+    pairs, removed, added = _matched(before.options.policy, after.options.policy)
+    for old, new in pairs:
+        if before.options.policy[old] is not after.options.policy[new]:
+            yield from _changes_of(before, old, after, new)
+    for index in removed:
+        route = before.options.policy[index]
+        yield ValueChange(_named(route, index), REMOVED, before=shown(route), place=before.places.of_route(index, "from"))
+    for index in added:
+        route = after.options.policy[index]
+        yield ValueChange(_named(route, index), ADDED, after=shown(route), place=after.places.of_route(index, "from"))
+    moved = [new for _, new in pairs]
+    if moved != sorted(moved):
+        yield ValueChange(
+            "policy", CHANGED, place=after.places.of("policy"), note="Routes stand in another order; the first that matches decides."
+        )
+
+
+def _changes_of(before: Version, old: int, after: Version, new: int) -> Iterator[ValueChange]:
+    then, now = before.options.policy[old], after.options.policy[new]
+    for key in route_keys():
+        change = _change(then, now, key, f"{_named(now, new)}: {key.name}", after.places.of_route(new, key.name))
+        if change is not None:
+            yield change
+
+
+def _purpose(route: Route) -> str:
+    return route.id
+
+
+def _name(route: Route) -> str:
+    return route.name or str(route.from_)
+
+
+def _named(route: Route, index: int) -> str:
+    return f"policy[{index}] {_name(route)}"
+
+
+def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Pairs of places of the same route, before and after, in the order of before; and the places of those that have none.
+
+    First those that match and lead to the same, then those of the same name or address.
+    """
+    pairs: list[tuple[int, int]] = []
+    old, new = list(range(len(before))), list(range(len(after)))
+    for same in (_purpose, _name):
+        waiting: dict[str, list[int]] = {}
+        for index in reversed(old):
+            waiting.setdefault(same(before[index]), []).append(index)
+        found = {index: known.pop() for index in new if (known := waiting.get(same(after[index])))}
+        pairs += [(place, index) for index, place in found.items()]
+        taken = set(found.values())
+        old, new = [index for index in old if index not in taken], [index for index in new if index not in found]
+    return sorted(pairs), old, new

@@ -1,0 +1,73 @@
+"""Admin page "Configuration": each value in force, where it came from, and what the last change changed.  Nothing secret is shown."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db import models
+from django.http import HttpRequest, HttpResponse
+
+from config.options import Options
+from config.routes.route import Route
+from config.shown.places import Places
+from config.shown.values import ShownValue, route_in_force, settings_in_force
+from databroker.adminsite.read_only import PageAdmin
+from proxy.admin import told_of
+from proxy.page_context import page_context
+
+ROUTES_PER_PAGE = 50
+Setting = tuple[str, list[ShownValue], list[ShownValue]]  # title of a group, what is set, what has its default
+
+
+class Configuration(models.Model):
+    """Model without a table (PageAdmin)."""
+
+    class Meta:
+        app_label = "gateproject"
+        managed = False
+        default_permissions = ()
+        verbose_name = verbose_name_plural = "configuration"
+
+
+class ConfigurationAdmin(PageAdmin):
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        gate = page_context(request)
+        options, places, wanted = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
+        found = [(index, route) for index, route in enumerate(options.policy) if _is_meant(route, wanted)]
+        routes = Paginator(found, ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        return self.page(
+            request,
+            "admin/gateproject/configuration.html",
+            "Configuration",
+            in_force=gate.in_force,
+            groups=list(_groups(options, places)),
+            routes=routes,
+            shown_routes=[(route, route_in_force(route, index, places)) for index, route in routes],
+            wanted=wanted,
+            whose=whose_configuration(options),
+            **told_of(gate.configuration),
+        )
+
+
+def _groups(options: Options, places: Places) -> list[Setting]:
+    every = settings_in_force(options, places)
+    return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
+
+
+def _is_meant(route: Route, wanted: str) -> bool:
+    return wanted.lower() in f"{route.name or ''} {route.from_}".lower()
+
+
+def whose_configuration(options: Options) -> str:
+    """Which processes have what the page shows."""
+    if options.services != "all":
+        whose = "This is what the authenticate service runs with. The other services read files of their own, which it does not see."
+    elif options.process_count > 1:
+        whose = f"All {options.process_count} processes of this gate have it: one reads the file, and none takes what another can't."
+    else:
+        whose = "This is what this process runs with."
+    return f"{whose} Where several gates run beside each other, each shows its own: the same checksum means the same files."
+
+
+def register(site: admin.AdminSite) -> None:
+    site.register(Configuration, ConfigurationAdmin)

@@ -1,0 +1,97 @@
+"""Between two configurations the changes are told, by their settings and routes, and no secret with them."""
+
+from pathlib import Path
+from typing import Any
+
+from config.shown.changes import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ValueChange, Version, changes
+from config.source import ConfigSource
+from tests.support.options import make_options
+
+
+class Versions:
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self._source = ConfigSource(directory / "config.yaml", {})
+
+    def change(self, *versions: dict[str, Any]) -> list[ValueChange]:
+        """Changes between the last two."""
+        loaded = []
+        for settings in versions:
+            make_options(self._directory, **settings)
+            loaded.append(Version(self._source.load(), self._source.places))
+        return list(changes(loaded[-2], loaded[-1]))
+
+
+def route(name: str, **keys: Any) -> dict[str, Any]:
+    return {"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "name": name, "allowed_groups": ["x"], **keys}
+
+
+def test_what_is_loaded_again_unchanged_has_changed_nothing(tmp_path: Path) -> None:
+    same = {"policy": [route("a"), route("b")], "log_level": "warn"}
+    assert Versions(tmp_path).change(same, same) == []
+
+
+def test_settings_are_told_with_both_values_and_their_place(tmp_path: Path) -> None:
+    found = Versions(tmp_path).change({"cookie_expire": "1h", "cookie_domain": "example.com"}, {"cookie_expire": "2h", "log_level": "warn"})
+    told = {change.key: (change.kind, change.before, change.after) for change in found}
+    assert told == {
+        "cookie_expire": (CHANGED, "1h", "2h"),
+        "cookie_domain": (REMOVED, "example.com", ""),
+        "log_level": (CHANGED, "info", "warn"),
+        "proxy_log_level": (CHANGED, "info", "warn"),
+    }
+    places = {change.key: change.place for change in found}
+    assert places["cookie_expire"].startswith(f"{tmp_path / 'config.yaml'}:")
+    assert places["cookie_domain"] == "default"
+
+
+def test_a_new_secret_is_told_without_a_letter_of_either(tmp_path: Path) -> None:
+    (found,) = Versions(tmp_path).change({"idp_client_secret": "hunter2"}, {"idp_client_secret": "hunter3"})
+    assert (found.key, found.note) == ("idp_client_secret", UNSEEN)
+    assert "hunter" not in str(found)
+
+
+def test_another_content_of_the_same_file_is_told(tmp_path: Path) -> None:
+    versions, settings = Versions(tmp_path), {"policy": [route("a", cluster_service_account_token_file="token")]}
+    (tmp_path / "token").write_text("hunter2")
+    make_options(tmp_path, **settings)
+    before = Version(versions._source.load(), versions._source.places)
+    (tmp_path / "token").write_text("hunter3")
+    found = list(changes(before, Version(versions._source.load(), versions._source.places)))
+    notes = {change.key: change.note for change in found}
+    assert notes["policy[0] a: cluster_service_account_token_file"] == CONTENT
+    assert "hunter" not in str(found)
+
+
+def test_a_route_is_told_that_came_that_went_and_that_says_something_else(tmp_path: Path) -> None:
+    before = [route("a"), route("b"), route("gone")]
+    after = [route("a", allowed_groups=["y"]), route("new"), route("b")]
+    found = {change.key: change for change in Versions(tmp_path).change({"policy": before}, {"policy": after})}
+    assert set(found) == {"policy[0] a: allowed_groups", "policy[2] gone", "policy[1] new"}
+    changed = found["policy[0] a: allowed_groups"]
+    assert (changed.kind, changed.before, changed.after) == (CHANGED, "[x]", "[y]")
+    assert (found["policy[2] gone"].kind, found["policy[1] new"].kind) == (REMOVED, ADDED)
+    assert "https://gone.example.com" in found["policy[2] gone"].before
+    assert "https://new.example.com" in found["policy[1] new"].after
+
+
+def test_a_route_that_moves_elsewhere_stays_the_same_route(tmp_path: Path) -> None:
+    before, after = [route("a", prefix="/x")], [route("a", prefix="/y")]
+    (found,) = Versions(tmp_path).change({"policy": before}, {"policy": after})
+    assert (found.key, found.before, found.after) == ("policy[0] a: prefix", "/x", "/y")
+    (found,) = Versions(tmp_path).change({"policy": [route("a", timeout="5s")]}, {"policy": [route("a")]})
+    assert (found.key, found.kind, found.before, found.after) == ("policy[0] a: timeout", REMOVED, "5s", "")
+
+
+def test_another_order_of_routes_is_told_because_the_first_decides(tmp_path: Path) -> None:
+    (found,) = Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b"), route("a")]})
+    assert (found.key, found.kind) == ("policy", CHANGED)
+    assert "another order" in found.note
+    assert Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b")]})[0].kind == REMOVED
+
+
+def test_routes_that_match_the_same_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    twice = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[:1]})
+    assert (found.key, found.kind) == ("policy[1] a", REMOVED)
+    assert "allowed_groups: [z]" in found.before
