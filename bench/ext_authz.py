@@ -33,6 +33,7 @@ from google.rpc import code_pb2, status_pb2
 
 from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
+from authorize.envoy_answers import ExtAuthzParts
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.load import Failed, wrk
@@ -46,6 +47,7 @@ from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.signing_key import SigningKey
 from foundation.tasks import spawn
 from foundation.telemetry.logs import configure_logs
+from gateproject.process import rpc_services
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
 from tests.support.cookies import signed_in as cookie_of
@@ -248,16 +250,13 @@ async def says_yes(request: pb.CheckRequest, context: grpc.aio.ServicerContext) 
 
 
 class AlwaysYes(ExtAuthz):
-    def __init__(self) -> None:
-        pass
-
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"Check": grpc.unary_unary_rpc_method_handler(says_yes, pb.CheckRequest.FromString, pb.CheckResponse.SerializeToString)}
 
 
 async def always_yes_to_anybody(directory: Path) -> tuple[int, str]:
     running = grpc.aio.server()
-    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, AlwaysYes().methods()),))
+    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, AlwaysYes(None).methods()),))
     port = running.add_insecure_port("127.0.0.1:0")
     await running.start()
     _kept.append(running)
@@ -266,24 +265,29 @@ async def always_yes_to_anybody(directory: Path) -> tuple[int, str]:
 
 
 async def always_yes(directory: Path) -> tuple[int, str]:
-    (options, _, broker, _), cookie = await signed_in(directory)
-    return await served(options, broker, AlwaysYes()), cookie
+    (options, service, broker, replica), cookie = await signed_in(directory)
+    rpc_services.ExtAuthz = AlwaysYes  # type: ignore[misc]
+    return await served(options, broker, ext_authz_parts(options, service, replica)), cookie
 
 
 async def authorize(directory: Path) -> tuple[int, str]:
     (options, service, broker, replica), cookie = await signed_in(directory)
+    return await served(options, broker, ext_authz_parts(options, service, replica)), cookie
+
+
+def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzParts:
     words = ExtAuthzResponder(options, service)
     recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
-    return await served(options, broker, ExtAuthz(lambda: service, lambda: words, replica, recorder)), cookie
+    return ExtAuthzParts(lambda: service, lambda: words, replica, recorder)
 
 
 async def authorize_logging(directory: Path) -> tuple[int, str]:
     return await authorize(directory)
 
 
-async def served(options: Options, broker: LocalBroker, ext_authz: ExtAuthz) -> int:
+async def served(options: Options, broker: LocalBroker, asked: ExtAuthzParts) -> int:
     services = RpcServices(options)
-    services.open(broker, ext_authz)
+    services.open(broker, asked)
     await services.start()
     _kept.append(services)
     assert options.grpc_address is not None

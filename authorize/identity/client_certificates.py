@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import re
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -25,6 +27,7 @@ LONGEST_REMEMBERED = 16 * 1024  # bytes of a chain
 # The library wraps what our validators say, and shows whole certificates.
 _OUR_WORDS = re.compile(r"ValueError: (.*?)(?: \(encountered processing|$)")
 _BESIDE = re.compile(r"^validation failed: |candidates exhausted: | \(encountered processing.*\)")
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _BAD = (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
 
 
@@ -76,6 +79,17 @@ class CertificateHosts:
             return bool(self._hosts)
         name = server_name.lower().removesuffix(".")
         return name in self._hosts or f"*.{name.partition('.')[2]}" in self._hosts
+
+
+def chain_of(certificate: str) -> tuple[bytes, ...]:
+    """Certificates of a chain as Envoy writes it (percent-encoded PEM): DER, the client's own first; nothing where it can't be read, which
+    is as good as none.
+    """
+    pems = _PEM.findall(unquote(certificate))
+    try:
+        return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in pems)
+    except ValueError:
+        return ()
 
 
 def shown_certificate(chain: tuple[bytes, ...]) -> ClientCertificate | None:

@@ -1,15 +1,14 @@
 """Request attributes in Envoy's words (envoy.service.auth.v3): written for authorize, and read from them again."""
 
-import re
 import ssl
 from collections.abc import Iterable
 from typing import TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from envoy.service.auth.v3 import attribute_context_pb2, external_auth_pb2
 from google.protobuf.message import DecodeError
 
-from authorize.identity.client_certificates import shown_certificate
+from authorize.identity.client_certificates import chain_of, shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import AccessRequest, ClientCertificate, access_request
 from foundation.bounded_cache import bounded_lru_cache
@@ -22,7 +21,6 @@ ENVOY_TOKEN = "gate_token"  # noqa: S105 - one of ext_authz_tokens, from an Envo
 SEEN = "gate_seen"  # the version of the records that the data plane knows of: older ones must not decide
 
 _TOLD_APART = (b"cookie", b"origin", b"access-control-request-method")
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
 
@@ -87,17 +85,6 @@ def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes
     if server_name and canonical_host(raw(server_name))[0] != canonical_host(host)[0]:
         return None
     return shown_certificate(chain_of(certificate))
-
-
-def chain_of(certificate: str) -> tuple[bytes, ...]:
-    """Certificates of a chain as Envoy writes it (percent-encoded PEM): DER, the client's own first; nothing where it can't be read, which
-    is as good as none.
-    """
-    pems = _PEM.findall(unquote(certificate))
-    try:
-        return tuple(ssl.PEM_cert_to_DER_cert(pem) for pem in pems)
-    except ValueError:
-        return ()
 
 
 def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:

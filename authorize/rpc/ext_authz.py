@@ -1,9 +1,8 @@
 """External authorization server (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 from envoy.config.core.v3 import base_pb2
@@ -11,8 +10,8 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
-from authorize.client import Attestation, Authorizer, Check
-from authorize.decision_log.recorder import DecisionRecorder
+from authorize.client import Attestation, Check
+from authorize.envoy_answers import Denied, EnvoyRequest, ExtAuthzParts, Headers, LetThrough, require_same_route
 from authorize.openings import Opening
 from authorize.policy.criteria import TraceStep
 from authorize.policy.decision import Outcome
@@ -21,80 +20,23 @@ from authorize.policy.paths.canonical import require_plain
 from authorize.policy.request import AccessRequest
 from authorize.rpc import attributes
 from authorize.upstream.identity_headers import ASSERTION
-from authorize.upstream.identity_headers import Headers as IdentityHeaders
-from databroker.replica import Replica
 from foundation.bounded_cache import bounded_lru_cache, together
-from foundation.errors import BadRequest, BrokerError
+from foundation.errors import BadRequest
 from foundation.rpc.shared_secret import TOKEN
 
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
-# How long a decision waits for records that the data plane has seen already.
-CATCH_UP_TIMEOUT = 2.0
 LONGEST_REMEMBERED = 4096  # bytes of all that an answer says
 _APPEND = base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
 _OVERWRITE = base_pb2.HeaderValueOption.HeaderAppendAction.OVERWRITE_IF_EXISTS_OR_ADD
 _STATUS = {Outcome.SIGN_IN: 401, Outcome.STEP_UP: 401, Outcome.FORBIDDEN: 403, Outcome.NO_ROUTE: 404, Outcome.CERTIFICATE: 495}
 
-Headers = Sequence[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class EnvoyRequest:
-    """Request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
-
-    request: AccessRequest
-    headers: Headers
-    cookies: Sequence[bytes]
-    client_address: str
-    request_id: str
-    started: float  # of a monotonic clock
-    route_id: str = ""
-    unread: BadRequest | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """Answer that a client is told instead of being let through."""
-
-    status: int
-    headers: Headers
-    body: bytes
-
-
-class LetThrough(NamedTuple):
-    """Answer that lets a request through: all that it is made of, and nothing else."""
-
-    outcome: Outcome
-    route_id: str
-    identity_headers: IdentityHeaders
-    replaced: tuple[tuple[bytes, bytes], ...]
-    removed: tuple[bytes, ...]
-
-
-class Responder(Protocol):
-    """Responder for other people's Envoys: what only the proxy knows how to say (`proxy/planes/ext_authz.py`); the roof brings it."""
-
-    async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied: ...
-
 
 class ExtAuthz:
-    """Server of the one method.  `authorize` and `responder` are asked for at each call, because a reload replaces them."""
+    """Server of the one method."""
 
-    def __init__(
-        self,
-        authorize: Callable[[], Authorizer],
-        responder: Callable[[], Responder],
-        replica: Replica,
-        recorder: DecisionRecorder,
-        *,
-        timeout: float = CATCH_UP_TIMEOUT,
-    ):
-        self._authorize = authorize
-        self._responder = responder
-        self._replica = replica
-        self._recorder = recorder
-        self._timeout = timeout
+    def __init__(self, parts: ExtAuthzParts):
+        self._parts = parts
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"Check": grpc.unary_unary_rpc_method_handler(self.check, pb.CheckRequest.FromString)}
@@ -107,9 +49,9 @@ class ExtAuthz:
 
     async def _for_our_proxy(self, told: pb.CheckRequest) -> pb.CheckResponse:
         """Facts, for a proxy that finds the words itself; errors are gRPC's."""
-        authorize, extensions = self._authorize(), told.attributes.context_extensions
+        authorize, extensions = self._parts.authorize(), told.attributes.context_extensions
         # A proxy that knows of a newer change must not be answered from older records: it would let a stream live on.
-        await self._replica.catch_up(extensions.get(attributes.SEEN, ""), self._timeout)
+        await self._parts.replica.catch_up(extensions.get(attributes.SEEN, ""), self._parts.timeout)
         request, cookies = attributes.from_check_request(told, authorize.default_ports)
         match extensions.get(attributes.PURPOSE):
             case attributes.IDENTIFY:
@@ -122,12 +64,12 @@ class ExtAuthz:
             check = await authorize.check(request, cookies)
             require_same_route(check, extensions.get(attributes.ROUTE, ""))
             return _ok(await authorize.credentials_for(check, request, cookies))
-        check = await self._recorder.check(authorize, request, cookies, told.attributes.request.http.id)
+        check = await self._parts.recorder.check(authorize, request, cookies, told.attributes.request.http.id)
         require_same_route(check, extensions.get(attributes.ROUTE, ""))
         return _decided(check)
 
     async def _for_an_envoy(self, told: pb.CheckRequest) -> bytes:
-        answer = await self._responder().respond(_envoy_request(told, self._authorize().default_ports))
+        answer = await self._parts.responder().respond(_envoy_request(told, self._parts.authorize().default_ports))
         return _denied(answer) if isinstance(answer, Denied) else _let_through(answer)
 
 
@@ -144,13 +86,6 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     headers, address = request.headers or attributes.headers_of(http), told.attributes.source.address.socket_address.address
     route_id = told.attributes.context_extensions.get(attributes.ROUTE, "")
     return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
-
-
-def require_same_route(check: Check, route_id: str) -> None:
-    """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
-    ours = check.decision.route.id if check.decision.route is not None else ""
-    if route_id and route_id != ours:
-        raise BrokerError("the data plane's route is not the one that authorize found: are both configured alike?")
 
 
 def _ok(headers: Headers) -> pb.CheckResponse:

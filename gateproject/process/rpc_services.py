@@ -4,11 +4,15 @@ import hmac
 import time
 from collections.abc import Callable
 
+from authorize.client import Authorizer
+from authorize.envoy_answers import ExtAuthzParts
 from authorize.rpc import attributes
 from authorize.rpc import ext_authz as ext_authz_service
+from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import ExtAuthz
 from config.options import Options
 from databroker.client import BrokerClient
+from databroker.replica import Replica
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
@@ -23,13 +27,14 @@ LARGEST_UNPROVEN = 512 * 1024
 
 
 class RpcServices:
-    """Services over gRPC.  `broker` and `authorize` are those of other processes, None where this one has its own."""
+    """gRPC services of `Rpc`."""
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None):
         self._worker = worker
         self._inner: RpcServer | None = None
         self._secret_within = SharedSecret([worker.secret] if worker is not None else options.shared_secret, clock)
         self._options = options
+        self._clock = clock
         self._secret = SharedSecret(options.shared_secret, clock)
         self._server: RpcServer | None = None
         self._tokens = options.ext_authz_tokens
@@ -44,7 +49,10 @@ class RpcServices:
     def _channel(self, url: Url | None) -> RpcChannel | None:
         return RpcChannel(url, self._options, self._secret) if url is not None else None
 
-    def open(self, broker: BrokerClient, ext_authz: ExtAuthz) -> None:
+    def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> Authorizer | None:
+        return RemoteAuthorizer(options, self.authorize, replica, self._clock, previous) if self.authorize is not None else None
+
+    def open(self, broker: BrokerClient, asked: ExtAuthzParts) -> None:
         """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
         if self._worker is not None:
             if not self._worker.is_first:
@@ -59,7 +67,7 @@ class RpcServices:
         if self._options.services in ("all", "databroker") and self.broker is None:
             self._server.add(convert.SERVICE, DataBrokerRpc(broker).methods())
         if self._options.services in ("all", "authorize"):
-            self._server.add(ext_authz_service.SERVICE, ext_authz.methods())
+            self._server.add(ext_authz_service.SERVICE, ExtAuthz(asked).methods())
         self._server.open(self._options.grpc_address)
 
     def _is_an_envoy(self, method: str, metadata: Metadata) -> bool | RequestProof:

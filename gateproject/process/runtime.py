@@ -17,7 +17,7 @@ from django.conf import settings
 from authorize.decision_log import rows
 from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
-from authorize.rpc.ext_authz import ExtAuthz
+from authorize.envoy_answers import ExtAuthzParts
 from config.options import Options
 from config.shown.changes import Version
 from config.source import ConfigSource
@@ -41,7 +41,7 @@ from gateproject.process.in_force import InForce
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
-from gateproject.process.rpc_services import RpcServices
+from gateproject.process.rpc import Rpc, rpc_of
 from gateproject.process.services import SERVES_GRPC_ONLY, SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
@@ -86,7 +86,7 @@ class Runtime:
     status: ConfigurationStatus = field(init=False)
     in_force: InForce = field(init=False)
     autocert: Autocert = field(default_factory=Autocert)
-    _rpc: RpcServices = field(init=False)
+    _rpc: Rpc = field(init=False)
     _databroker: DataBrokerService = field(init=False)
     _resources: ForwardingResources = field(init=False)
     _builder: ServiceBuilder = field(init=False)
@@ -116,7 +116,7 @@ class Runtime:
         decisions = DecisionLog(rows.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
         self._builder = ServiceBuilder(
-            self._databroker, self._resources, self.autocert.obtained, self._rpc.authorize, self._wants_certificate, self.clock
+            self._databroker, self._resources, self.autocert.obtained, self._rpc, self._wants_certificate, self.clock
         )
         with made_beside_requests():
             self.services = self._builder.build(self.options, key=self._key_of_first())
@@ -129,8 +129,8 @@ class Runtime:
             _tell_measured(self.options)
         self._keep_decisions()
 
-    def _rpc_services(self) -> RpcServices:
-        return RpcServices(self.options, self.clock)
+    def _rpc_services(self) -> Rpc:
+        return rpc_of(self.options, self.clock)
 
     def _key_of_first(self) -> SigningKey | None:
         return None
@@ -160,10 +160,10 @@ class Runtime:
     def open_grpc(self) -> None:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
         recorder = DecisionRecorder(self._resources.decisions, self._resources.saw, self.clock)
-        ext_authz = ExtAuthz(
+        services = ExtAuthzParts(
             lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self._databroker.replica, recorder
         )
-        self._rpc.open(self._databroker.client, ext_authz)
+        self._rpc.open(self._databroker.client, services)
 
     def open_metrics(self) -> None:
         """Take the port of `metrics_address`; ConfigError."""

@@ -8,14 +8,13 @@ from authenticate.bearer_tokens import BearerTokens
 from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
 from authorize.client import Authorizer
-from authorize.rpc.client import RemoteAuthorizer
 from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.service import DataBrokerService
 from foundation.crypto.signing_key import SigningKey
-from foundation.rpc.channel import RpcChannel
 from foundation.telemetry.tracing import tracer
+from gateproject.process.rpc import Rpc
 from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
@@ -67,13 +66,13 @@ def served(part: T | None) -> T:
 class ServiceBuilder:
     """Builder of services, out of what outlives a configuration in this process.
 
-    `authorizer` is the channel to that of another process, None where this one decides itself.
+    `rpc` has the authorizer of another process, or none where this one decides itself.
     """
 
     databroker: DataBrokerService
     resources: ForwardingResources
     acme: AcmeState
-    authorizer: RpcChannel | None
+    rpc: Rpc
     wants_certificate: Callable[[str | None], bool]
     clock: Callable[[], float]
 
@@ -105,6 +104,6 @@ class ServiceBuilder:
     ) -> Authorizer | None:
         if options.services == "databroker":
             return None
-        if self.authorizer is not None:
-            return RemoteAuthorizer(options, self.authorizer, self.databroker.replica, self.clock, before)
+        if (remote := self.rpc.authorizer(options, self.databroker.replica, before)) is not None:
+            return remote
         return AuthorizeService(options, self.databroker.replica, served(signing_key), self.clock, before, bearers, self.databroker.client)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from authorize.rpc.attributes import chain_of
+from authorize.identity.client_certificates import chain_of
 from foundation.errors import BadRequest
 from proxy.envoy.resources.edge_headers import EdgeFacts, is_between_us
 from proxy.incoming import TLS

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from authorize.client import Authorizer
-from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
+from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
 from config.routes.told_headers import ToldNames
 from foundation.bounded_cache import bounded_lru_cache, together

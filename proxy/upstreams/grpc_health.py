@@ -12,18 +12,11 @@ from grpc_health.v1 import health_pb2
 
 from config.routes.upstream_health import GrpcHealthCheck
 from proxy.upstreams.request import Upstream
+from proxy.upstreams.upstream_errors import Unhealthy
 
 METHOD = "/grpc.health.v1.Health/Check"
 _MOST_READ = 64 * 1024  # bytes of an answer, which has a dozen
 _PREFIX = struct.Struct(">BI")  # compressed or not, length
-
-
-class Unhealthy(Exception):
-    """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
-
-    def __init__(self, message: str, *, at_once: bool = False):
-        super().__init__(message)
-        self.at_once = at_once
 
 
 async def ask_by_grpc(upstream: Upstream, context: ssl.SSLContext | None, check: GrpcHealthCheck, seconds: float) -> None:

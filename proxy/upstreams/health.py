@@ -14,8 +14,8 @@ from foundation.tasks import spawn
 from foundation.telemetry import metrics
 from proxy.upstreams.client import StaleConnection, UpstreamClient
 from proxy.upstreams.cluster import Member
-from proxy.upstreams.grpc_health import Unhealthy, ask_by_grpc
 from proxy.upstreams.request import OutgoingRequest, Upstream
+from proxy.upstreams.upstream_errors import Unhealthy
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +94,8 @@ class HealthChecks:
                 elif check.tcp_health_check is not None:
                     await _talk(member.upstream, check.tcp_health_check)
                 elif check.grpc_health_check is not None:
+                    from proxy.upstreams.grpc_health import ask_by_grpc  # 2 MiB of protobuf
+
                     await ask_by_grpc(member.upstream, member.http2, check.grpc_health_check, check.timeout.total_seconds())
         except TimeoutError:
             return "no answer in time", False

@@ -75,3 +75,11 @@ class UpstreamErrors:
 def _shown(endpoint: UpstreamEndpoint) -> str:
     host, port = endpoint
     return host if port is None else f"{host}:{port}"
+
+
+class Unhealthy(Exception):
+    """Failure of a check; the message says how.  `at_once`: the upstream itself says so, and no threshold is waited for."""
+
+    def __init__(self, message: str, *, at_once: bool = False):
+        super().__init__(message)
+        self.at_once = at_once

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from authorize.client import Authorizer
+from authorize.envoy_answers import ExtAuthzParts, Responder
 from authorize.policy.decision import Outcome
 from authorize.policy.decision_text import sentence
 from authorize.rpc.client import RemoteAuthorizer
-from authorize.rpc.ext_authz import SERVICE, ExtAuthz, Responder
+from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
@@ -77,7 +78,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield World(service, broker, replica, cookies)
             return
         server = RpcServer(options, SharedSecret(options.shared_secret))
-        server.add(SERVICE, ExtAuthz(lambda: service, Responder, replica, recorder(), timeout=0.05).methods())
+        server.add(SERVICE, ExtAuthz(ExtAuthzParts(lambda: service, Responder, replica, recorder(), timeout=0.05)).methods())
         server.open(HostPort("127.0.0.1", 0))
         await server.start()
         channel = RpcChannel(loopback_url(server.port), options, SharedSecret(options.shared_secret))

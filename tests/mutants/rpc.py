@@ -72,7 +72,6 @@ rpc.without("another life's place is lost", "DataBrokerRpc.Sync", always("is_sam
 rpc.without("who asked for no data gets none", "DataBrokerRpc.Sync", never("request.without_data"))
 
 ext_authz = door("authorize.rpc.ext_authz", "unit/authorize/rpc/test_ext_authz.py", "contract/test_authorizers.py")
-ext_authz.without("a decision is on the route that will be used", "require_same_route", never("route_id and route_id != ours"))
 ext_authz.without(
     "extensions of our own proxies count from nobody else",
     "ExtAuthz.check",
@@ -83,6 +82,9 @@ ext_authz.without(
     "_envoy_request",
     skips("require_plain(...)"),
 )
+
+answers = door("authorize.envoy_answers", "unit/authorize/rpc/test_ext_authz.py", "unit/authorize/test_envoy_answers.py")
+answers.without("a decision is on the route that will be used", "require_same_route", never("route_id and route_id != ours"))
 
 told = door("authorize.rpc.attributes", "unit/authorize/rpc/test_attributes.py")
 told.without("a certificate counts for the name of its connection", "_certificate", never("server_name"))
@@ -121,4 +123,4 @@ envoys.without("a token in a question must be one of ours", "RpcServices._is_tok
 behind = door("databroker.replica", "unit/databroker/test_replica.py")
 behind.without("nothing older decides than what was seen", "Replica.catch_up", skips("self._start_over(...)"))
 
-DOORS = (secret, server, channel, client, rpc, ext_authz, told, authorizer, words, envoys, behind)
+DOORS = (secret, server, channel, client, rpc, ext_authz, answers, told, authorizer, words, envoys, behind)

@@ -9,8 +9,9 @@ import pytest
 from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2
 
+from authorize.envoy_answers import ExtAuthzParts
 from authorize.rpc.attributes import ROUTE, SEEN
-from authorize.rpc.ext_authz import CHECK, ExtAuthz
+from authorize.rpc.ext_authz import CHECK
 from authorize.service import AuthorizeService
 from databroker.records import SESSION
 from foundation.crypto.session_cookie import SessionCookies
@@ -71,7 +72,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         await settled()
         words = ExtAuthzResponder(options, service, clock=lambda: NOW)
         services = RpcServices(options)
-        services.open(broker, ExtAuthz(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
+        services.open(broker, ExtAuthzParts(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
         await services.start()
         assert options.grpc_address == HostPort("127.0.0.1", port)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

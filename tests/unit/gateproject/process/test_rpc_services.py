@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.rpc.ext_authz import ExtAuthz
+from authorize.envoy_answers import ExtAuthzParts
 from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -15,7 +15,7 @@ from tests.support.options import make_options
 from tests.support.rpc import client_of, serve_broker
 
 NOBODY: Any = None
-EXT_AUTHZ = ExtAuthz(NOBODY, NOBODY, NOBODY, NOBODY)
+ASKED = ExtAuthzParts(NOBODY, NOBODY, NOBODY, NOBODY)
 
 
 async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
@@ -23,7 +23,7 @@ async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
     options = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}")
     services, store = RpcServices(options), MemoryStore()
     assert services.broker is None
-    services.open(LocalBroker(store), EXT_AUTHZ)
+    services.open(LocalBroker(store), ASKED)
     await services.start()
     client = client_of(port, options)
     await client.put(SESSION, "a", {})
@@ -35,7 +35,7 @@ async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
 
 async def test_without_an_address_nothing_is_served(tmp_path):
     services = RpcServices(make_options(tmp_path, grpc_address=""))
-    services.open(LocalBroker(MemoryStore()), EXT_AUTHZ)
+    services.open(LocalBroker(MemoryStore()), ASKED)
     await services.start()
     await services.stop_serving()
 
@@ -51,7 +51,7 @@ async def test_another_process_s_broker_is_used_where_it_is_named_and_offered_to
     assert services.broker is not None
     await services.broker.put(SESSION, "a", {})
     assert await theirs.get(SESSION, "a") is not None
-    services.open(services.broker, EXT_AUTHZ)
+    services.open(services.broker, ASKED)
     await services.start()
     client = client_of(port, options)
     with pytest.raises(BrokerError, match="unimplemented"):
@@ -66,7 +66,7 @@ async def test_a_taken_port_names_its_setting(tmp_path):
     server = await serve_broker(make_options(tmp_path), MemoryStore())
     services = RpcServices(make_options(tmp_path, grpc_address=f"127.0.0.1:{server.port}"))
     with pytest.raises(ConfigError, match="grpc_address"):
-        services.open(LocalBroker(MemoryStore()), EXT_AUTHZ)
+        services.open(LocalBroker(MemoryStore()), ASKED)
     await server.stop()
 
 
@@ -75,7 +75,7 @@ async def test_a_new_secret_counts_without_a_restart(tmp_path):
     old = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}", grpc_client_timeout="1s")
     new = make_options(tmp_path, shared_secret="A" * 43 + "=", grpc_client_timeout="1s")
     services = RpcServices(old)
-    services.open(LocalBroker(MemoryStore()), EXT_AUTHZ)
+    services.open(LocalBroker(MemoryStore()), ASKED)
     await services.start()
     services.reload(new)
     before, after = client_of(port, old), client_of(port, new)

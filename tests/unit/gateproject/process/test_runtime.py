@@ -17,6 +17,7 @@ from foundation.telemetry import metrics
 from gateproject.process import runtime
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import Reload
+from gateproject.process.rpc import NoRpc
 from gateproject.process.runtime import Runtime
 from tests.support.options import make_options
 
@@ -118,7 +119,7 @@ AFTER = {
     "upstreams": (runtime.ForwardingResources, "use"),
     "decision log": (Runtime, "_keep_decisions"),
     "log": (runtime, "configure_logs"),
-    "gRPC": (runtime.RpcServices, "reload"),
+    "gRPC": (NoRpc, "reload"),
     "autocert": (runtime.Autocert, "use"),
     "sign-in": (AuthenticateService, "start"),
     "directory of before": (DirectoryService, "stop"),

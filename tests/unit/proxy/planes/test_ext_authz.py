@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.rpc.ext_authz import Denied, EnvoyRequest, LetThrough
+from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough
 from authorize.service import AuthorizeService
 from databroker.client import LocalBroker
 from databroker.replica import Replica

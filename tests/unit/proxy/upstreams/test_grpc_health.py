@@ -14,9 +14,10 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived, StreamEnded
 
 from config.routes.route import Route
-from proxy.upstreams.grpc_health import METHOD, Unhealthy, ask_by_grpc
+from proxy.upstreams.grpc_health import METHOD, ask_by_grpc
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.tls import client_context
+from proxy.upstreams.upstream_errors import Unhealthy
 from tests.support.certs import certificate_files
 from tests.unit.proxy.upstreams.test_health import CHECK, Checked
 

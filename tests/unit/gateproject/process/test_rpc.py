@@ -1,0 +1,40 @@
+"""Which processes have anything to do with gRPC."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gateproject.process.rpc import NoRpc, rpc_of
+from gateproject.process.rpc_services import RpcServices
+from tests.support.children import ROOT, clean_environment
+from tests.support.options import make_options
+
+ASKS_FOR_IT = {
+    "it is asked": {"grpc_address": "127.0.0.1:5443"},
+    "it asks another to decide": {
+        "services": "proxy",
+        "authorize_service_url": "http://127.0.0.1:5443",
+        "databroker_service_url": "http://127.0.0.1:5444",
+    },
+    "it asks another for records": {"databroker_service_url": "http://127.0.0.1:5443"},
+}
+
+
+@pytest.mark.parametrize("settings", ASKS_FOR_IT.values(), ids=ASKS_FOR_IT)
+def test_whoever_is_asked_or_asks_another_has_it(tmp_path, settings):
+    assert isinstance(rpc_of(make_options(tmp_path, **settings)), RpcServices)
+
+
+def test_who_does_neither_has_nothing_of_it(tmp_path):
+    rpc = rpc_of(make_options(tmp_path, grpc_address=""))
+    assert isinstance(rpc, NoRpc)
+    assert (rpc.broker, rpc.authorize) == (None, None)
+
+
+def test_whoever_has_it_not_has_not_loaded_its_library(tmp_path):
+    make_options(tmp_path, log_level="error", grpc_address="")
+    begun = "import sys, gateproject.asgi\nprint(sorted({name.partition('.')[0] for name in sys.modules} & {'grpc', 'google', 'envoy'}))\n"
+    environment = {**clean_environment(), "GATE_CONFIG": str(tmp_path / "config.yaml")}
+    ended = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
