@@ -26,6 +26,7 @@
     });
   }
 
+  const forward = () => (getComputedStyle(document.documentElement).direction === "rtl" ? -1 : 1);
   const move = (from, step) => {
     const all = opens(), next = all[all.indexOf(from) + step];
     if (next) next.focus();
@@ -43,7 +44,7 @@
     else if (event.key === "Escape" && at === search) search.value = "", isWhole && filter();
     else if (event.key === "ArrowDown" && at === search) opens()[0]?.focus();
     else if (at.matches(".apps a, .apps .copy") && event.key.startsWith("Arrow")) {
-      move(at, {ArrowRight: 1, ArrowLeft: -1, ArrowDown: row(at), ArrowUp: -row(at)}[event.key]);
+      move(at, {ArrowRight: forward(), ArrowLeft: -forward(), ArrowDown: row(at), ArrowUp: -row(at)}[event.key]);
     } else return;
     event.preventDefault();
   });

@@ -78,7 +78,7 @@ async def test_many_are_told_by_pages(
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{at:03}": f"A{at:03}" for at in range(250)})  # type: ignore[assignment]
     page = await portal.page(await portal.applications(authorize, request(), [], SESSION), search, number)
-    titles = [re.findall("<b>(A[0-9]+)", tile)[0] for _, tiles in page.sections for tile in tiles]
+    titles = [re.findall("<b><bdi>(A[0-9]+)", tile)[0] for _, tiles in page.sections for tile in tiles]
     assert (titles[:1] + titles[-1:], page.found, page.number, page.pages) == expected
 
 

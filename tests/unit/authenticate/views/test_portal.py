@@ -318,7 +318,7 @@ async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_n
             opens = decision.route is route and decision.outcome in (Outcome.ALLOWED, Outcome.STEP_UP) and route.route.portal != "hide"
         told[opens] += 1
         assert (route.route.title in listed) is opens, route.route.title
-        assert (f"<b>{route.route.title}</b>" in pages[0]) is opens
+        assert (f"<bdi>{route.route.title}</bdi>" in pages[0]) is opens
         assert opens or not any(f"{route.route.title}<" in text for text in pages)
     hosts = {route.route.from_.host for route in authorize.routes.routes()}
     shown = {urlsplit(each["url"]).hostname for each in json.loads((await browser.get("/.gate/api/portal.json")).text)["applications"]}

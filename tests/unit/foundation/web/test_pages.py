@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,17 @@ def test_every_page_is_guarded_against_framing_sniffing_and_caching() -> None:
 def test_a_page_whose_form_may_end_at_the_provider_has_no_form_action() -> None:
     assert "form-action 'self'" in dict(pages.headers())["Content-Security-Policy"]
     assert "form-action" not in dict(pages.headers(""))["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("sheet", [pages.TEMPLATES / "gate.css", pages.STATIC / "portal.css"], ids=lambda path: path.name)
+def test_no_style_names_a_side_that_is_another_in_arabic(sheet: Path) -> None:
+    text = sheet.read_text()
+    assert not re.findall(
+        r"(?:margin|padding|border|inset)-(?:left|right)|(?<![\w-])(?:left|right|float):|text-align: *(?:left|right)", text
+    )
+    for name, of_four in re.findall(r"(margin|padding|inset): ([^;}]+)", text):
+        _top, right, _bottom, left = (of_four.split() + [""] * 4)[:4]
+        assert not left or left == right, f"{name}: {of_four}"
 
 
 def test_a_missing_value_is_an_error_never_an_empty_place() -> None:
