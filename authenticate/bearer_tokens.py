@@ -13,13 +13,13 @@ import structlog
 
 from authenticate.provider import key_set, strict_json
 from authenticate.provider.client import ProviderClient
+from authenticate.provider.clients import ProviderClients
 from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
 from authenticate.provider.key_set import KeySet
 from authenticate.provider.kinds.base import AccessRefused, ScopeMissing
 from authenticate.provider.kinds.oidc import is_verified
-from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
 from authenticate.provider.single_flight import SingleFlightCache
 from config.options import Options
@@ -62,20 +62,22 @@ _Key = tuple["TokenPolicy", bytes]  # and the hash of a token
 
 @dataclass(frozen=True, slots=True)
 class TokenPolicy:
-    """The issuer and audience whose tokens a route accepts."""
+    """The issuer and audience whose tokens a route accepts; `provider` is the id of whose they are, "" for another issuer's."""
 
     kind: str
     issuer: str = ""
     audience: tuple[str, ...] = ()
+    provider: str = ""
     jwks_url: str = ""
     jwks: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of_route(cls, route: Route) -> "TokenPolicy":
+    def of_route(cls, route: Route, provider: str) -> "TokenPolicy":
         return cls(
             route.bearer_token or "",
             route.bearer_token_issuer or "",
             route.bearer_token_audience,
+            provider if route.bearer_token != JWT else "",
             str(route.bearer_token_jwks_url or ""),
             route.bearer_token_jwks_file.content if route.bearer_token_jwks_file else b"",
         )
@@ -101,11 +103,11 @@ class BearerTokens:
     def __init__(self, options: Options, clock: Callable[[], float]):
         self._clock = clock
         self._http = ProviderHttp(options)
-        self._provider = ProviderClient(options, provider_of(options.sole_provider), clock, http=self._http)
+        self._providers = ProviderClients(options, clock, http=self._http)
         self._trusts: dict[str, TokenPolicy] = {}
         for route in options.policy:
             if route.bearer_token:
-                self._trusts.setdefault(route.id, TokenPolicy.of_route(route))
+                self._trusts.setdefault(route.id, TokenPolicy.of_route(route, options.sole_provider.id))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
@@ -180,23 +182,30 @@ class BearerTokens:
         if trust.kind == JWT:
             issuer = self._issuers[trust]
             return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)
-        discovery = await self._provider.discovery()
+        client = self._client(trust)
+        discovery = await client.discovery()
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
-            claims = await self._provider.provider.userinfo(self._http, discovery, token)
+            claims = await client.provider.userinfo(self._http, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _TokenRefused("the provider does not say whose token it is")
-            return self._provider.doubted(claims, discovery)
-        expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(self._provider.client_id,))
+            return client.doubted(claims, discovery)
+        expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(client.client_id,))
         claims = await verified(
             token,
             expected,
             discovery.issuer,
             discovery.algorithms,
-            lambda: self._provider.keys(discovery),
-            lambda: self._provider.newer_keys(discovery),
+            lambda: client.keys(discovery),
+            lambda: client.newer_keys(discovery),
             self._clock,
         )
-        return self._provider.doubted(claims, discovery)
+        return client.doubted(claims, discovery)
+
+    def _client(self, trust: TokenPolicy) -> ProviderClient:
+        client = self._providers.of(trust.provider)
+        if client is None:
+            raise _TokenRefused("its provider is not configured")
+        return client
 
     def _bearer(self, trust: TokenPolicy, claims: dict[str, Any], id: str, now: float) -> BearerSession:
         expires = min(float(claims.get("exp", now + KEPT)), now + ATTESTED)
@@ -206,10 +215,11 @@ class BearerTokens:
             issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
             user = UserRecord(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
         else:
-            user = self._provider.provider.user(claims, now)
-            user_id, provider, subject = user.id, self._provider.provider.id, self._provider.provider.subject(claims)
+            of = self._client(trust).provider
+            user = of.user(claims, now)
+            user_id, provider, subject = user.id, of.id, of.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
-            issuer = self._provider.provider.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
+            issuer = of.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
         return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 

@@ -14,8 +14,8 @@ from authenticate.audit_trail import AuditTrail
 from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
-from authenticate.provider.client import ProviderClient
-from authenticate.provider.kinds.registry import provider_of
+from authenticate.provider.clients import ProviderClients
+from authenticate.provider_watch import ProviderWatch
 from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
 from authenticate.scim.access import ScimAccess
@@ -37,8 +37,8 @@ from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequests
 from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BrokerError, ProviderError
-from foundation.readiness import PartReadiness, degraded, moment
+from foundation.errors import BrokerError
+from foundation.readiness import PartReadiness
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -49,8 +49,6 @@ CALLBACK_PATH = "/.gate/callback/"
 MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
 # Calls of the API that are answered at a time, and of them those of one program: people's pages have their turn.
 MOST_API_CALLS, MOST_OF_ONE_PROGRAM = 40, 10
-LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
-PART = "provider"
 FIRST_PAUSE = 0.5  # seconds until something is tried again
 ACCESS_PATH = "/.gate/access"
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
@@ -74,7 +72,8 @@ class AuthenticateService:
         self.clock = clock
         self.origin = options.authenticate_service_url.origin
         self.host_port = options.authenticate_service_url.host_port
-        self.provider_client = ProviderClient(options, provider_of(options.sole_provider), clock)
+        self.providers = ProviderClients(options, clock)
+        self._provider_watch = ProviderWatch(self.providers)
         self.sessions = Sessions(options, broker)
         self.attempts = SignInAttempts(options, purpose="provider")
         self.csrf = CsrfTokens(options)
@@ -84,10 +83,9 @@ class AuthenticateService:
         self._hand_overs = HandOvers(options)
         self.program_requests = ProgramRequests(options)
         self._program_hand_overs = ProgramHandOvers(options)
-        self.provider_logout = ProviderLogout(self.provider_client, broker, self.sessions.at_provider, clock)
+        self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.at_provider, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
-        self._own_client = self.provider_client.for_our_own_work()
-        self.refresh = SessionRefresh(self._own_client, broker, clock)
+        self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock)
         self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
         self.portal = Portal(options, broker)
         self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
@@ -109,7 +107,7 @@ class AuthenticateService:
             return
         if self.scim_access:
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
-        self._background.append(spawn(self._look_at_provider(), name="looks at the provider"))
+        self._background.append(spawn(self._provider_watch.run(), name="looks at the providers"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
         worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
@@ -118,32 +116,8 @@ class AuthenticateService:
             self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
-    async def _look_at_provider(self) -> None:
-        """Read the discovery document once: the operator hears of a wrong setting now, and not from the first person who signs in.
-
-        And again while something is wrong there, so that it is known when that is over.
-        """
-        health, warned = self.provider_client.health, False
-        while True:
-            began = health.since if health.trouble else None
-            try:
-                if health.trouble or not health.since:
-                    await self._own_client.provider.discovery(self._own_client.http)
-                    health.works()
-                warned = False
-            except ProviderError as error:
-                health.fails(str(error), began)  # an answer that can't be used came between
-                if not warned:
-                    log.warning("the identity provider can't be used: nobody can sign in until that changes", reason=str(error))
-                warned = True
-            await asyncio.sleep(LOOK_EVERY)
-
     def readiness(self) -> PartReadiness:
-        """Readiness of the provider, as far as it was asked; without it, who is signed in goes on."""
-        health = self.provider_client.health
-        if health.trouble:
-            return degraded(PART, f"nobody can sign in since {moment(health.since)}: {health.trouble}")
-        return PartReadiness(PART, reason=f"answered at {moment(health.since)}" if health.since else "not asked yet")
+        return self._provider_watch.readiness()
 
     async def _tidy_scim(self) -> None:
         waits = pauses(FIRST_PAUSE)
@@ -167,11 +141,11 @@ class AuthenticateService:
             await asyncio.wait(self._revocations)
         await self._access_webhook.stop()
         await self.audit_trail.stop()
-        await self.provider_client.close()
+        await self.providers.close()
 
     def revoke_soon(self, session: SessionRecord) -> None:
         """Revoke the session's tokens in the background: a slow provider must not keep the person waiting, the session is over already."""
-        task = spawn(self._own_client.revoke(session), name="revoke tokens")
+        task = spawn(self.providers.for_our_own_work(session).revoke(session), name="revoke tokens")
         self._revocations.add(task)
         task.add_done_callback(self._revocations.discard)
 

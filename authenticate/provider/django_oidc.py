@@ -137,8 +137,8 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         self.attempt = self.find_attempt(state)
         if not self.attempt:
             return await self.login_stale()
-        client: ProviderClient = self.service.provider_client
-        if self.attempt.get("issuer") != client.provider.issuer:  # another was configured meanwhile, and must not see the code
+        client = self.client_of_attempt()
+        if client is None:
             return await self.login_stale()
         check_sender(params, client.provider.issuer)
         if not await self.service.spend_state(state):
@@ -155,6 +155,13 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
             request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
         )
         return await self.login_success()
+
+    def client_of_attempt(self) -> ProviderClient | None:
+        """The client of the provider to which this attempt led, and which alone may see its code; None where it is not configured any
+        more, or another under its name.
+        """
+        client: ProviderClient | None = self.service.providers.of(self.attempt.get("provider", ""))
+        return client if client is not None and self.attempt.get("issuer") == client.provider.issuer else None
 
     def find_attempt(self, state: str) -> dict[str, Any]:
         """This browser's attempt with this state, {} where it has none."""

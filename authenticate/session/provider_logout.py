@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable
 import structlog
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.issuer import is_issuer
+from authenticate.provider.clients import ProviderClients
+from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.provider_sessions import ProviderSessions
 from databroker.client import BrokerClient
@@ -24,8 +25,8 @@ log = structlog.get_logger(__name__)
 class ProviderLogout:
     """Back-channel and front-channel logout."""
 
-    def __init__(self, client: ProviderClient, broker: BrokerClient, sessions: ProviderSessions, clock: Callable[[], float]):
-        self._client = client
+    def __init__(self, clients: ProviderClients, broker: BrokerClient, sessions: ProviderSessions, clock: Callable[[], float]):
+        self._clients = clients
         self._broker = broker
         self._sessions = sessions
         self._clock = clock
@@ -34,7 +35,7 @@ class ProviderLogout:
         """Number of sessions that a logout token has ended.  WrongToken, WrongTime; ProviderError, BrokerError where that can't be told
         now.
         """
-        signed_out = await self._client.verified_logout(token)
+        signed_out = await self._sender(token).verified_logout(token)
         spent = "logout/" + hashlib.sha256(json.dumps([signed_out.issuer, signed_out.id]).encode()).hexdigest()
         # Spent when all is done: a provider that tries again after our failure must not hear that it had been here before.
         if await self._broker.get(SPENT, spent) is not None:
@@ -50,14 +51,27 @@ class ProviderLogout:
         """Number of sessions that a front-channel request has ended: anybody can send one, but only who knows the `sid` ends its
         sessions.  BadRequest.
         """
-        discovery = await self._client.discovery()
-        if not self._client.provider.gives_id_token or not is_issuer(discovery.issuer, issuer):
+        client = self._clients.of_issuer(issuer)
+        if client is None or not client.provider.gives_id_token:
             raise BadRequest("this is about another sign-in service than ours")
         if len(sid) < SHORTEST_UNGUESSABLE:
             raise BadRequest("it names no session, or one that anybody could guess")
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
         log.info("signed out at the provider, said a browser", sessions=ended)
         return ended
+
+    def _sender(self, token: str) -> ProviderClient:
+        """The client of the provider that a token names, by which it must be verified; WrongToken where none is called so."""
+        issuer = LOGOUT_TOKEN.parts(token)[1].get("iss")
+        client = self._clients.of_issuer(issuer) if isinstance(issuer, str) else None
+        if client is None:
+            raise WrongToken("the logout token is of another issuer")
+        return client
+
+    async def origins(self, issuer: str) -> str:
+        """Origins of the pages of the provider that calls itself so; "" for none.  ProviderError."""
+        client = self._clients.of_issuer(issuer)
+        return await client.origins() if client is not None else ""
 
     async def _end(self, ids: AsyncGenerator[str]) -> int:
         ended = 0

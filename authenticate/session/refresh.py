@@ -56,8 +56,9 @@ class RefreshStep(Enum):
 class SessionRefresh:
     """Refresher of single sessions, each under a lease of its own."""
 
-    def __init__(self, client: ProviderClient, broker: BrokerClient, clock: Callable[[], float]):
-        self._client = client
+    def __init__(self, client_of: Callable[[SessionRecord], ProviderClient], broker: BrokerClient, clock: Callable[[], float]):
+        """`client_of` a session is that of its provider; AnotherPerson where there is none."""
+        self._client_of = client_of
         self._broker = broker
         self._clock = clock
 
@@ -114,21 +115,23 @@ class SessionRefresh:
             return await self._with_new_claims(await self._with_new_tokens(record))
 
     async def _with_new_tokens(self, record: Record) -> Record:
-        now = self._clock()
-        renewed = await with_new_tokens(self._client, SessionRecord.from_record(record), now)
+        now, session = self._clock(), SessionRecord.from_record(record)
+        client = self._client_of(session)
+        renewed = await with_new_tokens(client, session, now)
         try:
             return await self._written_at_last(record, lambda current: _with(current, renewed, _OF_TOKENS))
         except SessionEnded:
             # Signed out while the provider answered: what it gave must not outlive the session.
-            await self._client.revoke(renewed)
+            await client.revoke(renewed)
             raise
 
     async def _with_new_claims(self, record: Record) -> SessionRecord:
         session = SessionRecord.from_record(record)
+        client = self._client_of(session)
         try:
-            renewed, user = await with_new_claims(self._client, session, self._clock())
+            renewed, user = await with_new_claims(client, session, self._clock())
         except AccessRefused as error:
-            if not session.refresh_token and is_withdrawn(self._client, session, self._clock()):
+            if not session.refresh_token and is_withdrawn(client, session, self._clock()):
                 raise await self._ended(session, REFUSED, error) from error
             raise
         await self._remember(user)

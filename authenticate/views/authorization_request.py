@@ -10,7 +10,7 @@ from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import AuthenticateService
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
-from foundation.errors import ProviderError
+from foundation.errors import BadRequest, ProviderError
 
 # A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
 MAX_REMEMBERED_URL = 2000
@@ -18,15 +18,20 @@ MAX_REMEMBERED_URL = 2000
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """A sign-in under way: `id` is the route host's, which the way back names; `asked` what its route wants of the sign-in."""
+    """A sign-in under way: `id` is the route host's, which the way back names; `provider` where the person signs in; `asked` what the
+    route wants of the sign-in.
+    """
 
     target: RedirectTarget
     id: str
+    provider: str
     asked: StepUpRequest = field(default_factory=StepUpRequest)
 
 
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
-    client = service.provider_client
+    client = service.providers.of(attempt.provider)
+    if client is None:
+        raise BadRequest("this sign-in link names a sign-in service that is not there any more")
     try:
         discovery = await client.discovery()
     except ProviderError as error:
@@ -34,7 +39,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
 
     def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
-        remembered["issuer"] = client.provider.issuer
+        remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
         return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
 
     provider = client.provider

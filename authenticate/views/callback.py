@@ -124,7 +124,7 @@ class CallbackView(GateCallbackView):
             return self._untold()
         target = self._target()
         if target is not None and not asked.is_pressed:
-            attempt = SignInAttempt(target, self.attempt["attempt"], replace(asked, is_pressed=True))
+            attempt = SignInAttempt(target, self.attempt["attempt"], self.signed_in.provider, replace(asked, is_pressed=True))
             return self._and_forget(await redirect_to_provider(self.request, self.service, attempt))
         return self._too_weak(shortfall)
 

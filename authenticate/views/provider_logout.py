@@ -53,7 +53,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     (issuer,), (sid,) = named
     try:
         await service.provider_logout.by_browser(issuer, sid)
-        framed_by = await service.provider_client.origins()
+        framed_by = await service.provider_logout.origins(issuer)
     except ProviderError as error:
         return answers.provider_trouble(request, error, "/.gate/")
     return responses.page(request, "authenticate/signed_out.html", framed_by=framed_by, everywhere=False)

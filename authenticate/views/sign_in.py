@@ -46,7 +46,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return responses.redirect(service.return_location(session, target, attempt_id))
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
-    response = await redirect_to_provider(request, service, SignInAttempt(target, attempt_id, asked))
+    response = await redirect_to_provider(request, service, SignInAttempt(target, attempt_id, service.options.sole_provider.id, asked))
     if session is not None:
         return response
     return responses.with_cookies(

@@ -46,7 +46,7 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
         await _end(request, service, session, everywhere=everywhere)
         service.revoke_soon(session)
         params = service.post_logout_redirect.params(next_url, service.clock())
-        next_url = await service.provider_client.end_session_url(session, params) or next_url
+        next_url = await service.providers.of_session(session).end_session_url(session, params) or next_url
     await service.sessions.end_carried(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
     return responses.with_cookies(_next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *_admin_cookies()])

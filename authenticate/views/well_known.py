@@ -36,7 +36,7 @@ async def endpoints(request: HttpRequest) -> HttpResponse:
         "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
         "jwks_uri": service.origin + JWKS_PATH,
     }
-    has_logout = service.provider_client.provider.gives_id_token
+    has_logout = any(client.provider.gives_id_token for client in service.providers.all())
     for channel, path in (("backchannel", BACKCHANNEL_LOGOUT_PATH), ("frontchannel", FRONTCHANNEL_LOGOUT_PATH)):
         document |= {f"{channel}_logout_supported": has_logout, f"{channel}_logout_session_supported": has_logout}
         if has_logout:

@@ -102,6 +102,9 @@ def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
     return named
 
 
+Scopes = Annotated[TextList, AfterValidator(_scopes)]
+
+
 def request_params(value: Any) -> Mapping[str, str]:
     params = text_map(value)
     for name in params:
@@ -176,7 +179,7 @@ class AuthenticateSettings(Settings):
         examples=["the-secret-that-the-provider-gave-you"],
         json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
-    idp_scopes: Annotated[TextList, AfterValidator(_scopes)] = Field(
+    idp_scopes: Scopes = Field(
         (),
         description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
         examples=[["openid", "profile", "email"], "openid,profile,email"],

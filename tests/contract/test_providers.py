@@ -177,7 +177,7 @@ async def test_the_session_is_refreshed_while_the_provider_agrees(site: Site, ve
 
 async def test_what_was_revoked_is_refused_from_then_on(site: Site, vendor: Vendor) -> None:
     _, session = await signed_in(site, vendor)
-    await site.service.provider_client.revoke(session)
+    await site.client.revoke(session)
     if vendor.can_refresh and vendor.can_revoke:
         with pytest.raises(SessionEnded):
             await site.service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)

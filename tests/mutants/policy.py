@@ -387,6 +387,7 @@ identity_loader.without(
 identity_loader.without(
     "group names count for some providers only", "IdentityLoader._identity", always("provider.kind in KINDS_WITH_GROUP_NAMES")
 )
+identity_loader.without("of no provider nobody is made", "IdentityLoader._identity", never("session.provider != JWT"))
 identity_loader.without(
     "a group named like another's id does not take its rule", "IdentityLoader._rule_group_names", always("same_id is None")
 )

@@ -11,7 +11,7 @@ refresh.without(
 )
 refresh.without("a delete wins over a refresh", "SessionRefresh._written", omits("only_if_version"))
 refresh.without("new tokens are not lost", "SessionRefresh._written_at_last", always("now() + wait >= ends"))
-refresh.without("what came too late is revoked", "SessionRefresh._with_new_tokens", skips("await self._client.revoke(renewed)"))
+refresh.without("what came too late is revoked", "SessionRefresh._with_new_tokens", skips("await client.revoke(renewed)"))
 refresh.without("another process's refresh is not repeated", "SessionRefresh._renewed", always("tokens_due(session) <= now"))
 refresh.without(
     "a provider that refuses ends the session",

@@ -85,8 +85,8 @@ oidc.without("a state is used once", "GateCallbackView.get", never("not await se
 oidc.without("an answer is of our issuer", "GateCallbackView.get", skips("check_sender(...)"))
 oidc.without(
     "an answer is of the provider that was asked",
-    "GateCallbackView.get",
-    never('self.attempt.get("issuer") != client.provider.issuer'),
+    "GateCallbackView.client_of_attempt",
+    always('self.attempt.get("issuer") == client.provider.issuer'),
 )
 oidc.without(
     "an answer names its sender where it always does", "GateCallbackView.get", never('discovery.sends_issuer and "iss" not in params')

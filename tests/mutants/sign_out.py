@@ -32,8 +32,15 @@ provider_logout.without(
     "ProviderLogout.by_token",
     skips("await self._sessions.note_sign_out(...)"),
 )
-provider_logout.without("a browser names our provider", "ProviderLogout.by_browser", always("is_issuer(discovery.issuer, issuer)"))
 provider_logout.without("a browser names what can't be guessed", "ProviderLogout.by_browser", never("len(sid) < SHORTEST_UNGUESSABLE"))
+
+provider_clients = door(
+    "authenticate.provider.clients", "unit/authenticate/session/test_provider_logout.py", "unit/authenticate/provider/test_clients.py"
+)
+provider_clients.without("whose word it is the issuer says", "ProviderClients.of_issuer", always("is_issuer(provider.issuer, issuer)"))
+provider_clients.without(
+    "a session's tokens go to its provider alone", "ProviderClients.of_session", never("not vouches(client.provider, session)")
+)
 
 provider_sessions = door("authenticate.session.provider_sessions", "unit/authenticate/session/test_provider_sessions.py")
 provider_sessions.without("the sessions of others stay", "ProviderSessions._under", never("not record.id.startswith(prefix)"))
@@ -106,6 +113,7 @@ DOORS = (
     google,
     post_logout_redirect,
     provider_client,
+    provider_clients,
     oidc_provider,
     logout_token,
     provider_logout,

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from asgiref.testing import ApplicationCommunicator
 
+from authenticate.provider.client import ProviderClient
 from authenticate.service import AuthenticateService
 from authorize.policy.request import access_request
 from authorize.service import AuthorizeService
@@ -66,6 +67,12 @@ class Site:
         self.service = AuthenticateService(self.options, self.broker, signing_key, self.clock)
         self._authorize = AuthorizeService(self.options, Replica(self.broker), signing_key, self.clock)
         self._django_pages = django_pages
+
+    @property
+    def client(self) -> ProviderClient:
+        """The client of the one provider."""
+        (client,) = self.service.providers.all()
+        return client
 
     def browser(self) -> "Browser":
         return Browser(self)

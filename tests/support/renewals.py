@@ -25,7 +25,7 @@ class Renewals:
         options = make_options(directory, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, **settings)
         self.client = ProviderClient(options, provider_of(options.sole_provider), clock)
         self.broker = LocalBroker(store)
-        self.refresh = SessionRefresh(self.client, self.broker, clock)
+        self.refresh = SessionRefresh(lambda session: self.client, self.broker, clock)
         self.worker = RefreshWorker(self.refresh, self.broker, interval=600.0, clock=clock, tick=0.01)
 
     async def signed_in(self, sub: str = "alice", id: str = "session", **changes: Any) -> SessionRecord:

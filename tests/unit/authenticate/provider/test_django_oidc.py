@@ -53,7 +53,7 @@ async def test_request_parameters_are_added_and_never_replace_ours(tmp_path, sit
     from tests.support.authenticate_site import Site
 
     added = Site(tmp_path, site.idp, site._django_pages, idp_request_params={"prompt": "select_account"})
-    object.__setattr__(added.service.provider_client.provider, "request_params", {"prompt": "login", "state": "evil", "nonce": "evil"})
+    object.__setattr__(added.client.provider, "request_params", {"prompt": "login", "state": "evil", "nonce": "evil"})
     params = parse_qs(urlsplit(await added.browser().to_provider()).query)
     assert params["prompt"] == ["login"]
     assert "evil" not in params["state"] + params["nonce"]

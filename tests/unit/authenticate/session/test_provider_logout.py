@@ -80,7 +80,7 @@ async def test_a_token_that_met_our_failure_can_be_sent_again(site: Site) -> Non
     token = site.idp.logout_token(sid=SID)
     await signed_in(site)
     broker = FailsOnce(site)
-    logout = ProviderLogout(site.service.provider_client, broker, ProviderSessions(broker), site.clock)
+    logout = ProviderLogout(site.service.providers, broker, ProviderSessions(broker), site.clock)
     with pytest.raises(BrokerError):
         await logout.by_token(token)
     assert len(await site.sessions()) == 1

@@ -117,7 +117,7 @@ async def test_a_time_that_is_none_is_refused_as_well(site: Site, said: Any) -> 
 
 
 async def test_the_prompt_that_the_operator_wants_stays(site: Site) -> None:
-    site.service.provider_client.provider.request_params["prompt"] = "consent"
+    site.client.provider.request_params["prompt"] = "consent"
     browser = site.browser()
     site.idp.bend.claims = {"auth_time": int(site.clock())}
     await browser.sign_in()

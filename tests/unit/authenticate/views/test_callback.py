@@ -108,13 +108,13 @@ async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_t
     browser = site.browser()
     callback = site.idp.pick(await browser.to_provider(), "alice")
     callback = callback.partition("&iss=")[0]  # many providers do not name themselves
-    provider, requests = site.service.provider_client.provider, len(site.idp.requests)
-    site.service.provider_client.provider = replace(provider, url="https://newer.example.com")
+    provider, requests = site.client.provider, len(site.idp.requests)
+    site.client.provider = replace(provider, url="https://newer.example.com")
     response = await browser.get(callback)
     assert response.status == 400
     assert "finished before, took too long" in response.text
     assert len(site.idp.requests) == requests
-    site.service.provider_client.provider = provider
+    site.client.provider = provider
     assert (await browser.get(site.idp.pick(await browser.to_provider(), "alice"))).status == 302
 
 
@@ -237,7 +237,7 @@ async def test_a_provider_that_answers_nonsense_yields_a_503_page_and_no_session
 async def test_a_slow_provider_does_not_hold_the_browser_forever(site: Site) -> None:
     browser = site.browser()
     callback = site.idp.pick(await browser.to_provider(), "alice")
-    site.service.provider_client.http._timeout = 0.05
+    site.client.http._timeout = 0.05
     site.idp.bend.answers["/token"] = Answer(delay=5)
     assert (await browser.get(callback)).status == 503
 

@@ -25,6 +25,7 @@ from databroker.records import (
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
+from foundation.challenges import RefusedToken
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.options import make_options
@@ -313,6 +314,13 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
         assert found != before
         assert await loader.of_bearer(session, user) is found
         before = found
+
+
+@pytest.mark.parametrize("provider", ["gone", "", "google", "service_account"])
+async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody(world: World, provider: str) -> None:
+    _, _, loader = world
+    session = SessionRecord("token", f"{provider}/1", "1", provider, 1000.0, 2000.0, issuer=ISSUER)
+    assert isinstance(await loader.of_bearer(session, UserRecord(f"{provider}/1", "ann@corp.com")), RefusedToken)
 
 
 async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:

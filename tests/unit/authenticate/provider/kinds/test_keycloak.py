@@ -67,7 +67,7 @@ async def test_a_session_that_ended_there_ends_here(site: Site, idp: FakeKeycloa
 
 
 async def test_offline_access_is_not_asked_for_unless_the_operator_does(site: Site) -> None:
-    provider, discovery = site.service.provider_client.provider, await site.service.provider_client.discovery()
+    provider, discovery = site.client.provider, await site.client.discovery()
     assert provider.asked_scopes(discovery) == ("openid", "profile", "email")
     assert provider.asked_scopes(replace(discovery, scopes=frozenset())) == ("openid", "profile", "email")
 

@@ -1,0 +1,61 @@
+"""Provider watch: whether the identity providers can be used, as far as somebody has needed them; each is in trouble for itself alone."""
+
+import asyncio
+
+import structlog
+
+from authenticate.provider.client import ProviderClient
+from authenticate.provider.clients import ProviderClients
+from foundation.errors import ProviderError
+from foundation.readiness import PartReadiness, degraded, moment
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY = 30.0  # seconds until a provider in trouble is looked at again
+PART = "provider"
+
+
+class ProviderWatch:
+    """Watch over the providers of one configuration."""
+
+    def __init__(self, clients: ProviderClients):
+        self._clients = clients
+        self._is_sole = len(clients.configured) == 1
+        self._warned: set[str] = set()
+
+    async def run(self) -> None:
+        """Read the discovery document of a sole provider once: the operator hears of a wrong setting now, and not from the first person
+        who signs in.
+
+        And of any while something is wrong there, so that it is known when that is over.  Several are asked when they are needed.
+        """
+        while True:
+            await asyncio.gather(*map(self._look, tuple(self._clients.all()) if self._is_sole else self._clients.made))
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _look(self, client: ProviderClient) -> None:
+        health, id = client.health, client.provider.id
+        began = health.since if health.trouble else None
+        own = client.for_our_own_work()
+        try:
+            if health.trouble or (self._is_sole and not health.since):
+                await own.provider.discovery(own.http)
+                health.works()
+            self._warned.discard(id)
+        except ProviderError as error:
+            health.fails(str(error), began)  # an answer that can't be used came between
+            if id not in self._warned:
+                log.warning(f"the identity provider can't be used: {self._who(id)} until that changes", provider=id, reason=str(error))
+            self._warned.add(id)
+
+    def readiness(self) -> PartReadiness:
+        """Readiness of the providers, as far as they were asked; without them, who is signed in goes on."""
+        troubled = [client for client in self._clients.made if client.health.trouble]
+        if troubled:
+            told = (f"{self._who(c.provider.id)} since {moment(c.health.since)}: {c.health.trouble}" for c in troubled)
+            return degraded(PART, "; ".join(told))
+        since = max((client.health.since for client in self._clients.made), default=0.0)
+        return PartReadiness(PART, reason=f"answered at {moment(since)}" if since else "not asked yet")
+
+    def _who(self, id: str) -> str:
+        return "nobody can sign in" if self._is_sole else f"nobody can sign in at {id}"

@@ -1,0 +1,10 @@
+"""Providers for tests, as a configuration names them: `a_provider("corp", domains=frozenset({"corp.example"}))`."""
+
+from typing import Any
+
+from config.identity_provider import ConfiguredProvider
+from foundation.values import SecretText
+
+
+def a_provider(id: str = "oidc", kind: str = "oidc", url: str = "https://idp.example.com", **more: Any) -> ConfiguredProvider:
+    return ConfiguredProvider(id, kind, url, f"gate-at-{id}", SecretText(f"secret-of-{id}"), **more)

@@ -1,0 +1,88 @@
+"""Providers are looked at where an operator must hear of them, and each is in trouble for itself alone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate import provider_watch
+from authenticate.provider.clients import ProviderClients
+from authenticate.provider_watch import ProviderWatch
+from foundation.errors import ProviderError
+from foundation.readiness import ReadinessState
+from tests.support.fake_idp import DISCOVERY, Answer, FakeIdP
+from tests.support.options import make_options
+from tests.support.providers import a_provider
+
+AWAY = Answer(status=500)
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_watch, "LOOK_EVERY", 0.005)
+
+
+@pytest.fixture
+def sole(tmp_path: Path, idp: FakeIdP) -> ProviderClients:
+    return ProviderClients(make_options(tmp_path, idp_provider_url=idp.issuer), lambda: 1000.0)
+
+
+@asynccontextmanager
+async def running(watch: ProviderWatch, clients: ProviderClients) -> AsyncIterator[None]:
+    task = asyncio.create_task(watch.run())
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+    await clients.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
+    watch = ProviderWatch(sole)
+    assert watch.readiness().reason == "not asked yet"
+    async with running(watch, sole):
+        await until(lambda: watch.readiness().reason.startswith("answered at"))
+    assert [request.path for request in idp.requests] == [DISCOVERY]
+
+
+async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: ProviderClients) -> None:
+    idp.bend.answers[DISCOVERY] = AWAY
+    watch = ProviderWatch(sole)
+    with capture_logs() as logged:
+        async with running(watch, sole):
+            await until(lambda: len(idp.requests) > 3)
+            assert watch.readiness().state is ReadinessState.DEGRADED
+            assert watch.readiness().reason.startswith("nobody can sign in since")
+            del idp.bend.answers[DISCOVERY]
+            await until(lambda: watch.readiness().state is ReadinessState.OK)
+    told = [entry["event"] for entry in logged if "can't be used" in entry["event"]]
+    assert told == ["the identity provider can't be used: nobody can sign in until that changes"]
+
+
+async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble_of_one_is_its_own(idp: FakeIdP, tmp_path: Path) -> None:
+    clients = ProviderClients(make_options(tmp_path), lambda: 1000.0)
+    clients.configured = {id: a_provider(id, url=idp.issuer) for id in ("corp", "partner")}
+    watch = ProviderWatch(clients)
+    async with running(watch, clients):
+        await asyncio.sleep(0)
+        assert clients.made == ()
+        assert watch.readiness().reason == "not asked yet"
+        corp, partner = (client for client in clients.all())
+        await corp.discovery()
+        idp.bend.answers[DISCOVERY] = AWAY
+        with pytest.raises(ProviderError):
+            await partner.discovery()
+        await until(lambda: watch.readiness().reason.startswith("nobody can sign in at partner since"))
+        assert "corp" not in watch.readiness().reason
+        asked = len(idp.requests)
+        await until(lambda: len(idp.requests) > asked)
+        del idp.bend.answers[DISCOVERY]
+        await until(lambda: watch.readiness().state is ReadinessState.OK)
