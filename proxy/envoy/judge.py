@@ -3,8 +3,7 @@ socket, in HTTP/1.1.
 
 What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
 Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a body, may
-become a stream of events, may be silent for longer than `timeout_idle` or has several upstreams (but for those that speak HTTP/2, which is
-Envoy's alone).
+become a stream of events, or may be silent for longer than `timeout_idle` (but for upstreams that speak HTTP/2, which is Envoy's alone).
 There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
 """
 
@@ -101,13 +100,13 @@ class Judge:
         verdict = plane.verdicts.of(judged)
         if not isinstance(verdict, Carry):
             return None
-        is_http2, forwarding = verdict.route.route.upstream_http2, plane.state.forwarding(verdict.route)
+        is_http2 = verdict.route.route.upstream_http2
         if not is_http2 and (head.has_body or head.is_doubtful or incoming.wants_events):
             # gate's plane reads a body as strictly, and as patiently, as ever, sees what was sent as it was sent, and knows a stream from a
             # client that does not read; but HTTP/2 it does not speak.
             return None
-        if not is_http2 and (forwarding.cluster or plane.state.may_be_silent(verdict.route)):
-            return None  # it chooses between several upstreams, and knows an application that thinks
+        if not is_http2 and plane.state.may_be_silent(verdict.route):
+            return None  # it knows an application that thinks
         outgoing = await plane.outgoing(judged, verdict)
         cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
         if cluster is None:

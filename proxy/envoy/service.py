@@ -42,9 +42,11 @@ from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
 from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
 from proxy.envoy.resources.listener import listener
+from proxy.envoy.unconnected import UnconnectedRequests
 from proxy.listener.context import Application
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.listen import bind
+from proxy.listener.server import PlainListener
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
@@ -89,6 +91,7 @@ class EnvoyPlane:
         sockets = GateSockets.below(self.socket_directory)
         admin, cuts = (self.socket_directory / name for name in ("admin", "cuts"))
         self.socket, self.unread_socket = _listening(sockets.gate), _listening(sockets.unread)
+        self._unconnected_socket = _listening(sockets.unconnected)
         self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
@@ -132,6 +135,7 @@ class EnvoyPlane:
             lambda: JudgeConnection(answer), self._judge_socket, backlog=1024
         )
         self._reader = spawn(self._access_log.run(), name="what envoy carried")
+        PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._options))
         self._publish(self._options)
         if self._keeper is not None:
@@ -230,6 +234,7 @@ class EnvoyPlane:
     def close(self) -> None:
         self.socket.close()
         self.unread_socket.close()
+        self._unconnected_socket.close()
         self._certificates.close()
         if self._table is not None:
             self._table.close()

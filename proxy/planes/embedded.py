@@ -1,7 +1,7 @@
 """Embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
 from proxy.client_address import TrustedPeers, client_address
-from proxy.forwarding.http import Ending, ForwardResult, forward
+from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
@@ -145,8 +145,8 @@ class DataPlane:
             return await self._tunnel(judged, carry, receive)
         take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
-        answer_headers = (outgoing.response_headers or self.state.response_headers).for_client
         if take_over is not None:
+            answer_headers = self._for_client(outgoing)
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
             if isinstance(offer, Handshake):
@@ -155,12 +155,22 @@ class DataPlane:
                 switch = SpdyUpgrade(take_over, answer_headers, lifetime).carry
 
         with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
-            answer = forward(outgoing, self._resources.client, receive, send, answer_headers, handle, switch, self._resources.line)
+            answer = self.forwarded(outgoing, receive, send, handle, switch)
             result = await (answer if active() is None else carried_in_span(outgoing, answer))
             handle.status, handle.ending = result.status, result.ending
             if outgoing.statistics is not None:
                 _count_tunnel(outgoing.statistics, result)
         return result
+
+    def forwarded(
+        self, outgoing: OutgoingRequest, receive: Receive, send: Send, handle: StreamHandle, switch: Switch | None = None
+    ) -> Awaitable[ForwardResult]:
+        """What is tracked already, carried on connections of our own.  UpstreamError, AccessEnded only while nothing has been sent."""
+        rule, resources = self._for_client(outgoing), self._resources
+        return forward(outgoing, resources.client, receive, send, rule, handle, switch, resources.line)
+
+    def _for_client(self, outgoing: OutgoingRequest) -> ResponseRule:
+        return (outgoing.response_headers or self.state.response_headers).for_client
 
     async def _tunnel(self, judged: JudgedRequest, carry: Carry, receive: Receive) -> ForwardResult:
         """Where it leads is the route's alone: nothing of the request has a say in what is dialled."""

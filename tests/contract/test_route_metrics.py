@@ -81,6 +81,13 @@ def get(*paths: str) -> Callable[[RunningGate, str], None]:
     return ask
 
 
+def ejected(gate: RunningGate, host: str) -> None:
+    """Of what Envoy carries gate hears a moment later."""
+    get("/500")(gate, host)
+    gate.wait_for_event("upstream is left out for a while")
+    get("/200")(gate, host)
+
+
 def post(gate: RunningGate, host: str) -> None:
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=host) as client:
         client.send(f"POST /201 HTTP/1.1\r\nHost: {host}:{gate.port}\r\nContent-Length: 3\r\n\r\nabc".encode()).response("POST")
@@ -117,7 +124,7 @@ CASES = (
     Case("redirected to sign in", get("/200"), {}, {"allow_any_authenticated_user": True}),
     Case(
         "ejected",
-        get("/500", "/200"),
+        ejected,
         answers(500, 503, upstream_cx_none_healthy=1)
         | {"outlier_detection_ejections_enforced_total": 1, "outlier_detection_ejections_enforced_consecutive_5xx": 1}
         | {

@@ -1,4 +1,4 @@
-"""Three real upstreams behind one host: traffic is spread, moves away from one that is lost, and comes back."""
+"""Three real upstreams behind one host: traffic is spread, moves away from one that is lost, and comes back; on both data planes."""
 
 import asyncio
 from collections import Counter
@@ -26,8 +26,8 @@ REWRITES = {
 }
 
 
-@pytest.fixture(scope="module")
-def gate(provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
+def gate(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
     builder = (
         GateBuilder(provider.url)
         .route("checked.localhost", to=TO, health_checks=[CHECK], **OPEN)
@@ -36,7 +36,8 @@ def gate(provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
         .route("bad.localhost", to=TO[:2], outlier_detection={"consecutive_5xx": 2, "base_ejection_time": "1h"}, **OPEN)
         .route("rewritten.localhost", to=TO[0], **REWRITES, **OPEN)
         .route("spdy.localhost", to=TO[0], allow_spdy=True, **OPEN)
-        .setting(metrics_address=f"127.0.0.1:{METRICS}")
+        .route("names.localhost", to=[f"http://127.0.0.1:{PORTS[0]}", f"http://localhost:{PORTS[1]}"], lb_policy="MAGLEV", **OPEN)
+        .setting(metrics_address=f"127.0.0.1:{METRICS}", data_plane=request.param)
     )
     with builder.start(tmp_path_factory.mktemp("several")) as running:
         yield running
@@ -106,6 +107,44 @@ async def test_weights_are_exact_and_a_lost_upstream_costs_nobody_an_answer(gate
         assert set(await ask(client, gate, "plain.localhost", 12)) == {(200, "1"), (200, "2")}
 
 
+async def test_who_is_asked_instead_is_asked_by_its_own_name_and_its_answer_is_cleaned(gate: RunningGate) -> None:
+    """Of what comes in one piece nothing is lost, and each request has one line in the log, whoever was asked."""
+    planted = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: _gate=planted\r\nSet-Cookie: theme=dark\r\n\r\nok"
+    # The first choice of this client is one of them, so each is gone once.
+    for alive, name in enumerate((f"names.localhost:{gate.port}", f"localhost:{PORTS[1]}")):
+        async with CanaryUpstream(planted, port=PORTS[alive]) as upstream, gate.client() as client:
+            for number, (method, body) in enumerate((("GET", b""), ("POST", b"x" * 1000), ("PUT", b"y" * 200_000))):
+                path = f"/asked/{alive}/{number}"
+                answer = await client.request(method, gate.url("names.localhost", path), content=body)
+                assert (answer.status_code, answer.headers.get_list("set-cookie")) == (200, ["theme=dark"])
+                (asked,) = [request for request in upstream.requests if request.target == path.encode()]
+                assert (asked.body, asked.values(b"host")) == (body, [name.encode()])
+                assert not [pair for pair in asked.headers if pair[0].lower().startswith((b"x-gate-", b"x-envoy-"))]
+                line = gate.wait_for_event("request", lambda event, path=path: event["path"] == path)
+                assert (line["status"], line["outcome"], line.get("problem")) == (200, "allowed", None)
+                assert sum(event.get("path") == path for event in gate.log) == 1
+    async with gate.client() as client:
+        refused = await client.get(gate.url("names.localhost", "/nobody"), headers={"Accept": "text/html"})
+    assert (refused.status_code, "be reached" in refused.text) == (502, True)
+    line = gate.wait_for_event("request", lambda event: event["path"] == "/nobody")
+    assert "refuses the connection" in line["problem"]
+
+
+async def test_what_was_sent_once_is_sent_to_nobody_else(gate: RunningGate) -> None:
+    """An upstream that takes a request and hangs up may have acted on it."""
+    heard: list[bytes] = []
+
+    async def hangs_up(conversation: Conversation) -> None:
+        request = await conversation.request()
+        if request.target != b"/healthz":
+            heard.append(request.line)
+
+    async with CanaryUpstream(script=hangs_up, port=PORTS[0]), CanaryUpstream(script=hangs_up, port=PORTS[1]), gate.client() as client:
+        for method, content in (("GET", b""), ("POST", b"order=1")):
+            assert (await client.request(method, gate.url("names.localhost", f"/{method}"), content=content)).status_code == 502
+    assert heard == [b"GET /GET HTTP/1.1", b"POST /POST HTTP/1.1"]
+
+
 async def test_one_client_comes_to_one_upstream(gate: RunningGate) -> None:
     async with Upstreams() as upstreams, gate.client() as client:
         (first,) = await ask(client, gate, "sticky.localhost", 10)
@@ -160,9 +199,11 @@ async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> 
         assert await reader.readexactly(6) == b"\x80\x03gnip"
         assert await reader.read() == b""
         writer.close()
+        await writer.wait_closed()
         # Without the key the offer is dropped, as any other.
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="rewritten.localhost")
         writer.write(SPDY.format(host="rewritten.localhost", port=gate.port).encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert b"upgrade" not in heads[-1].lower()
         writer.close()
+        await writer.wait_closed()

@@ -39,6 +39,20 @@ tunnel_end.without("what is broken off does not look whole", "EnvoyTunnelEnd._br
 upgrades = door("proxy.envoy.resources.ended_upgrades", "unit/proxy/envoy/resources/test_ended_upgrades.py")
 upgrades.without("nobody loses what was not taken yet", "EndedUpgrades._finish", replaced("peer not in left", "True"))
 upgrades.without("what else a connection carries goes on", "EndedUpgrades.tell", always('protocol == "HTTP/1.1"'))
+unconnected = door("proxy.envoy.carried.carried_requests", "unit/proxy/envoy/test_unconnected.py")
+unconnected.without(
+    "nothing is carried a second time",
+    "CarriedRequests.unconnected",
+    replaced("self._replaceable.pop(id, None)", "self._replaceable.get(id)"),
+)
+unconnected.without("what has ended is not carried", "CarriedRequests.end", skips("self._replaceable.pop(carried.id, None)"))
+unconnected.without("only another upstream stands in", "CarriedRequests.begin", always("carried.is_replaceable"))
+come_again = door("proxy.envoy.unconnected", "unit/proxy/envoy/test_unconnected.py")
+come_again.without("a request says once which it is", "UnconnectedRequests.__call__", always("len(ids) == 1"))
+tried = door("proxy.envoy.carried.carried_request", "unit/proxy/envoy/test_judge.py", "unit/proxy/envoy/test_unconnected.py")
+tried.without("what was sent is sent to nobody else", "_ELSEWHERE", replaced('b"connect-failure"', 'b"connect-failure,reset"'))
+several = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
+several.without("gate speaks no HTTP/2 to upstreams", "is_replaceable", always("not route.upstream_http2"))
 traced = door("proxy.envoy.judge", "unit/proxy/envoy/carried/test_carried_trace.py")
 traced.without("a trace tells of what is carried", "Judge.how_carried", always("(tracing := in_force()) is None"))
 answers = door("proxy.envoy.resources.answers", "unit/proxy/envoy/resources/test_answers.py")
@@ -205,6 +219,10 @@ DOORS = (
     known_ones,
     tunnel_end,
     upgrades,
+    unconnected,
+    come_again,
+    tried,
+    several,
     traced,
     answers,
     between,

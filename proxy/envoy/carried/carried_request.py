@@ -2,25 +2,30 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from foundation.errors import UpstreamError, UpstreamTimeout
+from foundation.connection_errors import ConnectionFault
+from foundation.errors import AccessEnded, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
 from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.carried.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.head import EnvoyRequestHead, rewritten
+from proxy.envoy.resources.clusters import is_replaceable
 from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, Address
 from proxy.forwarding.http import Ending, ForwardResult
+from proxy.incoming import Receive, Send
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
 from proxy.planes.open_streams import Stream
 from proxy.rewriting.header_names import Headers
+from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
 from proxy.verdict import JudgedRequest
@@ -29,6 +34,8 @@ TIMEOUT = b"x-envoy-upstream-rq-timeout-ms"
 # From the end of the request to the head of the answer.
 HEAD_TIMEOUT = b"x-envoy-upstream-rq-per-try-timeout-ms"
 _CLUSTER, _NUMBER, _HOST, _JUDGED = (name.encode() for name in (CLUSTER, NUMBER, HOST, JUDGED))
+# Where nobody could be connected to, so that nothing was sent, it goes where the cluster leads next: to gate (clusters.py).
+_ELSEWHERE = ((b"x-envoy-retry-on", b"connect-failure"), (b"x-envoy-max-retries", b"1"))
 _FROM_UPSTREAM = "via_upstream"
 # By what Envoy says of a response (%RESPONSE_FLAGS%); anything else that is said of one that has ended is the upstream's doing.
 _ENDINGS = {"DC": Ending.CLIENT_LEFT, "UT": Ending.TIMED_OUT, "SI": Ending.SILENT}
@@ -81,16 +88,28 @@ class CarriedRequest:
         self._under_way = ExitStack()
         self._stream: Stream
         self._cut: Callable[[Address], None]
+        self._began: float
 
     def begin(self, cut: Callable[[Address], None]) -> None:
         """Begin: from now on it may be ended, until `tell` is called."""
         tracked = self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics)
-        self._stream, self._cut = self._under_way.enter_context(tracked), cut
+        self._stream, self._cut, self._began = self._under_way.enter_context(tracked), cut, time.monotonic()
         self._stream.end = partial(self._end, Ending.REVOKED)
 
     @property
     def number(self) -> str:
         return self._head.facts.number
+
+    @property
+    def id(self) -> bytes:
+        """Id of the request, that its upstream reads, too."""
+        return self._incoming.request_id.encode()
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether gate asks another upstream where Envoy could not connect to this one."""
+        route = self._judged.check.decision.route
+        return route is not None and is_replaceable(route.route)
 
     def told_to_envoy(self, cluster: str, mark: bytes) -> Headers:
         """What Envoy is told, which makes the whole head that the upstream gets.  ValueError where it can't be told that."""
@@ -103,6 +122,8 @@ class CarriedRequest:
                 headers.append((b"te", b"trailers"))  # which gRPC wants, and which is for each hop to say
         if outgoing.response_headers is not None:
             told.append((RESPONSE.encode(), outgoing.response_headers.told_to_envoy()))
+        if self.is_replaceable:
+            told += _ELSEWHERE
         told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
         told += rewritten(head, headers)
         is_marked = True
@@ -130,13 +151,42 @@ class CarriedRequest:
 
     async def instead(self, details: str) -> CapturedResponse:
         """Page in place of an answer that the upstream did not give; `details` say why, in Envoy's words."""
-        error, said = self._error(details), CapturedResponse()
+        said = CapturedResponse()
+        await self._refuse(self._error(details), said)
+        return said
+
+    async def _refuse(self, error: UpstreamError | AccessEnded, send: Send) -> None:
         self._trouble = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
-        await send_refusal(self._incoming, self._log.refused(refusal_of(error)), said)
-        self._stream.status = self._log.status
-        return said
+        await send_refusal(self._incoming, self._log.refused(refusal_of(error)), send)
+        if isinstance(error, UpstreamError):
+            self._stream.status = self._log.status
+
+    async def carry_elsewhere(self, receive: Receive, send: Send) -> None:
+        """Carry it after all: Envoy could not connect to its upstream, so nothing was sent.
+
+        Why, Envoy does not say: where no other is left, and it was not for time, the same one is asked again, to learn the reason.
+        """
+        outgoing, was_late = self._outgoing, time.monotonic() - self._began >= CONNECT_TIMEOUT
+        fault = ConnectionFault.TIMED_OUT if was_late else ConnectionFault.UNKNOWN
+        error = self._plane.upstream_errors.reported(outgoing.upstream.endpoint, fault)
+        try:
+            if not self._moves_on() and was_late:
+                raise error
+            result = await self._plane.forwarded(outgoing, receive, send, self._stream)
+            if result.ending is not Ending.COMPLETE:
+                self._ended_because = result.ending
+        except (AccessEnded, UpstreamError) as error:
+            await self._refuse(error, send)
+
+    def _moves_on(self) -> bool:
+        """Move to another upstream; False where there is none left.  The connection that failed was Envoy's, which has counted it."""
+        outgoing = self._outgoing
+        moves = outgoing.selection is not None and outgoing.selection.move_on(outgoing)
+        if outgoing.statistics is not None:
+            outgoing.statistics.retries += moves
+        return moves
 
     def _error(self, details: str) -> UpstreamError:
         upstream_errors, endpoint = self._plane.upstream_errors, self._outgoing.upstream.endpoint

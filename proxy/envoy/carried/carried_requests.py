@@ -31,6 +31,7 @@ class CarriedRequests:
         self._clock = clock
         self._over: dict[str, float] = {}  # before gate had answered, and when
         self._carried: dict[str, CarriedRequest] = {}
+        self._replaceable: dict[bytes, CarriedRequest] = {}  # whose upstream another one may stand in for, by the request's id
         self._peers: set[Address] = set()
         self.is_idle = asyncio.Event()  # while Envoy carries nothing to upstreams
         self.is_idle.set()
@@ -42,12 +43,15 @@ class CarriedRequests:
         """Begin one, before Envoy is told of it."""
         carried.begin(self._cut)
         self._carried[carried.number] = carried
+        if carried.is_replaceable:
+            self._replaceable[carried.id] = carried
         self.is_idle.clear()
         if self._over.pop(carried.number, None) is not None:
             self.end(carried.number, EnvoysWord(0, 0.0, 0, 0, "DC", _UNSAID))
 
     def end(self, number: str, word: EnvoysWord | None) -> None:
         if (carried := self._carried.pop(number, None)) is not None:
+            self._replaceable.pop(carried.id, None)
             carried.tell(word)
             if not self._carried:
                 self.is_idle.set()
@@ -80,6 +84,10 @@ class CarriedRequests:
         if bad_status_in(details) == _UNASKED:  # the upstream's side of it never ends
             asyncio.get_running_loop().call_later(_GONE_BY_THEN, carried.hang_up)
         return await carried.instead(details)
+
+    def unconnected(self, id: bytes) -> CarriedRequest | None:
+        """Request that Envoy could not connect to its upstream, once; None for any other."""
+        return self._replaceable.pop(id, None)
 
     def is_no_stream(self, number: str) -> None:
         if (carried := self._carried.get(number)) is not None:

@@ -8,9 +8,9 @@ from typing import Any, Self
 Json = dict[str, Any]
 
 TYPE = "type.googleapis.com/envoy."
-# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, who answers an authority, and who takes
-# connections that Envoy does not read.
-JUDGE, GATE, ACME, UNREAD = "gate-judge", "gate", "gate-acme", "gate-unread"
+# Clusters that lead to gate itself: who judges each request, who answers what Envoy does not carry, who answers an authority, who takes
+# connections that Envoy does not read, and who goes on with what Envoy could not connect to its upstream.
+JUDGE, GATE, ACME, UNREAD, UNCONNECTED = "gate-judge", "gate", "gate-acme", "gate-unread", "gate-unconnected"
 LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
 # Of streams and connections to gate itself; what bounds them is how many clients there are.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
@@ -54,14 +54,16 @@ class GateSockets:
     gate: Path
     acme: Path
     unread: Path
+    unconnected: Path
 
     @classmethod
     def below(cls, directory: Path) -> Self:
-        return cls(*(directory / name for name in ("judge", "gate", "acme", "unread")))
+        return cls(*(directory / name for name in ("judge", "gate", "acme", "unread", "unconnected")))
 
     def clusters(self) -> list[Json]:
         unread = {**own_cluster(UNREAD, self.unread), "transport_socket": _ANNOUNCED}
-        return [own_cluster(JUDGE, self.judge), own_cluster(GATE, self.gate), own_cluster(ACME, self.acme), unread]
+        ways = ((JUDGE, self.judge), (GATE, self.gate), (ACME, self.acme), (UNCONNECTED, self.unconnected))
+        return [*(own_cluster(name, path) for name, path in ways), unread]
 
 
 def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from config.routes.route import Route
 from foundation.values import ip_of
-from proxy.envoy.resources.bootstrap import TYPE, Json, endpoint
+from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.route_statistics import route_label, stat_name
@@ -57,23 +57,52 @@ class EnvoyClusters:
             for position in range(len(route.to)):
                 key = self._key(route.to[position].url.origin, route)
                 if key in self._names:
-                    continue
-                if (name := known.get(key)) is not None:
+                    pass
+                elif (name := known.get(key)) is not None:
                     self._names[key], self.resources[name] = name, written[name]
                 elif _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
                     cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
                     self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
+                if is_replaceable(route) and (name := self._names.get(key)) is not None:
+                    self.resources[_else_gate(name)] = json.dumps(_or_gate(name))
 
     def __repr__(self) -> str:
         return f"<EnvoyClusters of {len(self._names)} upstreams>"
 
     def name(self, upstream: Upstream, route: Route) -> str | None:
         """Name of the cluster of a route's upstream; None where Envoy can't reach it as gate would."""
-        return self._names.get(self._key(upstream.origin, route))
+        name = self._names.get(self._key(upstream.origin, route))
+        return _else_gate(name) if name is not None and is_replaceable(route) else name
 
     def _key(self, origin: str, route: Route) -> ClusterKey:
         tls = (route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, route.tls_server_name)
         return ClusterKey(origin, tls, route.upstream_http2, stat_name(route_label(route)) if self._by_route else "")
+
+
+def is_replaceable(route: Route) -> bool:
+    """Whether another upstream stands in for one that can't be connected to.  gate chooses it, and speaks no HTTP/2 to it."""
+    return len(route.to) > 1 and not route.upstream_http2
+
+
+def _else_gate(name: str) -> str:
+    return f"{name}-else-gate"
+
+
+def _or_gate(name: str) -> Json:
+    """Cluster that leads to one of these, and where Envoy could not connect there, or knows no address, to gate (unconnected.py)."""
+    ways = [{"name": name}, {"name": UNCONNECTED}]
+    return {
+        "@type": f"{TYPE}config.cluster.v3.Cluster",
+        "name": _else_gate(name),
+        "connect_timeout": f"{CONNECT_TIMEOUT:.0f}s",
+        "per_connection_buffer_limit_bytes": _AHEAD,
+        "lb_policy": "CLUSTER_PROVIDED",
+        "circuit_breakers": {"thresholds": [{**_UNBOUNDED, "max_retries": 1_000_000}]},
+        "cluster_type": {
+            "name": "envoy.clusters.composite",
+            "typed_config": {"@type": f"{TYPE}extensions.clusters.composite.v3.ClusterConfig", "clusters": ways},
+        },
+    }
 
 
 def system_bundle() -> str | None:

@@ -18,7 +18,7 @@ ROUTES = [
     {"from": "https://app.example.com", **TO, "allow_any_authenticated_user": True, "pass_identity_headers": True},
     {"from": "https://finance.example.com", **TO, "allowed_groups": ["finance"]},
     {"from": "https://open.example.com", "prefix": "/in", "prefix_rewrite": "/out", **TO, "allow_public_unauthenticated_access": True},
-    {"from": "https://two.example.com", "to": ["http://127.0.0.1:9", "http://127.0.0.2:9"], "allow_public_unauthenticated_access": True},
+    {"from": "https://two.example.com", "to": ["http://127.0.0.1:9", "http://localhost:9"], "allow_public_unauthenticated_access": True},
     {"from": "https://rpc.example.com", **TO, "allow_public_unauthenticated_access": True, "upstream_http2": True},
     {"from": "https://patient.example.com", **TO, "allow_public_unauthenticated_access": True, "timeout": "1h"},
     {"from": "https://endless.example.com", **TO, "allow_public_unauthenticated_access": True, "timeout": "0s"},

@@ -47,7 +47,6 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
         ("open.example.com", "/elsewhere", ()),
         ("open.example.com", "/in", (("upgrade", "websocket"),)),
         ("open.example.com,evil.example", "/in", ()),
-        ("two.example.com", "/", ()),
         ("patient.example.com", "/", ()),  # whose application may think for longer than a client may not read
         ("endless.example.com", "/", ()),
         ("old.example.com", "/", ()),
@@ -65,6 +64,18 @@ async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: t
 async def test_what_has_a_body_is_read_by_gate(stage: Stage, ask: Ask) -> None:
     told = await stage.ask(ask("/in", ("content-length", "2"), host="open.example.com", method="POST", has_body=True))
     assert told[CLUSTER] == b"gate"
+
+
+async def test_of_several_upstreams_gate_chooses_and_envoy_may_turn_to_gate_where_nobody_could_be_connected_to(
+    stage: Stage, ask: Ask
+) -> None:
+    chosen = set()
+    for _ in range(2):
+        told = await stage.ask(ask("/", host="two.example.com"))
+        chosen.add(told[CLUSTER])
+        assert (told["x-envoy-retry-on"], told["x-envoy-max-retries"]) == (b"connect-failure", b"1")
+    assert chosen == {b"to-127.0.0.1-False", b"to-localhost-False"}
+    assert "x-envoy-retry-on" not in await stage.ask(ask("/in", host="open.example.com"))
 
 
 @pytest.mark.parametrize("path", ["/.gate/", "/.gate/callback/?x=1", "/x/../.well-known/gate/jwks.json", "/ping"])

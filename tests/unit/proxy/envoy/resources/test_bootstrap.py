@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proxy.envoy.resources.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, UNREAD, EnvoyLimits, GateSockets, bootstrap
+from proxy.envoy.resources.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, UNCONNECTED, UNREAD, EnvoyLimits, GateSockets, bootstrap
 
 MADE = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
@@ -16,7 +16,7 @@ def test_gate_is_reached_by_unix_sockets_alone() -> None:
         cluster["name"]: cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
         for cluster in MADE["static_resources"]["clusters"]
     }
-    files = {JUDGE: "judge", GATE: "gate", ACME: "acme", UNREAD: "unread"}
+    files = {JUDGE: "judge", GATE: "gate", ACME: "acme", UNREAD: "unread", UNCONNECTED: "unconnected"}
     assert addresses == {name: {"pipe": {"path": f"/s/{file}"}} for name, file in files.items()}
 
 

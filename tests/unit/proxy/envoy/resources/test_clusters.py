@@ -9,6 +9,7 @@ import pytest
 
 from config.options import Options
 from proxy.envoy.resources import clusters
+from proxy.envoy.resources.bootstrap import UNCONNECTED
 from proxy.envoy.resources.clusters import EnvoyClusters
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.route_statistics import stat_name
@@ -48,16 +49,29 @@ def address(cluster: dict[str, Any]) -> dict[str, Any]:
 
 def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     http2 = {"to": "http://10.0.0.1:8001", "upstream_http2": True}
-    chosen = options(tmp_path, {"to": ["http://10.0.0.1:8001", "http://app.internal"]}, http2)
+    first_of, second_of = {"to": "http://10.0.0.1:8001"}, {"to": "http://app.internal"}
+    chosen = options(tmp_path, first_of, http2, second_of)
     made = EnvoyClusters(chosen.policy, "AUTO")
     assert len(made.resources) == 3
-    first, second, third = named(made, chosen), named(made, chosen, position=1), named(made, chosen, 1)
+    first, third, second = (named(made, chosen, number) for number in range(3))
     assert (first["type"], address(first)) == ("STATIC", {"address": "10.0.0.1", "port_value": 8001})
     assert (second["type"], second["dns_lookup_family"], address(second)["address"]) == ("STRICT_DNS", "ALL", "app.internal")
     assert address(third) == address(first)
     spoken = [each["explicit_http_config"] for made in (first, third) for each in made["typed_extension_protocol_options"].values()]
     assert [list(each) for each in spoken] == [["http_protocol_options"], ["http2_protocol_options"]]
     assert "transport_socket" not in first
+
+
+def test_one_of_several_is_replaced_by_gate_and_none_that_speaks_http_2(tmp_path: Path) -> None:
+    several = ["http://10.0.0.1:8001", "http://app.internal"]
+    chosen = options(tmp_path, {"to": several}, {"to": several[0]}, {"to": several, "upstream_http2": True})
+    made = EnvoyClusters(chosen.policy, "AUTO")
+    alone, http2 = named(made, chosen, 1), named(made, chosen, 2, position=1)
+    replaced = named(made, chosen)
+    ways = replaced["cluster_type"]["typed_config"]["clusters"]
+    assert ways == [{"name": alone["name"]}, {"name": UNCONNECTED}]
+    assert address(http2)["address"] == "app.internal"
+    assert EnvoyClusters(chosen.policy, "AUTO", previous=made).resources == made.resources
 
 
 def test_what_was_there_is_taken_over_and_what_is_another_is_not(tmp_path: Path) -> None:
