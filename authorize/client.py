@@ -1,5 +1,6 @@
 """Authorizer: the interface by which the proxy asks; AuthorizeService in the same process, else one over gRPC."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -38,6 +39,8 @@ class Check:
     identity_headers: Headers = ()
     challenge: str = ""
     refused_token: str = ""
+    # Unix seconds of an end that is known beforehand, whatever else may end it: of a token, a session, access for a while.
+    ends: float = math.inf
 
     @property
     def withheld(self) -> WithheldCredentials:

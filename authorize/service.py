@@ -1,5 +1,6 @@
 """Authorize service, the front door: cookies and a request in, a decision and what the upstream is told out."""
 
+import math
 import time
 from collections.abc import Callable, Iterable
 
@@ -85,7 +86,8 @@ class AuthorizeService(RouteHosts):
         is_told = decision.is_allowed and not decision.is_preflight
         headers = self.identity_headers.headers_for(request, route, identity, now, request_id) if is_told else ()
         challenge = credentials.challenge(request, route.route.bearer_token is not None) if decision.outcome is Outcome.SIGN_IN else ""
-        return Check(decision, identity, headers, challenge, refused)
+        ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
+        return Check(decision, identity, headers, challenge, refused, ends)
 
     @property
     def identity_header_names(self) -> tuple[bytes, ...]:
@@ -205,3 +207,14 @@ class AuthorizeService(RouteHosts):
             return (await self._identify(request, cookie_headers, now, route))[0]
         except BrokerError:
             return None
+
+
+def _known_end(decision: Decision, identity: Identity) -> float:
+    """When this can't be allowed any more, as far as it is known now: the end of a session or token, and of access for a while that nothing
+    else stands for.  The identity of a service account is made anew each hour, so its end says nothing.
+    """
+    ends = identity.expires if identity.own_subject or identity.is_bearer else math.inf
+    route, case = decision.route, decision.case
+    if not identity.access or route is None or case is None or (span := identity.access.get(route.route.access_key)) is None:
+        return ends
+    return ends if judge(case.request, identity, route, span.until).is_allowed else min(ends, span.until)

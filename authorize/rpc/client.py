@@ -1,5 +1,6 @@
 """Remote authorizer: the authorize service of another process, asked by Envoy's protocol, believed by the shared secret."""
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -58,7 +59,8 @@ class RemoteAuthorizer(RouteHosts):
         decision = _decision(facts, route)
         identity = _identity(facts.get("identity"))
         challenge, refused = (str(facts.get(name) or "") for name in ("challenge", "refused_token"))
-        return Check(decision, identity, _headers(answer) if decision.is_allowed else (), challenge, refused)
+        headers = _headers(answer) if decision.is_allowed else ()
+        return Check(decision, identity, headers, challenge, refused, _end(facts))
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
@@ -132,6 +134,14 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
         return Identity(**{name: value for name, value in facts.items() if name in _FIELDS})
     except TypeError as error:
         raise BrokerError("authorize answered what this release does not know") from error
+
+
+def _end(facts: dict[str, Any]) -> float:
+    """None where nothing is said: an earlier release of authorize knows of no end."""
+    said = facts.get("ends", math.inf)
+    if not isinstance(said, int | float):
+        raise BrokerError("authorize answered what this release does not know")
+    return float(said)
 
 
 def _headers(answer: pb.CheckResponse) -> Headers:

@@ -1,5 +1,6 @@
 """External authorization server (envoy.service.auth.v3): one method for our own proxies and for anybody's Envoy."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -108,6 +109,8 @@ def _decided(check: Check) -> pb.CheckResponse:
     trace = [{"rule": step.rule, "value": step.value, "reason": step.reason.name} for step in _told(decision.trace)]
     told = {"trace": trace, "identity": _identity(check.identity), "challenge": check.challenge, "refused_token": check.refused_token}
     answer.dynamic_metadata.update({**_outcome(check), **told})
+    if check.ends < math.inf:  # which JSON does not know
+        answer.dynamic_metadata["ends"] = check.ends
     return answer
 
 

@@ -226,12 +226,12 @@ class Runtime:
         self._resources.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
         if self.services.directory is not None and self.is_first:
             await self.services.directory.start()
-        self._background.append(spawn(self._resources.streams.run(self._may_go_on), name="open streams"))
+        self._background.append(spawn(self._resources.streams.run(self._goes_on_until), name="open streams"))
         self._background.append(spawn(self._follow_configuration(), name="configuration"))
         self._background.append(spawn(self._resources.decisions.run(), name="decision log"))
 
-    async def _may_go_on(self, incoming: IncomingRequest) -> bool:
-        return await served(self.services.proxy).dataplane.may_go_on(incoming)
+    async def _goes_on_until(self, incoming: IncomingRequest) -> float:
+        return await served(self.services.proxy).dataplane.goes_on_until(incoming)
 
     async def run_until(self, stop: asyncio.Event) -> None:
         settle()

@@ -131,7 +131,9 @@ class DataPlane:
         identity, route = judged.check.identity, judged.check.decision.route
         is_token = identity is not None and identity.is_bearer
         is_timed = is_token or (route is not None and route.is_timed)
-        return self.streams.open(judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token)
+        return self.streams.open(
+            judged.incoming, judged.session_id, judged.changes, is_timed=is_timed, asks_provider=is_token, ends=judged.check.ends
+        )
 
     async def _kept(self, judged: JudgedRequest, receive: Receive) -> KeptForm | NotKept | None:
         # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
@@ -218,15 +220,20 @@ class DataPlane:
             return False
         return isinstance(verdict, Carry) and self._decides_by_person(judged, verdict.route)
 
-    async def may_go_on(self, incoming: IncomingRequest) -> bool:
-        """Whether this request would still be carried as it is.  Raises BrokerError."""
+    async def goes_on_until(self, incoming: IncomingRequest) -> float:
+        """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.
+
+        Raises BrokerError.
+        """
         try:
-            verdict = self.verdicts.of(await self.judge.again(incoming))
+            judged = await self.judge.again(incoming)
+            verdict = self.verdicts.of(judged)
         except (BadRequest, NobodyToActFor):
-            return False
+            return 0.0
         if not isinstance(verdict, Carry):
-            return False
-        return verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
+            return 0.0
+        is_as_it_was = verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
+        return judged.check.ends if is_as_it_was else 0.0
 
 
 class TrackedStream:

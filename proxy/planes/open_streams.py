@@ -1,7 +1,9 @@
 """Open streams: what is being carried right now, for whom; ends it when the session ends or the policy no longer allows it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -36,6 +38,7 @@ class Stream(StreamHandle):
     session_id: str = ""
     is_timed: bool = False
     asks_provider: bool = False
+    ends: float = math.inf  # Unix seconds of the end of its access, as far as it was known when it was last judged
     status: int | None = None  # that its upstream answered, once that is known
     ending: Ending = Ending.COMPLETE
     seconds: float | None = None  # that it lasted, where somebody else has measured them
@@ -44,7 +47,8 @@ class Stream(StreamHandle):
 class OpenStreams:
     """Open streams; they outlive the reload of a configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._by_session: dict[str, set[Stream]] = {}
         self._timed: set[Stream] = set()
         self._must_look = asyncio.Event()
@@ -54,12 +58,19 @@ class OpenStreams:
         return f"<OpenStreams {sum(map(len, self._by_session.values()))} of {len(self._by_session)} sessions>"
 
     def open(
-        self, incoming: IncomingRequest, session_id: str, judged_at: int, *, is_timed: bool = False, asks_provider: bool = False
+        self,
+        incoming: IncomingRequest,
+        session_id: str,
+        judged_at: int,
+        *,
+        is_timed: bool = False,
+        asks_provider: bool = False,
+        ends: float = math.inf,
     ) -> Stream:
         """Open a stream.  `judged_at` is what `changes` was before it was judged: what came since may have ended its access."""
         if judged_at != self.changes:
             self._must_look.set()
-        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed, asks_provider=asks_provider)
+        stream = Stream(incoming=incoming, session_id=session_id, is_timed=is_timed, asks_provider=asks_provider, ends=ends)
         if is_timed:
             self._timed.add(stream)
         self._by_session.setdefault(session_id, set()).add(stream)
@@ -91,8 +102,11 @@ class OpenStreams:
         self.changes += 1
         self._must_look.set()
 
-    async def run(self, may_go_on: Callable[[IncomingRequest], Awaitable[bool]]) -> None:
-        """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever."""
+    async def run(self, goes_on_until: Callable[[IncomingRequest], Awaitable[float]]) -> None:
+        """Judge open streams anew whenever something may have changed, and now and then where time alone may, for ever.
+
+        `goes_on_until` says for how long one may, as far as that is known beforehand; 0 where it may not.
+        """
         unjudged: set[Stream] = set()
         while True:
             # Those that couldn't be judged come last: one whose provider is away must not keep the others from being judged.
@@ -106,13 +120,16 @@ class OpenStreams:
                 try:
                     # What is asked of the provider goes on being asked: the answer is there in one of the next rounds.
                     async with asyncio.timeout(AFAR if stream.asks_provider else None):
-                        is_over = not await may_go_on(stream.incoming)
-                    if is_over:
+                        until = await goes_on_until(stream.incoming)
+                    if until:
+                        stream.ends = until
+                    else:
                         self._end((stream,), "access was withdrawn")
                     unjudged.discard(stream)
                 except (BrokerError, TimeoutError):
                     unjudged.add(stream)
-                    # Nothing is known: new requests are refused meanwhile, and the next change is looked at again.
+                    # Nothing new is known: new requests are refused meanwhile, and the next change is looked at again.
+                    self._end_what_must_be_over()
                     self._must_look.set()
                     break
                 except Exception:  # of one: no stream outlives its access because another could not be judged
@@ -130,7 +147,13 @@ class OpenStreams:
         self._must_look.clear()
         return [stream for streams in self._by_session.values() for stream in streams]
 
-    def _end(self, streams: "set[Stream] | tuple[Stream, ...]", why: str) -> None:
+    def _end_what_must_be_over(self) -> None:
+        """End streams whose end was known: that somebody has put it off can be learned from nobody at this moment."""
+        now = self._clock()
+        over = [stream for streams in self._by_session.values() for stream in streams if stream.ends <= now]
+        self._end(over, "its access was to end by now, and nobody can be asked whether it has")
+
+    def _end(self, streams: Iterable[Stream], why: str) -> None:
         for stream in list(streams):
             log.info("stream ended", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
             # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.

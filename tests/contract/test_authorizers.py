@@ -1,5 +1,6 @@
 """Does every Authorizer say the same: the one of this process, and the one of another, asked over real gRPC in Envoy's words?"""
 
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from authorize.policy.decision_text import sentence
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
-from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.records import SERVICE_ACCOUNT, TEMPORARY_ACCESS, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
@@ -26,7 +28,7 @@ from foundation.values import HostPort
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
 from tests.support.rpc import loopback_url
-from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import recorder, request
 
 NOW = 1500.0
@@ -47,6 +49,8 @@ POLICY = [
         "pass_provider_tokens": True,
         "set_request_headers": {"X-Token": "${access_token}"},
     },
+    {**APP, "prefix": "/given", "portal": "hide", "policy": {"allow": {"granted": True}}},
+    {**APP, "prefix": "/both", "portal": "hide", "policy": {"allow": {"granted": True}}, "allowed_domains": ["corp.com"]},
     {**APP, "prefix": "/gone", "redirect": {"host_redirect": "other.example.com"}, "to": None},
     {**APP, "allowed_domains": ["corp.com"], "pass_identity_headers": True, "cors_allow_preflight": True},
     {"from": "https://other.example.com:8443", "to": "http://up", "allowed_groups": ["nobody"]},
@@ -85,6 +89,21 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield World(RemoteAuthorizer(options, channel, replica, lambda: NOW), broker, replica, cookies)
         await channel.close()
         await server.stop()
+
+
+async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
+    """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
+    keys = {path: world.authorizer.routes.match(request(path)).route.access_key for path in ("/given", "/both")}
+    held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
+    await world.broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
+    await settled()
+    ends = {path: (await world.authorizer.check(request(path), world.cookie())).ends for path in ("/given", "/both", "/told", "/public")}
+    assert ends == {"/given": 1700.0, "/both": 2000.0, "/told": 2000.0, "/public": math.inf}
+    token = new_token("ci")
+    await world.broker.put(SERVICE_ACCOUNT, "ci", ServiceAccountRecord("ci", (), 1000.0, 9000.0, hash_of(token)).to_data())
+    await settled()
+    by_program = await world.authorizer.check(request("/told", headers=[(b"authorization", b"Bearer " + token.encode())]), [])
+    assert (by_program.decision.outcome, by_program.ends) == (Outcome.ALLOWED, math.inf)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.test_live_streams import application, ends, open_stream
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
@@ -65,6 +66,30 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
                 await until(client, url, 403)
                 assert json.loads(command(gate.config_file, "list", "--json")) == []
             gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "access was withdrawn")
+
+
+@pytest.mark.parametrize("ends_first", ["access", "session"])
+async def test_a_stream_ends_when_it_must_although_nobody_can_be_asked(
+    ends_first: str, provider: DevelopmentProvider, tmp_path: Path
+) -> None:
+    """The store has gone silent for longer than what is cached may be served: an end that was known before still counts."""
+    lifetime, cookie_expire = ("15s", "1h") if ends_first == "access" else ("1h", "15s")
+    async with CanaryUpstream(script=application) as canary:
+        with RedisServer(tmp_path / "redis") as redis, FaultyLine(redis.port) as line:
+            store = redis.url.replace(str(redis.port), str(line.port))
+            builder = GateBuilder(provider.url).route("app.localhost", to=canary.url, **GRANTED)
+            builder.setting(databroker_storage_type="kvstore", databroker_storage_connection_string=store)
+            builder.setting(session_staleness="0s", cookie_expire=cookie_expire)
+            with builder.start(tmp_path) as gate:
+                async with gate.client() as client:
+                    url = gate.url("app.localhost")
+                    assert (await sign_in(client, url, "alice")).status_code == 403
+                    give(gate.config_file, "app", lifetime)
+                    await until(client, url, 200)
+                    events = await open_stream(client, gate)
+                    line.silence()
+                    await ends(events)
+                gate.wait_for_event("stream ended")
 
 
 async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:

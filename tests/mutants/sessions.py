@@ -62,7 +62,14 @@ streams.without(
     "OpenStreams.run",
     replaced('self._end((stream,), "its access could not be judged")', "raise"),
 )
+streams.without("an end that was known needs nobody", "OpenStreams.run", skips("self._end_what_must_be_over()"))
+streams.without("an end that was put off is known", "OpenStreams.run", skips("stream.ends = until"))
 streams.without("a stream ends where its policy does", "OpenStreams.run", skips('self._end((stream,), "access was withdrawn")'))
+
+known_end = door("authorize.service", "contract/test_authorizers.py")
+known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))
+told_end = door("authorize.rpc.client", "contract/test_authorizers.py")
+told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
 
 LIVE_ADMIN = "integration/test_admin.py"
 admin_site = door("gateproject.admin_site", LIVE_ADMIN)
@@ -217,6 +224,8 @@ DOORS = (
     memory,
     replica,
     streams,
+    known_end,
+    told_end,
     admin_site,
     read_only_admin,
     databroker_admin,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 from pathlib import Path
 
 import pytest
@@ -269,14 +270,16 @@ async def test_a_stream_that_time_may_end_is_known_as_one(is_timed: bool, tmp_pa
     async with proxied(tmp_path, {"policy": [{"allow": criterion}]}) as gate:
         opened, gate.streams.open = [], lambda *told, **more: opened.append(more) or OpenStreams.open(gate.streams, *told, **more)
         assert (await gate.ask(URL)).status == 200
-    assert opened == [{"is_timed": is_timed, "asks_provider": False}]
+    assert opened == [{"is_timed": is_timed, "asks_provider": False, "ends": math.inf}]
 
 
 async def test_a_stream_of_a_token_is_known_as_one_that_time_and_the_provider_may_end(tmp_path: Path) -> None:
     async with proxied(tmp_path, ANYONE) as gate:
         by_token, by_session = (
-            gate.plane.begin(JudgedRequest(incoming_from(URL), Check(NO_ROUTE, user(session_id=id)), 0.0, 0)) for id in ("bearer/1", "s1")
+            gate.plane.begin(JudgedRequest(incoming_from(URL), Check(NO_ROUTE, user(session_id=id), ends=7.0), 0.0, 0))
+            for id in ("bearer/1", "s1")
         )
+    assert (by_token.ends, by_session.ends) == (7.0, 7.0)
     assert (by_token.is_timed, by_token.asks_provider) == (True, True)
     assert (by_session.is_timed, by_session.asks_provider) == (False, False)
 
@@ -385,7 +388,7 @@ async def test_what_an_application_can_no_longer_be_told_of_goes_on_no_more(tmp_
     async with proxied(tmp_path, wants) as gate:
         ann = await sign_in(gate.broker, gate.options)
         headers = {**NAVIGATION, "cookie": ann.cookie("app.example.com")}
-        assert not await gate.plane.may_go_on(incoming_from(URL, headers=headers))
+        assert not await gate.plane.goes_on_until(incoming_from(URL, headers=headers))
         assert not await gate.plane.may_go_on_whatever_it_is(incoming_from(URL, headers=headers))
         page = await gate.ask(URL, headers=headers)
     assert page.status == 403

@@ -1,4 +1,5 @@
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -30,7 +31,7 @@ async def settle() -> None:
 async def running():
     tasks = []
 
-    def run(streams: OpenStreams, judge: Callable[[IncomingRequest], Awaitable[bool]]) -> None:
+    def run(streams: OpenStreams, judge: Callable[[IncomingRequest], Awaitable[float]]) -> None:
         tasks.append(asyncio.ensure_future(streams.run(judge)))
 
     yield run
@@ -62,7 +63,7 @@ async def test_a_stream_that_can_not_be_ended_keeps_no_other_from_ending_and_nob
     streams.on_change(ENDED)
     await settle()
     assert ended == ["s1"]
-    running(streams, _answer(False))
+    running(streams, _answer(0.0))
     streams.on_change(CHANGED)
     await settle()
     assert "s2" in ended
@@ -94,7 +95,7 @@ async def test_a_stream_that_closes_before_its_turn_is_left_alone() -> None:
 async def test_any_other_change_has_open_streams_judged_anew(change: RecordChange, running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
-    running(streams, _answer(False))
+    running(streams, _answer(0.0))
     await settle()
     assert ended == []
     streams.on_change(change)
@@ -105,7 +106,7 @@ async def test_any_other_change_has_open_streams_judged_anew(change: RecordChang
 async def test_a_changed_policy_has_everything_judged_anew(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "", ended)
-    running(streams, _answer(False))
+    running(streams, _answer(0.0))
     streams.policy_changed()
     await settle()
     assert ended == [""]
@@ -117,7 +118,7 @@ async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged
 ) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
     streams, ended = OpenStreams(), []
-    running(streams, _answer(False))
+    running(streams, _answer(0.0))
     judged_at = streams.changes
     happens(streams)
     await settle()
@@ -129,9 +130,9 @@ async def test_a_stream_that_opens_after_a_change_it_was_not_judged_by_is_judged
 async def test_requests_are_answered_while_many_streams_are_judged_and_what_closed_meanwhile_is_left_alone(running) -> None:
     streams, ended, judged = OpenStreams(), [], []
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         judged.append(incoming)
-        return False
+        return 0.0
 
     opened_streams = [streams.open(INCOMING, "s1", streams.changes) for _ in range(120)]
     for stream in opened_streams:
@@ -152,7 +153,7 @@ async def test_requests_are_answered_while_many_streams_are_judged_and_what_clos
 async def test_what_is_still_allowed_goes_on(running) -> None:
     streams, ended = OpenStreams(), []
     opened(streams, "s1", ended)
-    running(streams, _answer(True))
+    running(streams, _answer(math.inf))
     streams.policy_changed()
     await settle()
     assert ended == []
@@ -162,11 +163,11 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
     monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
     streams, ended, asked = OpenStreams(), [], []
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         asked.append(incoming)
         if len(asked) < 3:
             raise BrokerError("away")
-        return False
+        return 0.0
 
     opened(streams, "s1", ended)
     running(streams, judge)
@@ -176,14 +177,45 @@ async def test_while_the_broker_is_away_nothing_is_decided_and_it_is_asked_again
     assert ended[:1] == ["s1"]
 
 
+async def test_an_end_that_was_known_counts_while_the_broker_is_away(running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grant that has ended, a session: nobody has to be asked for that.  What was put off meanwhile is learned before, or not at all."""
+    monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
+    ended, now, known = list[str](), [100.0], {"first": 200.0}
+    streams = OpenStreams(lambda: now[0])
+
+    async def judge(incoming: IncomingRequest) -> float:
+        if not known:
+            raise BrokerError("away")
+        return known["first"] if incoming is INCOMING else math.inf
+
+    async def looked() -> None:
+        streams.policy_changed()
+        for _ in range(5):
+            await settle()
+
+    streams.open(INCOMING, "s1", 0, ends=150.0).end = lambda: ended.append("s1")
+    streams.open(incoming_from("https://app.example.com/"), "s2", 0).end = lambda: ended.append("s2")
+    running(streams, judge)
+    await looked()  # until 200 by now
+    known.clear()
+    now[0] = 199.0
+    await looked()
+    assert ended == []
+    now[0] = 200.0
+    with capture_logs() as logs:
+        await looked()
+    assert set(ended) == {"s1"}
+    assert "nobody can be asked" in logs[0]["reason"]
+
+
 async def test_a_stream_that_can_not_be_judged_keeps_no_other_from_being_judged(running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.planes.open_streams.LOOK_EVERY", 0)
     streams, ended = OpenStreams(), []
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         if incoming is INCOMING:
             raise BrokerError("the provider of this one is away")
-        return False
+        return 0.0
 
     opened(streams, "s1", ended)
     streams.open(incoming_from("https://app.example.com/"), "s2", streams.changes).end = lambda: ended.append("s2")
@@ -200,10 +232,10 @@ async def test_an_error_in_judging_one_stream_ends_it_and_the_judging_goes_on(ru
     streams, ended, may = OpenStreams(), [], {"s2"}
     other = incoming_from("https://app.example.com/")
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         if incoming is INCOMING:
             raise TypeError("authorize is of another release")
-        return bool(may)
+        return math.inf if may else 0.0
 
     opened(streams, "s1", ended)
     streams.open(other, "s2", streams.changes).end = lambda: ended.append("s2")
@@ -225,9 +257,9 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
     streams, ended, judged = OpenStreams(), asyncio.Event(), []
     timed, closed, untimed = (incoming_from("https://app.example.com/") for _ in range(3))
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         judged.append(incoming)
-        return False
+        return 0.0
 
     streams.open(timed, "s1", streams.changes, is_timed=True).end = ended.set
     streams.open(untimed, "s2", streams.changes)
@@ -237,8 +269,8 @@ async def test_what_time_alone_may_end_is_judged_now_and_then_and_nothing_else(r
     assert {id(incoming) for incoming in judged} == {id(timed)}
 
 
-def _answer(answer: bool) -> Callable[[IncomingRequest], Awaitable[bool]]:
-    async def judge(incoming: IncomingRequest) -> bool:
+def _answer(answer: float) -> Callable[[IncomingRequest], Awaitable[float]]:
+    async def judge(incoming: IncomingRequest) -> float:
         return answer
 
     return judge
@@ -252,11 +284,11 @@ async def test_nobody_whose_access_has_ended_waits_for_what_a_provider_says_of_a
     for number in range(3):
         streams.open(incoming_from(f"https://app.example.com/token{number}"), f"bearer/{number}", 0, asks_provider=True)
 
-    async def judge(incoming: IncomingRequest) -> bool:
+    async def judge(incoming: IncomingRequest) -> float:
         if incoming is not people:
             asked.set()
             await asyncio.Event().wait()
-        return bool(may)
+        return math.inf if may else 0.0
 
     streams.open(people, "s1", 0).end = ended.set
     running(streams, judge)
