@@ -52,6 +52,13 @@ class ScopeReduced(ProviderError):
         )
 
 
+class AskedAnother(BadRequest):
+    """An answer to a sign-in that was begun at a provider that is not configured any more; of an earlier release's nobody knows."""
+
+    def __init__(self, asked: str | None):
+        super().__init__(f"the sign-in was begun at {asked or 'a provider that it does not name'}, which is not configured any more")
+
+
 class CodeRefused(BadRequest):
     """An authorization code that the provider does not accept: used before, too old, or not for us."""
 
@@ -122,7 +129,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
     |-------------------------------|------------------------------------------|
     | a parameter twice             | BadRequest                               |
     | no attempt of this browser    | login_stale                              |
-    | an attempt elsewhere          | login_stale                              |
+    | an attempt elsewhere          | AskedAnother                             |
     | another issuer (RFC 9207)     | BadRequest                               |
     | an attempt that was used      | login_stale                              |
     | an error                      | login_failure                            |
@@ -138,8 +145,6 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not self.attempt:
             return await self.login_stale()
         client = self.client_of_attempt()
-        if client is None:
-            return await self.login_stale()
         check_sender(params, client.provider.issuer)
         if not await self.service.spend_state(state):
             return await self.login_stale()
@@ -156,12 +161,14 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         )
         return await self.login_success()
 
-    def client_of_attempt(self) -> ProviderClient | None:
-        """The client of the provider to which this attempt led, and which alone may see its code; None where it is not configured any
-        more, or another under its name.
+    def client_of_attempt(self) -> ProviderClient:
+        """The client of the provider to which this attempt led, and which alone may see its code; AskedAnother where it is not configured
+        any more, or another under its name.
         """
         client: ProviderClient | None = self.service.providers.of(self.attempt.get("provider", ""))
-        return client if client is not None and self.attempt.get("issuer") == client.provider.issuer else None
+        if client is not None and self.attempt.get("issuer") == client.provider.issuer:
+            return client
+        raise AskedAnother(self.attempt.get("issuer"))
 
     def find_attempt(self, state: str) -> dict[str, Any]:
         """This browser's attempt with this state, {} where it has none."""

@@ -7,7 +7,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.page_context import page_context
-from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
+from authenticate.provider.django_oidc import AskedAnother, CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
@@ -34,6 +34,9 @@ class CallbackView(GateCallbackView):
         except CodeRefused as error:
             self._tell(str(error))
             return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
+        except AskedAnother as error:
+            self._tell(str(error))
+            return await self.login_stale()
         except BadRequest as error:
             self._tell(str(error))
             raise

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from structlog.testing import capture_logs
 
 from databroker.records import USER, SessionRecord, UserRecord
 from foundation.client_network import ConcurrencyLimit
@@ -110,10 +111,13 @@ async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_t
     callback = callback.partition("&iss=")[0]  # many providers do not name themselves
     provider, requests = site.client.provider, len(site.idp.requests)
     site.client.provider = replace(provider, url="https://newer.example.com")
-    response = await browser.get(callback)
+    with capture_logs() as logs:
+        response = await browser.get(callback)
     assert response.status == 400
     assert "finished before, took too long" in response.text
     assert len(site.idp.requests) == requests
+    (line,) = [entry for entry in logs if entry["event"] == "sign-in refused"]
+    assert line["reason"] == f"the sign-in was begun at {site.idp.issuer}, which is not configured any more"
     site.client.provider = provider
     assert (await browser.get(site.idp.pick(await browser.to_provider(), "alice"))).status == 302
 
