@@ -18,7 +18,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs images proto lock attack mutants bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix docs images words proto lock attack mutants bench clean tools venv venv-demo venv-test
 .NOTPARALLEL:
 
 help: ## this list
@@ -57,6 +57,9 @@ docs: venv ## write docs/settings.md, config.schema.json, metrics.md and openapi
 
 images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser
 	@$(PY) -m tests.support.pictures
+
+words: venv-test ## bring the catalogues of languages (foundation/locale) after the texts of our pages, and compile them
+	@$(PY) -m tests.support.catalogues
 
 proto: venv-test ## generate the Python of databroker.proto anew (tests/repo checks that it is what is committed)
 	@$(PY) -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. databroker/rpc/databroker.proto

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from databroker.records import authenticated_at
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 
-WEAK = "The sign-in service did not sign you in as strongly as this application asks."
-UNTOLD = "The sign-in service does not say when you proved who you are, which this application asks for."
-OLD = "The sign-in service says that you proved who you are longer ago than this application takes."
+WEAK = Message("The sign-in service did not sign you in as strongly as this application asks.")
+UNTOLD = Message("The sign-in service does not say when you proved who you are, which this application asks for.")
+OLD = Message("The sign-in service says that you proved who you are longer ago than this application takes.")
 UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
 
 
@@ -34,7 +35,7 @@ class StepUpRequest:
         """The requirements in a signed URL of ours."""
         max_age = params.get("gate_max_age", "")
         if max_age and not (max_age.isascii() and max_age.isdecimal()):
-            raise BadRequest("this sign-in link asks for what is no time")
+            raise BadRequest(Message("this sign-in link asks for what is no time"))
         return cls(tuple(params.get("gate_acr_values", "").split()), int(max_age) if max_age else None)
 
     def to_url(self) -> dict[str, str]:

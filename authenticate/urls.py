@@ -21,6 +21,7 @@ from authenticate.views.sessions import sessions
 from authenticate.views.sign_in import sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
+from foundation.web.message import Message
 from foundation.web.problems import API_PATH
 from foundation.web.responses import error_page
 
@@ -28,7 +29,7 @@ from foundation.web.responses import error_page
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
     if "/" + path != page_context(request).options.authenticate_callback_path:
-        return error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
+        return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
     return await callback(request)
 
 

@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass
 
+from foundation.web.message import Message
+
 
 class GateError(Exception):
     """The root of every error we raise on purpose; `status` is the HTTP status where one is needed."""
 
     status = 500
+
+    @property
+    def said(self) -> str:
+        """What it says, as it was given: a Message still knows its other languages."""
+        return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else str(self)
 
     @property
     def in_full(self) -> str:
@@ -57,9 +64,14 @@ class TwoReadings(BadRequest):
     """An application may take the path for one of another route; which, a client is not told."""
 
     def __init__(self, reading: str, owner: str, found: str):
-        super().__init__("the path can be read in more than one way")
+        super().__init__(Message("the path can be read in more than one way"))
         short = reading if len(reading) <= 80 else f"{reading[:80]}..."
         self._facts = f"an upstream may read the path as {short}, which belongs to {owner}, while as it stands it belongs to {found}"
+
+    @property
+    def said(self) -> str:
+        """What it says, as it was given: a Message still knows its other languages."""
+        return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else str(self)
 
     @property
     def in_full(self) -> str:
@@ -70,7 +82,7 @@ class TooManyReadings(BadRequest):
     """The path holds more than we work the readings of out for."""
 
     def __init__(self) -> None:
-        super().__init__("the path holds too many semicolons, double slashes or encoded delimiters")
+        super().__init__(Message("the path holds too many semicolons, double slashes or encoded delimiters"))
 
 
 class SealError(BadRequest):

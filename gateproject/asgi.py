@@ -22,6 +22,7 @@ from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
+from foundation.web.message import Message  # noqa: E402
 from gateproject.process.in_force import InForce  # noqa: E402
 from gateproject.process.other_server import OtherServer  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
@@ -113,7 +114,9 @@ class GateApplication:
             owner = proxy.owner_of(incoming)
         except BadRequest as error:
             page = proxy.page_log(incoming, send)
-            await send_refusal(incoming, Refuse(error.status, f"This address can't be used: {error}."), page.send)
+            await send_refusal(
+                incoming, Refuse(error.status, Message("This address can't be used: %(error)s.", error=error.said)), page.send
+            )
             page.tell()
             return
         if owner is Owner.DATA_PLANE:

@@ -1,18 +1,22 @@
 """Django middleware around our views: which pages exist at this host, the admin's guards, our cookies."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
+from asgiref.sync import markcoroutinefunction
 from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.middleware.csrf import CsrfViewMiddleware
-from django.utils import timezone
+from django.utils import timezone, translation
 from django.utils.deprecation import MiddlewareMixin
 from django_prometheus.middleware import PrometheusAfterMiddleware
 
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
+from foundation.web.languages import LANGUAGES
+from foundation.web.message import Message
+from foundation.web.preferences import preferred_language
 from foundation.web.responses import error_page
 from proxy.page_context import page_context
 
@@ -60,6 +64,26 @@ class TimeZoneMiddleware(MiddlewareMixin):
         timezone.activate(page_context(request).options.time_zone)
 
 
+class LanguageMiddleware:
+    """Language of a page, as its reader prefers; the admin is English."""
+
+    async_capable, sync_capable = True, False
+
+    def __init__(self, get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]):
+        self._get_response = get_response
+        markcoroutinefunction(self)
+        for language in LANGUAGES:
+            # Django reads its catalogues, for the names of months, when a language is first used: now, and not while people wait.
+            with translation.override(language):
+                translation.gettext("")
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(ADMIN):
+            return await self._get_response(request)
+        with translation.override(preferred_language(request.headers.get("Accept-Language", ""))):
+            return await self._get_response(request)
+
+
 class AdminCsrfMiddleware(CsrfViewMiddleware):
     """CSRF protection for the admin; our other pages have tokens of their own (foundation/crypto/csrf_token.py)."""
 
@@ -90,7 +114,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
             reason = at_admin
             advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
         else:
-            reason, advice = "We can't look up your session at the moment.", "Please try again in a minute."
+            reason, advice = Message("We can't look up your session at the moment."), Message("Please try again in a minute.")
         response = error_page(request, 503, reason, advice=advice)
         response.headers["Retry-After"] = str(getattr(exception, "retry_after", BrokerError.retry_after))
         return response
@@ -98,7 +122,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
 
 def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
-    page = error_page(request, 405, "This page can't be opened like that.", links=(("Your applications", "/.gate/"),))
+    page = error_page(request, 405, Message("This page can't be opened like that."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
     return page
 

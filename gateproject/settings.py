@@ -106,6 +106,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "gateproject.middleware.LanguageMiddleware",
     "gateproject.middleware.ResponseHeadersMiddleware",
     "gateproject.middleware.HostPagesMiddleware",
     "gateproject.middleware.TimeZoneMiddleware",

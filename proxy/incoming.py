@@ -10,6 +10,7 @@ from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
@@ -127,7 +128,7 @@ def limited_body(receive: Receive, most: int) -> Receive:
         message = await receive()
         received += len(message.get("body", b""))
         if received > most:
-            raise BodyTooLarge("its body is too large")
+            raise BodyTooLarge(Message("its body is too large"))
         return message
 
     return receive_some

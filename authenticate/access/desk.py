@@ -4,7 +4,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 import structlog
 
@@ -40,6 +40,7 @@ from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import BrokerError, GateError
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -108,9 +109,11 @@ class AccessDesk:
     async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         asking = route.access_requests
         if asking is None or not caller.identity.own_subject:
-            raise NoSuchRequest("access can't be asked for there")
+            raise NoSuchRequest(Message("access can't be asked for there"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
-            raise AccessError(f"access may be asked for {asking.max_duration} at most")
+            raise AccessError(
+                Message("access may be asked for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
+            )
         said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
         session = caller.session
         asked = AskedAccess(
@@ -135,9 +138,11 @@ class AccessDesk:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
         asking = route.access_requests.break_glass if route.access_requests is not None else None
         if asking is None or not self.may_break_glass(caller, route):
-            raise NotYours("you may not let yourself in there; nothing was changed")
+            raise NotYours(Message("you may not let yourself in there; nothing was changed"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
-            raise AccessError(f"you may let yourself in for {asking.max_duration} at most")
+            raise AccessError(
+                Message("you may let yourself in for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
+            )
         now, session, said = self._clock(), caller.session, checked_why(why)
         by, until = f"{caller.name}, who broke the glass", now + seconds
         access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
@@ -252,7 +257,7 @@ class AccessDesk:
         if route is None:
             raise NoSuchRequest(_GONE)
         if not self.may_answer(caller, asked):
-            raise NotYours("you may not answer this request; nothing was changed")
+            raise NotYours(Message("you may not answer this request; nothing was changed"))
         return route
 
     async def _found(self, id: str, nonce: str) -> HeldRequest:
@@ -309,7 +314,7 @@ class AccessDesk:
     async def _end(self, caller: Caller, held: HeldRequest, actions: tuple[str, str], record: Record) -> None:
         does, failed = actions
         if held.asked.state == APPROVED:
-            raise NoSuchRequest("it was approved already; nothing was changed")
+            raise NoSuchRequest(Message("it was approved already; nothing was changed"))
         await record(caller, does, held.asked.user_id, words_of(held.asked))
         try:
             async with _Failure(caller, failed, held.asked, record):
@@ -319,9 +324,9 @@ class AccessDesk:
             raise NoSuchRequest(_GONE) from None
 
 
-_GONE = "this request is over, or somebody else has answered it; nothing was changed"
-_ENDED = "this access has ended already; nothing was changed"
-_BUSY = "others answer the same request at this moment: look, and try again"
+_GONE = Message("this request is over, or somebody else has answered it; nothing was changed")
+_ENDED = Message("this access has ended already; nothing was changed")
+_BUSY = Message("others answer the same request at this moment: look, and try again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +359,18 @@ def route_words(route: Route) -> str:
     return route.title or name_of(route)
 
 
-def duration_words(seconds: float) -> str:
+_UNITS = (
+    (1440, Message("1 day"), Message("%(number)s days")),
+    (60, Message("1 hour"), Message("%(number)s hours")),
+    (1, Message("1 minute"), Message("%(number)s minutes")),
+)
+
+
+def duration_words(seconds: float) -> Message:
     """`1 hour 30 minutes`, in whole minutes."""
-    minutes = max(1, round(seconds / 60))
-    parts = [(minutes // 1440, "day"), (minutes % 1440 // 60, "hour"), (minutes % 60, "minute")]
-    return " ".join(f"{number} {unit}{'s' if number != 1 else ''}" for number, unit in parts if number)
+    left, said = max(1, round(seconds / 60)), list[Message]()
+    for minutes, one, several in _UNITS:
+        number, left = divmod(left, minutes)
+        if number:
+            said.append(one if number == 1 else several.filled(number=number))
+    return reduce(lambda longer, shorter: Message("%(longer)s %(shorter)s", longer=longer, shorter=shorter), said)

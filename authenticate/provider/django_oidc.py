@@ -24,6 +24,7 @@ from authenticate.provider.tokens import GrantRefused, Tokens
 from config.options import Options
 from databroker.records import UserRecord
 from foundation.errors import BadRequest, ProviderError
+from foundation.web.message import Message
 
 MAX_TOLD = 500  # characters of the provider's words in a log line
 
@@ -151,10 +152,10 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if "error" in params:
             return self.login_failure(params["error"], params.get("error_description", ""))
         if not params.get("code"):
-            raise BadRequest("the sign-in service sent you back without a code")
+            raise BadRequest(Message("the sign-in service sent you back without a code"))
         discovery = await client.discovery()
         if discovery.sends_issuer and "iss" not in params:
-            raise BadRequest("the answer of the sign-in service does not name its sender")
+            raise BadRequest(Message("the answer of the sign-in service does not name its sender"))
         backend = GateBackend(client, discovery, self.service.clock, library_settings(self.service.options, client, discovery))
         self.signed_in = await backend.authenticate(
             request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
@@ -223,7 +224,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         try:
             return await self._client.tokens(payload, self._discovery, needs_id_token=self._client.provider.gives_id_token)
         except GrantRefused as error:
-            raise CodeRefused("the sign-in service no longer accepts this sign-in") from error
+            raise CodeRefused(Message("the sign-in service no longer accepts this sign-in")) from error
 
     async def verify_token(self, token: str, *, nonce: str, access_token: str) -> dict[str, Any]:
         return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
@@ -243,14 +244,14 @@ def single_params(query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError as error:
-        raise BadRequest("the answer of the sign-in service can't be read") from error
+        raise BadRequest(Message("the answer of the sign-in service can't be read")) from error
     params = dict(pairs)
     if len(params) != len(pairs):
-        raise BadRequest("the answer of the sign-in service says the same thing twice")
+        raise BadRequest(Message("the answer of the sign-in service says the same thing twice"))
     return params
 
 
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
     if "iss" in params and not is_issuer(issuer, params["iss"]):
-        raise BadRequest("this answer is from another sign-in service than ours")
+        raise BadRequest(Message("this answer is from another sign-in service than ours"))

@@ -15,6 +15,7 @@ from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SPENT
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 
 # Back-channel tokens are signed; of a front-channel request only this can't be guessed.
 SHORTEST_UNGUESSABLE = 16
@@ -53,9 +54,9 @@ class ProviderLogout:
         """
         client = self._clients.of_issuer(issuer)
         if client is None or not client.provider.gives_id_token:
-            raise BadRequest("this is about another sign-in service than ours")
+            raise BadRequest(Message("this is about another sign-in service than ours"))
         if len(sid) < SHORTEST_UNGUESSABLE:
-            raise BadRequest("it names no session, or one that anybody could guess")
+            raise BadRequest(Message("it names no session, or one that anybody could guess"))
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
         log.info("signed out at the provider, said a browser", sessions=ended)
         return ended

@@ -22,11 +22,13 @@ from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
+from foundation.web.message import Message, Sentence
 from foundation.web.times import time_element
 
 log = structlog.get_logger(__name__)
 
-BACK = (("Back to access", PAGE),)
+BACK = ((Message("Back to access"), PAGE),)
+AGAIN = Message("Press the button again in a minute.")
 MOST_SHOWN = 100
 HOUR = 3600
 DAY = 24 * HOUR
@@ -41,21 +43,21 @@ async def access(request: HttpRequest) -> HttpResponse:
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
     if not service.access.rules:
-        return responses.error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
+        return responses.error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
     if session is None:
         if request.method == "POST":
-            return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+            return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
         chosen = service.access.rules.by_id(request.GET.get("route", ""))
         return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={chosen.id}"))
     caller = await caller_of(page_context(request), session)
     if caller is None:
-        reason = "What is known of you can't be read, or your session has just ended."
+        reason = Message("What is known of you can't be read, or your session has just ended.")
         return responses.error_page(request, 403, reason, links=(answers.SIGN_IN_AGAIN,))
     if request.method != "POST":
         return await _page(request, service, caller)
     if not answers.is_from_our_page(request, service, caller.session):
-        return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
+        return responses.error_page(request, 400, Message("This page is too old, or was not one of ours; nothing was changed."), links=BACK)
     return await _change(request, service, caller)
 
 
@@ -64,15 +66,14 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
     try:
         await _do(request, service, caller)
     except AccessError as error:
-        reason = str(error)
-        return responses.error_page(request, error.status, f"{reason[:1].upper()}{reason[1:]}.", links=BACK)
+        return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.said), links=BACK)
     except AuditLogAway:
-        reason = "The audit log can't be written at this moment, so nothing was changed."
-        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+        reason = Message("The audit log can't be written at this moment, so nothing was changed.")
+        return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     except BrokerError as error:
         log.error("access could not be changed", reason=str(error), request_id=page_context(request).request_id)
-        reason = "The store of people's access does not answer, so this could not be done."
-        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+        reason = Message("The store of people's access does not answer, so this could not be done.")
+        return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     response = responses.redirect(PAGE)
     response.status_code = 303
     return response
@@ -86,7 +87,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
         case "ask" | "break_glass" as do:
             route = desk.rules.by_id(sent.get("route", ""))
             if route is None:
-                raise AccessError("access can't be asked for there; nothing was changed")
+                raise AccessError(Message("access can't be asked for there; nothing was changed"))
             step = desk.ask if do == "ask" else desk.break_glass
             await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
         case "withdraw":
@@ -99,7 +100,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
             user_id, _, access_id = sent.get("access", "").rpartition(" ")
             await desk.revoke(caller, user_id, access_id, record)
         case _:
-            raise AccessError("this button is not one of this page; nothing was changed")
+            raise AccessError(Message("this button is not one of this page; nothing was changed"))
 
 
 def _seconds(written: str) -> float:

@@ -15,13 +15,17 @@ from foundation.client_network import client_network
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
 from foundation.telemetry import metrics
-from foundation.web import pages
+from foundation.web.message import Message, Sentence
+from foundation.web.preferences import preferred_type
 from foundation.web.responses import error_page
 
 log = structlog.get_logger(__name__)
 
 View = Callable[..., Awaitable[HttpResponse]]
-SIGN_IN_AGAIN = ("Sign in again", "/.gate/")
+SIGN_IN_AGAIN = (Message("Sign in again"), "/.gate/")
+NOT_SIGNED_IN = Message("You are not signed in.")
+START_AGAIN = Message("Please start again.")
+TRY_AGAIN = Message("Try again")
 
 
 def cookie_headers(request: HttpRequest) -> list[bytes]:
@@ -36,7 +40,7 @@ def is_from_our_page(request: HttpRequest, service: AuthenticateService, session
 
 
 def wants_json(request: HttpRequest) -> bool:
-    return pages.preferred_type(request.headers.get("Accept", "")) == "json"
+    return preferred_type(request.headers.get("Accept", "")) == "json"
 
 
 def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> HttpResponse:
@@ -44,10 +48,12 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
     response = error_page(
         request,
         503,
-        "The sign-in service does not answer as it should, so we can't sign you in at the moment.",
-        advice="If you are signed in already, nothing changes for you. Otherwise please try again in a minute. "
-        "If it stays like this, tell the people who run this site the number below.",
-        links=(("Try again", retry_url),),
+        Message("The sign-in service does not answer as it should, so we can't sign you in at the moment."),
+        advice=Message(
+            "If you are signed in already, nothing changes for you. Otherwise please try again in a minute. "
+            "If it stays like this, tell the people who run this site the number below."
+        ),
+        links=((TRY_AGAIN, retry_url),),
     )
     response.headers["Retry-After"] = "30"
     return response
@@ -81,8 +87,8 @@ def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
     response = error_page(
         request,
         503,
-        "Too many sign-ins from your network wait for the sign-in service at this moment.",
-        advice="Please reload this page in a few seconds. If you are signed in already, nothing changes for you.",
+        Message("Too many sign-ins from your network wait for the sign-in service at this moment."),
+        advice=Message("Please reload this page in a few seconds. If you are signed in already, nothing changes for you."),
     )
     response.headers["Retry-After"] = "5"
     return response
@@ -96,7 +102,7 @@ def errors_as_pages(view: View) -> View:
         try:
             return await view(request, *args, **kwargs)
         except BadRequest as error:
-            reason = str(error)
-            return error_page(request, 400, f"{reason[:1].upper()}{reason[1:]}.", advice="Please start again.", links=(SIGN_IN_AGAIN,))
+            reason = Sentence("%(error)s.", error=error.said)
+            return error_page(request, 400, reason, advice=START_AGAIN, links=(SIGN_IN_AGAIN,))
 
     return answer

@@ -15,6 +15,7 @@ from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +34,7 @@ class CallbackView(GateCallbackView):
             return answers.too_many_sign_ins(request)
         except CodeRefused as error:
             self._tell(str(error))
-            return self._start_again("The sign-in service no longer accepts this sign-in; it may have taken too long.")
+            return self._start_again(Message("The sign-in service no longer accepts this sign-in; it may have taken too long."))
         except AskedAnother as error:
             self._tell(str(error))
             return await self.login_stale()
@@ -50,9 +51,9 @@ class CallbackView(GateCallbackView):
         response = responses.error_page(
             self.request,
             403,
-            f"The sign-in service tells this site less about you than it needs: {error.missing} is missing.",
-            advice="Sign in again, and agree to everything that the sign-in service asks you.",
-            links=(("Sign in again", self._target_url()),),
+            Message("The sign-in service tells this site less about you than it needs: %(scopes)s is missing.", scopes=error.missing),
+            advice=Message("Sign in again, and agree to everything that the sign-in service asks you."),
+            links=((answers.SIGN_IN_AGAIN[0], self._target_url()),),
         )
         return self._and_forget(response)
 
@@ -66,7 +67,7 @@ class CallbackView(GateCallbackView):
         service = self.service
         session = await service.sessions.find(answers.cookie_headers(self.request), service.host_port, service.clock())
         if session is None:
-            return self._start_again("This sign-in was finished before, took too long, or was begun in another browser.")
+            return self._start_again(Message("This sign-in was finished before, took too long, or was begun in another browser."))
         target = self._target()
         return responses.redirect(service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
@@ -79,13 +80,13 @@ class CallbackView(GateCallbackView):
         if error == UNMET:
             return self._too_weak(WEAK)
         if error != "access_denied":
-            return self._start_again("The sign-in service could not sign you in.")
+            return self._start_again(Message("The sign-in service could not sign you in."))
         response = responses.error_page(
             self.request,
             401,
-            "The sign-in was cancelled, or the sign-in service does not let you use this site.",
-            advice="You can try again, perhaps with another account.",
-            links=(("Try again", self._target_url()),),
+            Message("The sign-in was cancelled, or the sign-in service does not let you use this site."),
+            advice=Message("You can try again, perhaps with another account."),
+            links=((answers.TRY_AGAIN, self._target_url()),),
         )
         return self._and_forget(response)
 
@@ -116,8 +117,8 @@ class CallbackView(GateCallbackView):
 
     def _deactivated(self) -> HttpResponse:
         self._tell("the provider has deactivated this person (SCIM)")
-        advice = "If that is a mistake, ask the people who run this site."
-        return self._and_forget(responses.error_page(self.request, 403, "Your account is deactivated.", advice=advice))
+        reason, advice = Message("Your account is deactivated."), Message("If that is a mistake, ask the people who run this site.")
+        return self._and_forget(responses.error_page(self.request, 403, reason, advice=advice))
 
     async def _weaker(self, asked: StepUpRequest, shortfall: str) -> HttpResponse:
         """A sign-in that falls short: once more, and then the provider must ask the person; after that a page, never a third time.  The
@@ -143,8 +144,10 @@ class CallbackView(GateCallbackView):
             self.request,
             403,
             UNTOLD,
-            advice="Try again. If it stays like this, the people who run this application must look at the sign-in service's settings.",
-            links=(("Try again", self._target_url()), ("Who am I signed in as?", DASHBOARD)),
+            advice=Message(
+                "Try again. If it stays like this, the people who run this application must look at the sign-in service's settings."
+            ),
+            links=((answers.TRY_AGAIN, self._target_url()), (Message("Who am I signed in as?"), DASHBOARD)),
         )
         return self._and_forget(response)
 
@@ -154,9 +157,11 @@ class CallbackView(GateCallbackView):
             self.request,
             403,
             shortfall,
-            advice="Try again, and choose a stronger way to sign in where you are offered one; "
-            "or ask the people who run this application how it wants you to sign in.",
-            links=(("Try again", self._target_url()), ("Who am I signed in as?", DASHBOARD)),
+            advice=Message(
+                "Try again, and choose a stronger way to sign in where you are offered one; "
+                "or ask the people who run this application how it wants you to sign in."
+            ),
+            links=((answers.TRY_AGAIN, self._target_url()), (Message("Who am I signed in as?"), DASHBOARD)),
         )
         return self._and_forget(response)
 
@@ -171,8 +176,8 @@ class CallbackView(GateCallbackView):
         return str(target) if target is not None else DASHBOARD
 
     def _start_again(self, reason: str) -> HttpResponse:
-        links = (("Start again", self._target_url()),)
-        return self._and_forget(responses.error_page(self.request, 400, reason, advice="Please start again.", links=links))
+        links = ((Message("Start again"), self._target_url()),)
+        return self._and_forget(responses.error_page(self.request, 400, reason, advice=answers.START_AGAIN, links=links))
 
     def _tell(self, reason: str) -> None:
         log.warning("sign-in refused", reason=reason, request_id=page_context(self.request).request_id)

@@ -19,6 +19,7 @@ from config.types.picture import PNG
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
+from foundation.web.message import Message
 from foundation.web.times import time_element
 
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
@@ -33,7 +34,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
     session = await _session(request)
     if session is None:
         if answers.wants_json(request):
-            return responses.error_page(request, 401, "You are not signed in.")
+            return responses.error_page(request, 401, answers.NOT_SIGNED_IN)
         return responses.redirect(service.sign_in_url_for(PAGE))
     if answers.wants_json(request):
         return responses.json_page(await described_person(service, session))
@@ -68,7 +69,7 @@ async def portal_json(request: HttpRequest) -> HttpResponse:
     """The applications for programs that show them elsewhere, in the order of the page."""
     session = await _session(request)
     if session is None:
-        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     shown = await _applications(request, session)
     favourites = {each.id for each in shown.favourites}
     return responses.json_page(
@@ -89,15 +90,15 @@ async def change_portal(request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(["POST"])
     session = await _session(request)
     if session is None:
-        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     if not answers.is_from_our_page(request, service, session):
-        reason = "This page is too old, or was not one of ours; nothing was changed."
-        return responses.error_page(request, 400, reason, links=(("Back", PAGE),))
+        reason = Message("This page is too old, or was not one of ours; nothing was changed.")
+        return responses.error_page(request, 400, reason, links=((Message("Back"), PAGE),))
     wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")
     found = (await _applications(request, session)).find(wanted)
     if found is None:
-        reason = "There is no such application for you, or not any more; nothing was changed."
-        return responses.error_page(request, 404, reason, links=(("Back", PAGE),))
+        reason = Message("There is no such application for you, or not any more; nothing was changed.")
+        return responses.error_page(request, 404, reason, links=((Message("Back"), PAGE),))
     edit = choices.toggled if "favourite" in request.POST else choices.opened
     await choices.change(service.broker, session, edit(found.key), service.clock())
     if "favourite" not in request.POST:
@@ -134,7 +135,7 @@ async def why(request: HttpRequest) -> HttpResponse:
 async def icon(request: HttpRequest, name: str) -> HttpResponse:
     found = page_context(request).authenticate.portal.icons.find(name)
     if found is None:
-        return responses.error_page(request, 404, "There is no such page.")
+        return responses.error_page(request, 404, Message("There is no such page."))
     response = HttpResponse(found.content, content_type=found.media_type)
     response.headers["Cache-Control"] = "private, max-age=604800, immutable"
     # Opened as a page of its own, a picture is nothing but one.

@@ -18,11 +18,12 @@ from foundation.crypto.csrf_token import FIELD
 from foundation.crypto.program_tokens import ProgramRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
 PATH = "/.gate/program"
-START_AGAIN = "Start the sign-in again in the program that led you here."
+START_AGAIN = Message("Start the sign-in again in the program that led you here.")
 
 
 def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
@@ -33,7 +34,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     service = gate.authenticate
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.path != CALLBACK_PATH:
-        raise BadRequest("this sign-in link leads to a place that does not belong to this site")
+        raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
     asked = StepUpRequest.from_url(params)
     wanted = ProgramRequest(callback.origin, params.get("gate_redirect_uri", ""), asked.acr_values, asked.max_age)
     sealed = service.program_requests.seal(wanted, service.clock())
@@ -52,10 +53,14 @@ async def program(request: HttpRequest) -> HttpResponse:
     try:
         wanted = service.program_requests.open(sealed, service.clock())
     except SealError:
-        return responses.error_page(request, 400, "This link of a program's sign-in is not valid, or is too old.", advice=START_AGAIN)
+        return responses.error_page(
+            request, 400, Message("This link of a program's sign-in is not valid, or is too old."), advice=START_AGAIN
+        )
     route = service.targets.target(wanted.origin, gate.authorize.is_route_origin)
     if route is None:
-        return responses.error_page(request, 400, "The address that the program wants to use is not there any more.", advice=START_AGAIN)
+        return responses.error_page(
+            request, 400, Message("The address that the program wants to use is not there any more."), advice=START_AGAIN
+        )
     now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is None or asked.shortfall(session.claims, session.issued, now):

@@ -10,6 +10,7 @@ from authenticate.provider.signed_token import WrongTime, WrongToken
 from authenticate.views import answers
 from foundation.errors import BadRequest, BrokerError, ProviderError
 from foundation.web import responses
+from foundation.web.message import Message
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -49,7 +50,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     named = [request.GET.getlist(name) for name in ("iss", "sid")]
     if any(len(values) != 1 for values in named):
-        raise BadRequest("a sign-out at the sign-in service names it (iss) and the session (sid), each once")
+        raise BadRequest(Message("a sign-out at the sign-in service names it (iss) and the session (sid), each once"))
     (issuer,), (sid,) = named
     try:
         await service.provider_logout.by_browser(issuer, sid)

@@ -22,6 +22,7 @@ from databroker.adminsite.audit import pushed_entry
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BrokerError
+from foundation.web.message import Message
 from foundation.web.responses import error_page, finished
 
 log = structlog.get_logger(__name__)
@@ -71,7 +72,7 @@ ENDPOINTS = {
 async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     service = page_context(request).authenticate
     if not service.scim_access:
-        return error_page(request, 404, "There is no such page.", links=(("Your applications", "/.gate/"),))
+        return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
     try:
         if not service.scim_access.admits(request.headers.get("Authorization", "")):
             log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)

@@ -17,10 +17,11 @@ from databroker.adminsite.details import claim_text
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
+from foundation.web.message import Message
 from foundation.web.times import time_element
 
 PAGE = "/.gate/sessions"
-BACK = (("Back to your sessions", PAGE),)
+BACK = ((Message("Back to your sessions"), PAGE),)
 # Claims about the ID token and the sign-in, and not about the person.
 _TECHNICAL = frozenset(
     (
@@ -56,9 +57,9 @@ async def sessions(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return await _page(request, service, session) if session is not None else responses.redirect(service.sign_in_url_for(PAGE))
     if session is None:
-        return responses.error_page(request, 401, "You are not signed in.", links=(answers.SIGN_IN_AGAIN,))
+        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     if not answers.is_from_our_page(request, service, session):
-        return responses.error_page(request, 400, "This page is too old, or was not one of ours; nothing was changed.", links=BACK)
+        return responses.error_page(request, 400, Message("This page is too old, or was not one of ours; nothing was changed."), links=BACK)
     return await _end(request, service, session)
 
 
@@ -69,7 +70,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     else:
         found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
         if found is None:
-            reason = "You have no such session, or it has ended already; nothing was changed."
+            reason = Message("You have no such session, or it has ended already; nothing was changed.")
             return responses.error_page(request, 404, reason, links=BACK)
         if found.id in (session.id, *session.earlier):
             return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
@@ -82,8 +83,12 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     except BrokerError:
         if not ended:
             raise
-        reason = f"The store of sessions stopped answering: {ended} of {len(chosen)} sessions have ended, the others go on."
-        return responses.error_page(request, 503, reason, advice="Press the button again in a minute.", links=BACK)
+        reason = Message(
+            "The store of sessions stopped answering: %(ended)s of %(all)s sessions have ended, the others go on.",
+            ended=ended,
+            all=len(chosen),
+        )
+        return responses.error_page(request, 503, reason, advice=Message("Press the button again in a minute."), links=BACK)
     response = responses.redirect(PAGE)
     response.status_code = 303
     return response

@@ -18,6 +18,7 @@ from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
+from foundation.web.message import Message
 
 
 @require_GET
@@ -32,14 +33,17 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         return _too_old(request, service.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin))
     except SealError:
         return responses.error_page(
-            request, 400, "This sign-in link is not complete, or was changed on its way.", advice="Please open the page you wanted again."
+            request,
+            400,
+            Message("This sign-in link is not complete, or was changed on its way."),
+            advice=Message("Please open the page you wanted again."),
         )
     if params.get("gate_programmatic") == "true":
         return begin_programmatic(request, params)
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
-        raise BadRequest("this sign-in link leads to a place that does not belong to this site")
+        raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
     asked = StepUpRequest.from_url(params)
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
@@ -55,6 +59,6 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _too_old(request: HttpRequest, target: RedirectTarget | None) -> HttpResponse:
-    links = (("Open the page again", str(target)),) if target is not None else ()
-    advice = "Sign-in links last a few minutes. Please open the page you wanted again."
-    return responses.error_page(request, 400, "This sign-in link is too old.", advice=advice, links=links)
+    links = ((Message("Open the page again"), str(target)),) if target is not None else ()
+    advice = Message("Sign-in links last a few minutes. Please open the page you wanted again.")
+    return responses.error_page(request, 400, Message("This sign-in link is too old."), advice=advice, links=links)

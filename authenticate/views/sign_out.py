@@ -14,6 +14,7 @@ from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BrokerError
 from foundation.web import responses
+from foundation.web.message import Message
 
 # What the button for all devices sends.
 EVERYWHERE = "gate_everywhere"
@@ -86,7 +87,7 @@ def _confirmation(request: HttpRequest, service: AuthenticateService, session: S
     """The page that asks; nothing has changed, and its button carries the proof."""
     token, cookie = service.csrf.token_for(answers.cookie_headers(request), service.clock(), bound_to=_bound_to(session))
     if answers.wants_json(request):
-        response = responses.error_page(request, 400, "Sign-out needs a CSRF token of this session; nothing was changed.")
+        response = responses.error_page(request, 400, Message("Sign-out needs a CSRF token of this session; nothing was changed."))
     else:
         target = service.targets.target(_field(request, "gate_redirect_uri"), page_context(request).authorize.is_route_origin)
         redirect_uri = str(target) if target is not None else ""

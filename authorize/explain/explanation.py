@@ -35,7 +35,7 @@ def explained(
         route = table.match(request)
         request = ClientCertificates().judged(request, route.client_ca if route else None, now)
         decision = decide(request, identity, table, now)
-        reason = decision_text.sentence(decision)
+        reason = str(decision_text.sentence(decision))
     except BadRequest as error:
         reason = f"This address can't be used: {error.in_full}."
     return {

@@ -15,6 +15,7 @@ from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route
 from foundation.errors import TooManyReadings
+from foundation.web.message import Message, enumerated
 
 # What a refused person can do nothing about, and need not read.
 _NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
@@ -36,26 +37,27 @@ class RouteLook:
     misses: tuple[str, ...]
 
 
-def sentence(decision: Decision) -> str:
+def sentence(decision: Decision) -> Message:
     """Sentence for the person; it never names what is listed: that is the operator's."""
     if decision.outcome is Outcome.NO_ROUTE:
-        return "There is nothing at this address."
+        return Message("There is nothing at this address.")
     if decision.outcome is Outcome.SIGN_IN:
-        return "Please sign in first."
+        return Message("Please sign in first.")
     if decision.outcome is Outcome.STEP_UP:
-        return f"Please sign in again: this application asks for more than your sign-in says ({decision.trace[-1].reason.value})."
+        reason = decision.trace[-1].reason.value
+        return Message("Please sign in again: this application asks for more than your sign-in says (%(reason)s).", reason=reason)
     if decision.outcome is Outcome.ALLOWED:
-        return f"Allowed: {decision.trace[-1].reason.value}."
+        return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
-        return f"This application wants to see a client certificate: {decision.trace[-1].reason.value}."
+        return Message("This application wants to see a client certificate: %(reason)s.", reason=decision.trace[-1].reason.value)
     told = (step for step in decision.trace if not step.holds and (step.criterion is None or step.criterion.is_told))
     found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
     reasons = [reason.value for reason in found if reason not in _BLOCKS] or [reason.value for reason in found]
     if not reasons:
-        return "You can't open this page: its route lets nobody in."
-    return f"You can't open this page: {_joined(reasons)}."
+        return Message("You can't open this page: its route lets nobody in.")
+    return Message("You can't open this page: %(reasons)s.", reasons=enumerated(reasons))
 
 
 def rows(decision: Decision) -> list[dict[str, Any]]:
@@ -146,10 +148,6 @@ _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not m
 
 def _alone(route: Route, default_ports: frozenset[int]) -> RouteTable:
     return RouteTable.build([route], default_ports, client_ca=None, with_shadow=True)  # asked for its host only
-
-
-def _joined(reasons: list[str]) -> str:
-    return reasons[0] if len(reasons) == 1 else f"{', '.join(reasons[:-1])}, and {reasons[-1]}"
 
 
 def is_denied(decision: Decision) -> bool:

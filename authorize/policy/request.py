@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from authorize.policy.paths.canonical import canonical_host, canonical_path
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 
 # Asks for a tunnel to a host and port (RFC 9110 9.3.6).
 CONNECT = "CONNECT"
@@ -67,7 +68,7 @@ def require_method(method: str) -> None:
     The only door for methods, of the listener and of everybody who asks about a request.
     """
     if not _METHOD.fullmatch(method):
-        raise BadRequest("the method is not a token in capitals, so an application might take it for another than the one judged")
+        raise BadRequest(Message("the method is not a token in capitals, so an application might take it for another than the one judged"))
 
 
 def access_request(
@@ -92,10 +93,10 @@ def access_request(
     if method == "OPTIONS" and access_control_request_method:
         require_method(access_control_request_method.decode("latin-1"))
     if _REFUSED_IN_QUERY.search(query):
-        raise BadRequest("the query holds a character that must be percent-encoded")
+        raise BadRequest(Message("the query holds a character that must be percent-encoded"))
     name, port = canonical_host(host)
     if method == CONNECT and port is None:
-        raise BadRequest("a tunnel needs a host and a port")
+        raise BadRequest(Message("a tunnel needs a host and a port"))
     return AccessRequest(
         method=method,
         host=name,

@@ -27,6 +27,7 @@ from foundation.backoff import pauses
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import CredentialsError, GateError, NobodyToActFor
 from foundation.tasks import spawn
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +38,9 @@ LONGEST_WAIT = 8.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
 _IN_HEADERS = re.compile(r"[!-~]{1,16384}")
-_WORDS = {ACCESS_TOKEN: "access token", ID_TOKEN: "ID token"}
+_WORDS = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
+_UNUSABLE = Message("it wants your %(token)s of the sign-in service, which gave none that can be passed on")
+_EXPIRED = Message("it wants your %(token)s, which has expired and can't be renewed; sign out and in again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class ProviderTokens:
             return ()
         if identity is None:
             if any(name == b"authorization" for name, _ in templates):
-                raise NobodyToActFor("nobody is signed in whose token it could be told")
+                raise NobodyToActFor(Message("nobody is signed in whose token it could be told"))
             return ()
         key = (identity.session_id, route.id)
         known = self._cached.get(key)
@@ -136,9 +139,9 @@ class ProviderTokens:
         now = self._clock()
         for kind in kinds:
             if not _IN_HEADERS.fullmatch(held.values[kind]):
-                raise NobodyToActFor(f"it wants your {_WORDS[kind]} of the sign-in service, which gave none that can be passed on")
+                raise NobodyToActFor(_UNUSABLE.filled(token=_WORDS[kind]))
             if held.is_hopeless(kind, now):
-                raise NobodyToActFor(f"it wants your {_WORDS[kind]}, which has expired and can't be renewed; sign out and in again")
+                raise NobodyToActFor(_EXPIRED.filled(token=_WORDS[kind]))
         return held
 
     async def _read(self, session_id: str) -> HeldTokens:
@@ -147,7 +150,7 @@ class ProviderTokens:
         record = await self._broker.get(SESSION, session_id)
         session = self._sessions.read(record) if record is not None else None
         if session is None:
-            raise NobodyToActFor("it wants a token of the sign-in service, where you have not signed in, or no longer are")
+            raise NobodyToActFor(Message("it wants a token of the sign-in service, where you have not signed in, or no longer are"))
         return HeldTokens.of(session)
 
     async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:

@@ -11,6 +11,7 @@ from config.routes.route import Route
 from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates
 from config.types.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
 from foundation.errors import NobodyToActFor
+from foundation.web.message import Message
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Parts = tuple[str | Variable, ...]
@@ -96,7 +97,7 @@ def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | Non
             filled.append(said.decode("ascii"))
         elif name == _AUTHORIZATION:
             # Without it the application would take the request for nobody's, or for the client's own words.
-            raise NobodyToActFor(f"it wants to be told {part.name} of who asks, which is not known of you")
+            raise NobodyToActFor(Message("it wants to be told %(name)s of who asks, which is not known of you", name=part.name))
         else:
             return None
     return tuple(filled)

@@ -15,6 +15,7 @@ from databroker.access.values import KEPT
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
+from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
@@ -23,8 +24,9 @@ OPEN, APPROVED, OVER = "open", "approved", "over"
 LIFETIME = 86400.0  # seconds that a request waits
 MOST_OPEN = 5  # of one person for one route
 _OVER_FOR = 60.0  # seconds for which a place is kept whose request is over
-_TOO_MANY = (
-    f"you have asked {MOST_OPEN} times for this already: wait for an answer; where you withdraw one, you may ask again a minute later"
+_TOO_MANY = Message(
+    "you have asked %(times)s times for this already: wait for an answer; where you withdraw one, you may ask again a minute later",
+    times=MOST_OPEN,
 )
 
 

@@ -9,12 +9,14 @@ from databroker.client import BrokerClient, every
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
+from foundation.web.message import Message
 from foundation.web.plain_text import is_plain
 
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
 TRIES = 5
 _EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
+_SAY_WHY = Message("say why, in at most %(most)s characters, without any that can't be seen or change the direction of text")
 
 
 class AccessError(GateError):
@@ -46,7 +48,7 @@ class TemporaryAccesses:
                 _require_not_revoked(same)
                 return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
-                raise AccessError("they have access there already, and for longer: revoke that first")
+                raise AccessError(Message("they have access there already, and for longer: revoke that first"))
             now = self._clock()
             held = (*(other for other in kept if other.route != access.route or other.until <= now), access)
             try:
@@ -137,13 +139,13 @@ def _is_kept(access: TemporaryAccess, now: float) -> bool:
 
 def _require_not_revoked(access: TemporaryAccess) -> None:
     if access.revoked:
-        raise AccessError("this access was ended before its time: it must be asked for again")
+        raise AccessError(Message("this access was ended before its time: it must be asked for again"))
 
 
 def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
     """Access that may be given, with its reason in one line; else AccessError."""
     if not 0 < access.until - now <= LONGEST:
-        raise AccessError("access ends in the future, within 30 days")
+        raise AccessError(Message("access ends in the future, within 30 days"))
     return replace(access, why=checked_why(access.why))
 
 
@@ -151,9 +153,9 @@ def checked_why(written: str) -> str:
     """A reason as it may be shown to others: one line, without what can't be seen."""
     why = " ".join(written.split())
     if not why or len(why) > LONGEST_WHY or not is_plain(why):
-        raise AccessError(f"say why, in at most {LONGEST_WHY} characters, without any that can't be seen or change the direction of text")
+        raise AccessError(_SAY_WHY.filled(most=LONGEST_WHY))
     return why
 
 
 def _busy(user_id: str) -> AccessBusy:
-    return AccessBusy(f"somebody else changes the access of {user_id} at this moment: look, and try again")
+    return AccessBusy(Message("somebody else changes the access of %(person)s at this moment: look, and try again", person=user_id))

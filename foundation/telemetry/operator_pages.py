@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from foundation.readiness import ReadinessReport
-from foundation.web.pages import preferred_type
+from foundation.web.preferences import preferred_type
 
 _PLAIN = "text/plain; charset=utf-8"
 

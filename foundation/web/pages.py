@@ -11,49 +11,79 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from foundation.web.languages import ENGLISH, catalogue, in_language
+from foundation.web.message import Message
 from foundation.web.next_steps import next_step
 from foundation.web.plain_text import plain_text
+from foundation.web.preferences import preferred_type
 from foundation.web.problems import PROBLEM, phrase, problem_document
 from foundation.web.site_facts import Links
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"
+HTML = "text/html; charset=utf-8"
 STYLESHEET = (TEMPLATES / "gate.css").read_text()
 TIMES_SCRIPT = (STATIC / "times.js").read_text()
 
 _environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=jinja2.FileSystemLoader(TEMPLATES),
+    extensions=["jinja2.ext.i18n"],
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 _environment.globals.update(stylesheet=STYLESHEET, times_script=TIMES_SCRIPT, shows_times=False)
 # What is markup already was made by us.
 _environment.filters["plain"] = lambda text: text if hasattr(text, "__html__") else plain_text(text)
+
+
+@jinja2.pass_context
+def _gettext(context: jinja2.runtime.Context, text: str) -> str:
+    return catalogue(context["language"]).gettext(text)
+
+
+@jinja2.pass_context
+def _ngettext(context: jinja2.runtime.Context, one: str, many: str, number: int) -> str:
+    return catalogue(context["language"]).ngettext(one, many, number)
+
+
+@jinja2.pass_context
+def _words(context: jinja2.runtime.Context, said: str) -> str:
+    """Message in the page's language.  What a message holds is no markup, so nothing else of a template's may show one."""
+    return in_language(said, context["language"])
+
+
+# What a template says itself is markup and translated as such; values in it are escaped.
+_environment.install_gettext_callables(_gettext, _ngettext, newstyle=True)  # type: ignore[attr-defined]
+_environment.filters["words"] = _words
 # Where Django serves the folder STATIC, at the authenticate host alone.
 STATIC_PATH = "/.gate/static/foundation/"
 
 # The title says what happened to a person who has never heard of status codes.
 TITLES = {
-    400: "This request can't be answered",
-    401: "Please sign in",
-    403: "You don't have access",
-    404: "Nothing is here",
-    405: "Not possible here",
-    410: "This is no longer here",
-    426: "Please use a newer client",
-    495: "A client certificate is needed",
-    502: "The application can't be reached",
-    503: "Not available right now",
-    504: "The application took too long",
+    400: Message("This request can't be answered"),
+    401: Message("Please sign in"),
+    403: Message("You don't have access"),
+    404: Message("Nothing is here"),
+    405: Message("Not possible here"),
+    410: Message("This is no longer here"),
+    426: Message("Please use a newer client"),
+    495: Message("A client certificate is needed"),
+    502: Message("The application can't be reached"),
+    503: Message("Not available right now"),
+    504: Message("The application took too long"),
 }
 
 
-def render(template: str, **context: Any) -> bytes:
+def render(template: str, language: str = ENGLISH, **context: Any) -> bytes:
     """The template as HTML; a name that the template uses and `context` lacks is an error, never an empty place."""
-    return _environment.get_template(template).render(**context).encode()
+    return _environment.get_template(template).render(language=language, **context).encode()
 
 
-def fragment(template: str, **context: Any) -> Markup:
+def fragment(template: str, language: str = ENGLISH, **context: Any) -> Markup:
     """Part of a page, as `render`."""
-    return Markup(_environment.get_template(template).render(**context))
+    return Markup(_environment.get_template(template).render(language=language, **context))
 
 
 @cache
@@ -61,6 +91,11 @@ def static_path(name: str) -> str:
     """Path of a file in STATIC, another one after each change of it: browsers may keep it."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
     return f"{STATIC_PATH}{name}?v={digest}"
+
+
+def vary(content_type: str) -> str:
+    """Vary of an answer that `error_response` made: only pages are in a language."""
+    return "Accept, Accept-Language" if content_type == HTML else "Accept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,34 +152,18 @@ def _hash(inline: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
 
 
-def preferred_type(accept: str) -> str:
-    """ "html", "json" or "text": the media type that this client would rather read (RFC 9110 12.5.1, the most wanted of the three)."""
-    best, best_weight = "text", 0.0
-    for item in accept.lower().split(","):
-        media_type, *parameters = (part.strip() for part in item.split(";"))
-        kind = {"text/html": "html", "application/xhtml+xml": "html", "application/json": "json"}.get(media_type)
-        if kind is None and media_type.startswith("application/") and media_type.endswith("+json"):
-            kind = "json"
-        weight = _weight(parameters)
-        if kind and weight > best_weight:
-            best, best_weight = kind, weight
-    return best
-
-
-def _weight(parameters: list[str]) -> float:
-    for parameter in parameters:
-        if parameter.startswith("q="):
-            try:
-                return float(parameter[2:])
-            except ValueError:
-                return 0.0
-    return 1.0
-
-
 def error_response(
-    status: int, reason: str, request_id: str, accept: str, *, advice: str = "", links: Links = (), help_links: Links = ()
+    status: int,
+    reason: str,
+    request_id: str,
+    accept: str,
+    *,
+    language: str = ENGLISH,
+    advice: str = "",
+    links: Links = (),
+    help_links: Links = (),
 ) -> tuple[str, bytes]:
-    """(content type, body) of an error in the form the client reads best.
+    """(content type, body) of an error in the form the client reads best; only a page for people is in their `language`.
 
     `reason` says why in plain words, `advice` what to do next, `links` are (text, URL) for people; `help_links` come last, and are no
     way on by themselves.
@@ -159,8 +178,8 @@ def error_response(
             ).encode() + b"\n"
         case "html":
             title = TITLES.get(status, phrase(status))
-            body = render("error.html", status=status, title=title, reason=reason, advice=advice, links=links, request_id=request_id)
-            return "text/html; charset=utf-8", body
+            said = {"title": title, "reason": reason, "advice": advice, "links": links}
+            return HTML, render("error.html", language, status=status, request_id=request_id, **said)
         case _:
             lines = [f"{status} {phrase(status)}", reason, advice, *(f"{text}: {url}" for text, url in links), f"request id: {request_id}"]
             return "text/plain; charset=utf-8", "\n".join(line for line in lines if line).encode() + b"\n"

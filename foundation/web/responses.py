@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterable
 from http.cookies import SimpleCookie
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.translation import get_language
 
 from foundation.web import pages
+from foundation.web.languages import ENGLISH, LANGUAGES
+from foundation.web.message import Message
 from foundation.web.page_context import page_context
 from foundation.web.problems import PROBLEM, is_api
 from foundation.web.site_facts import Links
@@ -25,8 +28,8 @@ def page(
     **context: object,
 ) -> HttpResponse:
     """Page of a template, which may show `help_links`."""
-    content = pages.render(template, shows_times=shows_times, help_links=_help_links(request), **context)
-    response = HttpResponse(content, status=status, content_type="text/html; charset=utf-8")
+    body = pages.render(template, language(), shows_times=shows_times, help_links=_help_links(request), **context)
+    response = HttpResponse(body, status=status, content_type=pages.HTML, headers={"Vary": "Accept-Language"})
     return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files))
 
 
@@ -37,10 +40,16 @@ def error_page(
     incoming.told, request_id = reason, incoming.request_id
     accept = PROBLEM if is_api(request.path) else request.headers.get("Accept", "")
     content_type, body = pages.error_response(
-        status, reason, request_id, accept, advice=advice, links=links, help_links=_help_links(request)
+        status, reason, request_id, accept, language=language(), advice=advice, links=links, help_links=_help_links(request)
     )
-    response = HttpResponse(body, status=status, content_type=content_type, headers={"X-Request-Id": request_id, "Vary": "Accept"})
-    return finished(response, set_cookies)
+    headers = {"X-Request-Id": request_id, "Vary": pages.vary(content_type)}
+    return finished(HttpResponse(body, status=status, content_type=content_type, headers=headers), set_cookies)
+
+
+def language() -> str:
+    """Language of the page that is made at this moment, which gateproject's LanguageMiddleware has found."""
+    found = get_language()
+    return found if found in LANGUAGES else ENGLISH
 
 
 def _help_links(request: HttpRequest) -> Links:
@@ -59,17 +68,17 @@ def redirect(location: str, set_cookies: Iterable[str] = ()) -> HttpResponse:
 
 def _handler(status: int, reason: str) -> Callable[..., HttpResponse]:
     def answer(request: HttpRequest, exception: Exception | None = None, **_: object) -> HttpResponse:
-        return error_page(request, status, reason, links=(("Your applications", "/.gate/"),))
+        return error_page(request, status, reason, links=((Message("Your applications"), "/.gate/"),))
 
     return answer
 
 
 # What Django itself refuses, and what fails: by these names it finds them in the modules of URLs and in the settings.
-handler400 = _handler(400, "This request is not one that we understand.")
-handler403 = _handler(403, "You may not do this.")
-handler404 = _handler(404, "There is no such page.")
-handler500 = _handler(500, "Something went wrong on our side; the log says what, under the request id.")
-csrf_failure = _handler(403, "This form is too old, or was not one of ours. Open the page again.")
+handler400 = _handler(400, Message("This request is not one that we understand."))
+handler403 = _handler(403, Message("You may not do this."))
+handler404 = _handler(404, Message("There is no such page."))
+handler500 = _handler(500, Message("Something went wrong on our side; the log says what, under the request id."))
+csrf_failure = _handler(403, Message("This form is too old, or was not one of ours. Open the page again."))
 
 
 def finished(response: HttpResponse, set_cookies: Iterable[str] = ()) -> HttpResponse:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from foundation.web.message import Message
+
 Links = tuple[tuple[str, str], ...]
 
 
@@ -18,7 +20,7 @@ class SiteFacts:
         if not self.contact:
             return ()
         about = quote(f"Help with {host or 'this site'}, request {request_id}", safe="")
-        return (("Ask for help", f"{self.contact}?subject={about}" if self.contact.startswith("mailto:") else self.contact),)
+        return ((Message("Ask for help"), f"{self.contact}?subject={about}" if self.contact.startswith("mailto:") else self.contact),)
 
 
 NO_SITE_FACTS = SiteFacts()

@@ -1,6 +1,7 @@
 """Pages of ours that every host has and that work while nothing else does: health, robots.txt, redirects."""
 
 from config.options import Options
+from foundation.web.message import Message
 from proxy.answers.refusals import UNKNOWN_ADDRESS
 from proxy.answers.send import send_redirect, send_refusal, send_text
 from proxy.incoming import IncomingRequest, Send
@@ -17,7 +18,9 @@ async def answer(owner: Owner, incoming: IncomingRequest, options: Options, send
         await send_refusal(incoming, UNKNOWN_ADDRESS, send)
         return
     if incoming.request.method not in ("GET", "HEAD"):
-        await send_refusal(incoming, Refuse(405, f"{path} answers GET and HEAD only.", more=[(b"allow", b"GET, HEAD")]), send)
+        await send_refusal(
+            incoming, Refuse(405, Message("%(path)s answers GET and HEAD only.", path=path), more=[(b"allow", b"GET, HEAD")]), send
+        )
         return
     match owner:
         case Owner.HEALTH | Owner.READINESS:

@@ -19,6 +19,7 @@ from foundation.errors import (
     NoDescriptors,
     UpstreamTimeout,
 )
+from foundation.web.message import Message, Sentence
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.header_names import Headers
 from proxy.sign_in.kept_forms import FormGone, NotKept
@@ -27,31 +28,37 @@ from proxy.sign_in.redirects import return_url, step_up_challenge
 from proxy.upgrades.handshake import HandshakeRefused
 from proxy.verdict import Refuse
 
-NOT_GOOD = "The token in the Authorization header is not good here."
-NOT_GOOD_ADVICE = "It may have expired, been replaced or revoked, or be meant for somebody else."
-SIGN_IN_ADVICE = "Sign in, then try again."
+NOT_GOOD = Message("The token in the Authorization header is not good here.")
+NOT_GOOD_ADVICE = Message("It may have expired, been replaced or revoked, or be meant for somebody else.")
+SIGN_IN_ADVICE = Message("Sign in, then try again.")
 TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `manage.py tunnel {}` signs you in with a browser and does that."
-FORBIDDEN_ADVICE = "If you should have access, ask the people who run this application to let you in."
-CERTIFICATE_ADVICE = "Choose the certificate that you were given for this application, or ask the people who run it for one."
+FORBIDDEN_ADVICE = Message("If you should have access, ask the people who run this application to let you in.")
+CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask the people who run it for one.")
 # Below /.gate/ of the authenticate host (authorize/admin.py).
 EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
 ASKING = "access?route="
 
-NOT_KEPT = "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because {}."
-NOT_KEPT_ADVICE = "Go back and copy what you wrote, before you sign in."
+NOT_KEPT = Message(
+    "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because %(reason)s."
+)
+NOT_KEPT_ADVICE = Message("Go back and copy what you wrote, before you sign in.")
 
-LOOP = "You were signed in several times in a row, and each time your session was gone again."
-LOOP_ADVICE = (
+LOOP = Message("You were signed in several times in a row, and each time your session was gone again.")
+LOOP_ADVICE = Message(
     "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
     "If it goes on, the people who run this site find the cause in the log with the request id below."
 )
-AGAIN = "Please try again in a moment."
+AGAIN = Message("Please try again in a moment.")
+NOT_SIGNED_IN = Message("You are not signed in.")
+GONE_ADVICE = Message("Look whether it has arrived before you write it again.")
+ACT_ADVICE = Message("Sign in at another page of it.")
+TUNNELS_ADVICE = "Close some, or use one for several things."
 
 
 class Refusals:
     def __init__(self, options: Options, authorize: Authorizer):
         own = f"{options.authenticate_service_url.origin}/.gate/"
-        self._who_am_i = ("Who am I signed in as?", own)
+        self._who_am_i = (Message("Who am I signed in as?"), own)
         self._sign_out = f"{own}signout/"
         self._clear_loop = SignInLoops(options).clear()
         self._authorize = authorize
@@ -64,7 +71,7 @@ class Refusals:
         match decision.outcome:
             case Outcome.FORBIDDEN:
                 own_words = decision.route.route.refusal_message if decision.route is not None else None
-                advice = f"{_signed_in_as(check.identity)}{own_words or FORBIDDEN_ADVICE}"
+                advice = _advice(check.identity, own_words or FORBIDDEN_ADVICE)
                 challenge = challenges.TOO_LITTLE if check.withheld is WithheldCredentials.AUTHORIZATION else ""
                 return Refuse(403, sentence(decision), advice, challenge, links=self._links_for(incoming, check), more=cors)
             case Outcome.CERTIFICATE:
@@ -81,7 +88,7 @@ class Refusals:
     def unauthorized(self, incoming: IncomingRequest, check: Check) -> Refuse:
         """401 for who can't be led to a sign-in: programs, and proxies that ask."""
         decision = check.decision
-        reason, challenge = "You are not signed in.", challenges.NOBODY
+        reason, challenge = NOT_SIGNED_IN, challenges.NOBODY
         if decision.outcome is Outcome.STEP_UP and decision.route is not None:
             reason = sentence(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
@@ -95,7 +102,7 @@ class Refusals:
         return Refuse(401, reason, advice, challenge, more=self._cors(incoming, decision))
 
     def loop(self, incoming: IncomingRequest, scheme: str) -> Refuse:
-        links = (("Try again", return_url(incoming, scheme)), self._who_am_i)
+        links = ((Message("Try again"), return_url(incoming, scheme)), self._who_am_i)
         return Refuse(400, LOOP, LOOP_ADVICE, links=links, more=[(b"set-cookie", self._clear_loop.encode())])
 
     def _links_for(self, incoming: IncomingRequest, check: Check) -> tuple[tuple[str, str], ...]:
@@ -104,13 +111,13 @@ class Refusals:
         links = (*self._asking_for_access(check), self._who_am_i, self._as_somebody_else(incoming, check))
         if identity is None or not self._authorize.may_administer(identity):
             return links
-        return (("Why? The whole explanation, for administrators", f"{self._explanation}{incoming.request_id}"), *links)
+        return ((Message("Why? The whole explanation, for administrators"), f"{self._explanation}{incoming.request_id}"), *links)
 
     def _as_somebody_else(self, incoming: IncomingRequest, check: Check) -> tuple[str, str]:
         """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
         route = check.decision.route
         target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
-        return ("Sign in as somebody else", f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
+        return (Message("Sign in as somebody else"), f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
 
     def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
@@ -119,7 +126,7 @@ class Refusals:
             return ()
         if identity is None or not identity.own_subject or identity.is_bearer:
             return ()
-        return (("Ask for access", f"{self._asking}{route.id}"),)
+        return ((Message("Ask for access"), f"{self._asking}{route.id}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
@@ -138,19 +145,22 @@ class Refusals:
 
 
 # For a host, or a path of it, that no route has.
-UNKNOWN_ADDRESS = Refuse(404, "No application is configured at this address.", "Check the address for a typo.")
+UNKNOWN_ADDRESS = Refuse(404, Message("No application is configured at this address."), Message("Check the address for a typo."))
 
 
 def for_tunnels_only(incoming: IncomingRequest) -> Refuse:
-    return Refuse(404, "This address carries TCP, not web pages.", f"Connect with `manage.py tunnel {incoming.request.host}:PORT`.")
+    advice = Message("Connect with `manage.py tunnel %(host)s:PORT`.", host=incoming.request.host)
+    return Refuse(404, Message("This address carries TCP, not web pages."), advice)
 
 
 def not_kept(incoming: IncomingRequest, scheme: str, form: NotKept) -> Refuse:
-    return Refuse(401, NOT_KEPT.format(form.reason), NOT_KEPT_ADVICE, links=(("Sign in", return_url(incoming, scheme)),))
+    return Refuse(401, NOT_KEPT.filled(reason=form.reason), NOT_KEPT_ADVICE, links=((Message("Sign in"), return_url(incoming, scheme)),))
 
 
-def _signed_in_as(identity: Identity | None) -> str:
-    return f"You are signed in as {identity.shown_as}. " if identity is not None else ""
+def _advice(identity: Identity | None, advice: str) -> str:
+    if identity is None:
+        return advice
+    return Message("You are signed in as %(person)s. %(advice)s", person=identity.shown_as, advice=advice)
 
 
 class TooManyTunnels(BadRequest):
@@ -158,24 +168,24 @@ class TooManyTunnels(BadRequest):
 
 
 # The first that an error is one of says what a person is told, who may pass; the cause itself is for the log.
-_TROUBLES: tuple[tuple[type[GateError], str, str], ...] = (
-    (HandshakeRefused, "This upgrade is refused: {}.", ""),
-    (TooManyTunnels, "There are too many tunnels: {}.", "Close some, or use one for several things."),
-    (FormGone, "{}.", "Look whether it has arrived before you write it again."),
-    (BadRequest, "This request can't be answered: {}.", ""),
-    (AccessEnded, "Your access ended while this request was under way.", SIGN_IN_ADVICE),
-    (BrokerError, "Your session can't be read right now.", AGAIN),
-    (NobodyToActFor, "The application behind this address acts in people's names: {}.", "Sign in at another page of it."),
-    (CredentialsError, "gate can't prove itself to the application behind this address right now.", AGAIN),
-    (NoDescriptors, "There is too much to do here at this moment.", AGAIN),
-    (UpstreamTimeout, "The application behind this address did not answer in time.", AGAIN),
-    (GateError, "The application behind this address can't be reached.", AGAIN),
+# What only programs come upon is English.
+_TROUBLES: tuple[tuple[type[GateError], Message, str], ...] = (
+    (HandshakeRefused, Message("This upgrade is refused: %(error)s."), ""),
+    (TooManyTunnels, Message("There are too many tunnels: %(error)s."), TUNNELS_ADVICE),
+    (FormGone, Sentence("%(error)s."), GONE_ADVICE),
+    (BadRequest, Message("This request can't be answered: %(error)s."), ""),
+    (AccessEnded, Message("Your access ended while this request was under way."), SIGN_IN_ADVICE),
+    (BrokerError, Message("Your session can't be read right now."), AGAIN),
+    (NobodyToActFor, Message("The application behind this address acts in people's names: %(error)s."), ACT_ADVICE),
+    (CredentialsError, Message("gate can't prove itself to the application behind this address right now."), AGAIN),
+    (NoDescriptors, Message("There is too much to do here at this moment."), AGAIN),
+    (UpstreamTimeout, Message("The application behind this address did not answer in time."), AGAIN),
+    (GateError, Message("The application behind this address can't be reached."), AGAIN),
 )
 
 
 def refusal_of(error: GateError) -> Refuse:
     reason, advice = next((reason, advice) for kind, reason, advice in _TROUBLES if isinstance(error, kind))
-    reason = reason.format(str(error).capitalize() if isinstance(error, FormGone) else error)
     wait = error.retry_after if isinstance(error, BrokerError) else None
     more = list(error.headers) if isinstance(error, HandshakeRefused) else []
-    return Refuse(error.status, reason, advice, retry_after=wait, more=more, problem=error.in_full)
+    return Refuse(error.status, reason.filled(error=error.said), advice, retry_after=wait, more=more, problem=error.in_full)

@@ -6,6 +6,7 @@ from typing import Any
 from config.options import Options
 from foundation.challenges import missing_headers
 from foundation.web import pages
+from foundation.web.preferences import preferred_language
 from foundation.web.problems import PROBLEM, is_api
 from proxy.incoming import IncomingRequest, Send
 from proxy.sign_in.redirects import SignInRedirects
@@ -59,11 +60,18 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
     accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
     help_links = incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
-        status, refusal.reason, incoming.request_id, accept, advice=refusal.advice, links=refusal.links, help_links=help_links
+        status,
+        refusal.reason,
+        incoming.request_id,
+        accept,
+        language=preferred_language(incoming.header(b"accept-language")),
+        advice=refusal.advice,
+        links=refusal.links,
+        help_links=help_links,
     )
     headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
-    headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode()), (b"vary", b"Accept")]
-    headers += [*incoming.site.headers, *refusal.headers]
+    headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
+    headers += [(b"vary", pages.vary(content_type).encode()), *incoming.site.headers, *refusal.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)
     return status
 

@@ -14,6 +14,7 @@ from config.types.header_template import literal
 from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 from proxy.client_address import TrustedPeers
 from proxy.rewriting.header_names import (
     CONNECTION_STATES,
@@ -55,12 +56,12 @@ def framing(headers: Iterable[Header]) -> tuple[bool, int | None]:
             has_coding = True
     if has_coding:
         if lengths:
-            raise BadRequest("the request has both Content-Length and Transfer-Encoding")
+            raise BadRequest(Message("the request has both Content-Length and Transfer-Encoding"))
         return True, None
     if not lengths:
         return False, None
     if len(lengths) > 1 or not lengths[0].isdigit():
-        raise BadRequest("the request has no single Content-Length")
+        raise BadRequest(Message("the request has no single Content-Length"))
     return int(lengths[0]) > 0, int(lengths[0])
 
 

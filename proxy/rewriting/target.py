@@ -13,6 +13,7 @@ from config.routes.rewrites import template
 from config.routes.route import Route
 from foundation.errors import BadRequest
 from foundation.values import Url, ip_of
+from foundation.web.message import Message
 
 TOKEN_KEY = b"gate_session"
 
@@ -67,7 +68,7 @@ class PathRewrite:
         if joined.startswith("//") and not path.startswith("//"):
             joined = "/" + joined.lstrip("/")  # "//evil" at the start of a target reads as a host
         if _DOT_SEGMENT.search(joined) or _UNSAFE_TARGET.search(joined):
-            raise BadRequest("the path can't be forwarded")
+            raise BadRequest(Message("the path can't be forwarded"))
         # A substitution may cut an escape into pieces, or make one out of pieces.
         return joined if self.substitute is None else canonical_path(joined.encode("ascii"))
 
@@ -82,7 +83,7 @@ def substitution(pattern: str, written: str) -> Substitute:
     def substitute(text: str) -> str:
         made = str(find.sub(replaced, text))
         if len(made) > _LONGEST:
-            raise BadRequest("the rewritten path is too long")
+            raise BadRequest(Message("the rewritten path is too long"))
         return made
 
     return substitute
@@ -153,7 +154,7 @@ class HostRewrite:
             return incoming
         values = {value for name, value in headers if name == self.header}
         if len(values) > 1:
-            raise BadRequest(f"the header {self.header.decode()} names more than one host")
+            raise BadRequest(Message("the header %(name)s names more than one host", name=self.header.decode()))
         return _host(values.pop()) if any(values) else incoming
 
 

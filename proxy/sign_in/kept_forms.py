@@ -28,6 +28,7 @@ from foundation.crypto import cookies
 from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
 from foundation.errors import BadRequest, BrokerError, SealError
+from foundation.web.message import Message
 from proxy.incoming import IncomingRequest, Receive
 
 log = structlog.get_logger(__name__)
@@ -44,10 +45,10 @@ PLACES = 4  # of each shelf that one client address can use, so that a stranger 
 READ_AT_A_TIME, READ_OF_ONE = 32, PLACES
 _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
-TOO_LARGE = "it is larger than 1 MiB"
-NO_FORM = "it is not a form"
-NO_PLACE = "too much is kept already"
-NOT_SENT_BY_US = "this application takes none that were kept"
+TOO_LARGE = Message("it is larger than 1 MiB")
+NO_FORM = Message("it is not a form")
+NO_PLACE = Message("too much is kept already")
+NOT_SENT_BY_US = Message("this application takes none that were kept")
 
 
 class FormGone(BadRequest):
@@ -137,7 +138,7 @@ class KeptForms:
                 continue
             except BrokerError as error:
                 log.warning("a form can't be kept", reason=str(error), request_id=incoming.request_id)
-                return NotKept("it can't be kept right now")
+                return NotKept(Message("it can't be kept right now"))
             sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires=expires)
             return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
         return NotKept(NO_PLACE)
@@ -176,7 +177,7 @@ class KeptForms:
             return incoming, _again(body, receive)
         form = await self.opened(incoming, id, now)
         if form is None or form.target != _target(incoming) or not await self._spend(form):
-            raise FormGone("what you sent is no longer kept: it was sent already, or more than ten minutes have passed")
+            raise FormGone(Message("what you sent is no longer kept: it was sent already, or more than ten minutes have passed"))
         log.info("a kept form is sent", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
         return _as_first_sent(incoming, form), _again(form.body, receive)
 

@@ -3,14 +3,14 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from foundation.web.message import Message
 from foundation.web.responses import error_page, page, redirect
 from foundation.web.times import time_element
-from proxy.answers.refusals import LOOP, LOOP_ADVICE
+from proxy.answers.refusals import GONE_ADVICE, LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.sign_in.kept_forms import FIELD
 
-GONE = "What you sent is no longer kept: it was sent already, or more than ten minutes have passed."
-GONE_ADVICE = "Look whether it has arrived before you write it again."
+GONE = Message("What you sent is no longer kept: it was sent already, or more than ten minutes have passed.")
 
 
 @require_GET
@@ -21,12 +21,12 @@ async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
     identity = await own.authorize.identify(incoming.cookies, host_port)
     if identity is None:
         if proxy.loops.is_looping(incoming.cookies, host_port, now):
-            links = (("Try again", origin + incoming.request.path),)
+            links = ((Message("Try again"), origin + incoming.request.path),)
             return error_page(request, 400, LOOP, advice=LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
         return redirect(*proxy.sign_in.begin(incoming, origin.partition("://")[0], now))
     form = await proxy.dataplane.forms.opened(incoming, id, now)
     if form is None:
-        return error_page(request, 410, GONE, advice=GONE_ADVICE, links=(("Open the application", "/"),))
+        return error_page(request, 410, GONE, advice=GONE_ADVICE, links=((Message("Open the application"), "/"),))
     return page(
         request,
         "kept_form.html",

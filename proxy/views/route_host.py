@@ -13,6 +13,7 @@ from authorize.policy.request import AccessRequest
 from databroker.records import SESSION
 from foundation.crypto.hand_over import HandOver
 from foundation.errors import BadRequest, SealError
+from foundation.web.message import Message
 from foundation.web.responses import error_page, redirect
 from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
@@ -21,8 +22,10 @@ from proxy.views.program_login import hand_to_program
 
 log = structlog.get_logger(__name__)
 
-FORWARD_AUTH_LOOP_ADVICE = f"{LOOP_ADVICE} They may find, too, that the proxy in front does not pass Cookie when it asks gate."
-START_AGAIN = "Open the application again: it will sign you in anew."
+FORWARD_AUTH_LOOP_ADVICE = Message(
+    "%(advice)s They may find, too, that the proxy in front does not pass Cookie when it asks gate.", advice=LOOP_ADVICE
+)
+START_AGAIN = Message("Open the application again: it will sign you in anew.")
 
 
 @require_http_methods(["GET"])
@@ -40,9 +43,9 @@ async def callback(request: HttpRequest) -> HttpResponse:
             raise SealError("the link carries no sign-in")
         hand_over = own.proxy.hand_overs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
     except SealError:
-        return await _continue_or_refuse(request, "/", "This sign-in link is not valid here, or is too old.")
+        return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or is too old."))
     if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):
-        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+        return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     return await _accept(request, hand_over)
 
 
@@ -54,14 +57,14 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
         return await _continue_or_refuse(
             request,
             hand_over.redirect_uri,
-            "This sign-in was begun in another browser or too long ago, or your browser keeps no cookies of ours.",
+            Message("This sign-in was begun in another browser or too long ago, or your browser keeps no cookies of ours."),
         )
     if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
-        return await _continue_or_refuse(request, hand_over.redirect_uri, "This sign-in link was used before.")
+        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was used before."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
-        return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")
+        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))
     cookies = own.proxy.session_cookies
     log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
@@ -81,7 +84,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
     log.info("hand-over refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
-    return error_page(request, 400, reason, advice=START_AGAIN, links=(("Open the application", target),))
+    return error_page(request, 400, reason, advice=START_AGAIN, links=((Message("Open the application"), target),))
 
 
 @require_http_methods(["GET"])
@@ -96,12 +99,12 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
         asked = replace(target.request, source_ip=incoming.request.source_ip, headers=incoming.request.headers)
         route = own.authorize.routes.match(asked)
     except BadRequest as error:
-        return error_page(request, 400, f"This sign-in link can't be used: {error}.", advice=START_AGAIN)
+        return error_page(request, 400, Message("This sign-in link can't be used: %(error)s.", error=error.said), advice=START_AGAIN)
     if target.origin != proxy.origin_of(incoming.request):
-        return error_page(request, 400, "This sign-in link leads to another site.", advice=START_AGAIN)
+        return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     now, host_port = proxy.clock(), incoming.request.host_port
     if proxy.loops.is_looping(incoming.cookies, host_port, now):
-        links = (("Try again", target.url),)
+        links = ((Message("Try again"), target.url),)
         return error_page(request, 400, LOOP, advice=FORWARD_AUTH_LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
     if await _may_return(request, asked, route):
         # Just signed in, in another tab; or this cookie does not reach us when the front proxy asks, which is a loop.
@@ -137,17 +140,19 @@ async def assertion(request: HttpRequest) -> HttpResponse:
     own = page_context(request)
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
     if attestation.identity is None:
-        return error_page(request, 401, "You are not signed in here.", links=(("Sign in", "/"),))
+        return error_page(request, 401, Message("You are not signed in here."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:
         # An upstream that trusts the assertion may be reachable past us.
-        return error_page(request, 403, "No application of this host lets you in.", links=(("Open the application", "/"),))
+        return error_page(
+            request, 403, Message("No application of this host lets you in."), links=((Message("Open the application"), "/"),)
+        )
     return HttpResponse(
         attestation.assertion, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     )
 
 
 async def unknown(request: HttpRequest) -> HttpResponse:
-    return error_page(request, 404, "There is no such page.", links=(("Open the application", "/"),))
+    return error_page(request, 404, Message("There is no such page."), links=((Message("Open the application"), "/"),))
 
 
 def _origin(url: str) -> str:

@@ -14,7 +14,8 @@ canonical.without(
     "a malformed escape is refused",
     "_with_canonical_escapes",
     replaced(
-        "raise BadRequest(\"the path holds a '%' that is not followed by two hexadecimal digits\") from error", 'return raw.decode("ascii")'
+        "raise BadRequest(Message(\"the path holds a '%' that is not followed by two hexadecimal digits\")) from error",
+        'return raw.decode("ascii")',
     ),
 )
 canonical.without(
@@ -23,7 +24,7 @@ canonical.without(
 canonical.without(
     "overlong UTF-8 is refused",
     "_with_canonical_escapes",
-    skips('raise BadRequest("the path\'s percent-encoded bytes are not UTF-8") from error'),
+    skips('raise BadRequest(Message("the path\'s percent-encoded bytes are not UTF-8")) from error'),
 )
 canonical.without("dot segments are resolved", "_without_dot_segments", skips("del kept[-1:]"))
 canonical.without("a parent hidden in a segment is refused", "_without_dot_segments", skips("_refuse_hidden_parents(named)"))
@@ -177,7 +178,7 @@ errors = door("foundation.errors", "unit/proxy/observe/test_access_log.py")
 errors.without(
     "a client learns nothing of other routes",
     "TwoReadings.__init__",
-    replaced('super().__init__("the path can be read in more than one way")', 'super().__init__(f"it belongs to {owner}")'),
+    replaced('super().__init__(Message("the path can be read in more than one way"))', 'super().__init__(f"it belongs to {owner}")'),
 )
 errors.without("the log says whose the path is to others", "TwoReadings.in_full", returns("str(self)"))
 

@@ -67,10 +67,23 @@ sign_out.without("a sign-out is told of", "_end", skips("await service.audit_tra
 page_text = door("foundation.web.plain_text", "unit/foundation/web/test_plain_text.py")
 page_text.without("what turns text is marked", "plain_text", replaced("_ODD.sub(INSTEAD, text)", "text"))
 
+page = door("foundation.web.pages", "unit/foundation/web/test_languages.py")
+page.without(
+    "what a message holds is no markup",
+    "_words",
+    replaced('in_language(said, context["language"])', 'Markup(in_language(said, context["language"]))'),
+)
+
+preferences = door("foundation.web.preferences", "unit/foundation/web/test_preferences.py")
+preferences.without(
+    "a long header is not read whole", "preferred_language", replaced("accept_language[:LONGEST_HEADER]", "accept_language")
+)
+preferences.without("a quality is between 0 and 1", "_weight", always("0.0 <= weight <= 1.0"))
+
 programs = door("authenticate.portal.programs", "unit/authenticate/portal/test_programs.py")
 programs.without("programs of other sessions are not told", "programs_of", always("record.id.startswith(f'{session.id}/')"))
 
 consent = door("authenticate.views.program", "unit/authenticate/views/test_program.py")
 consent.without("a program is noted before it is let in", "_agreed", skips("await programs.remember(service.broker, session, program)"))
 
-DOORS = (openings, service, remote, picture, choices, views, own, sessions, sign_out, page_text, programs, consent)
+DOORS = (openings, service, remote, picture, choices, views, own, sessions, sign_out, page_text, page, preferences, programs, consent)

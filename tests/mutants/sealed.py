@@ -134,7 +134,7 @@ callback.without(
     "an ended session is not handed over",
     "_accept",
     replaced(
-        'return await _continue_or_refuse(request, hand_over.redirect_uri, "This session has ended.")',
+        'return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))',
         'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})',
     ),
 )

@@ -22,7 +22,7 @@ program_views.without(
     "an ended session gives no token",
     "hand_to_program",
     replaced(
-        'return _refused(request, "The session that this sign-in is for has ended.")',
+        'return _refused(request, Message("The session that this sign-in is for has ended."))',
         'session = type("Ended", (), {"id": hand_over.session_id, "user_id": "", "expires": now + 60})',
     ),
 )

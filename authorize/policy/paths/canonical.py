@@ -7,6 +7,7 @@ from urllib.parse import quote
 from authorize.policy.paths.escapes import decoding, octets, set_apart
 from foundation.bounded_cache import Remembered
 from foundation.errors import BadRequest
+from foundation.web.message import Message
 
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _CANONICAL = decoding(UNRESERVED)
@@ -38,9 +39,9 @@ def canonical_path(raw: bytes) -> str:
     if raw.startswith(b"/") and b"/." not in raw and not raw.translate(None, _PLAIN):
         return raw.decode("ascii")
     if not raw.startswith(b"/"):
-        raise BadRequest("the path must begin with a slash")
+        raise BadRequest(Message("the path must begin with a slash"))
     if raw.translate(None, _WRITTEN):
-        raise BadRequest("the path holds a character that must be percent-encoded")
+        raise BadRequest(Message("the path holds a character that must be percent-encoded"))
     path = _with_canonical_escapes(raw) if b"%" in raw else raw.decode("ascii")
     return _without_dot_segments(path) if "." in path or "%25" in path else path
 
@@ -52,7 +53,7 @@ def require_plain(raw: bytes, canonical: str) -> None:
     """
     written = canonical.encode("ascii")
     if raw != written and (_BAD_ESCAPE.search(raw) or set_apart(raw) != set_apart(written)):
-        raise BadRequest("the path is not in its plain form, so the application might read another path than the one judged")
+        raise BadRequest(Message("the path is not in its plain form, so the application might read another path than the one judged"))
 
 
 def canonical_setting_path(text: str) -> str:
@@ -75,11 +76,11 @@ def canonical_host(raw: bytes) -> tuple[str, int | None]:
 def _worked_out_host(raw: bytes) -> tuple[str, int | None]:
     found = _HOST.fullmatch(raw.lower())
     if found is None:
-        raise BadRequest("the host is not a host name with an optional port")
+        raise BadRequest(Message("the host is not a host name with an optional port"))
     host = _canonical_name(found[1].decode("ascii"))
     port = int(found[2]) if found[2] else None
     if port is not None and port > 65535:
-        raise BadRequest("the port of the host is out of range")
+        raise BadRequest(Message("the port of the host is out of range"))
     return host, port
 
 
@@ -91,10 +92,10 @@ def _canonical_name(name: str) -> str:
         try:
             return f"[{ipaddress.IPv6Address(name[1:-1]).compressed}]"
         except ValueError as error:
-            raise BadRequest("the host is not an IPv6 address") from error
+            raise BadRequest(Message("the host is not an IPv6 address")) from error
     host = name.removesuffix(".")
     if len(host) > _LONGEST_HOST or any(len(label) > _LONGEST_LABEL for label in host.split(".")):
-        raise BadRequest("the host name is too long")
+        raise BadRequest(Message("the host name is too long"))
     return host
 
 
@@ -103,19 +104,19 @@ def _with_canonical_escapes(raw: bytes) -> str:
         apart = set_apart(raw)
     except UnicodeDecodeError as error:
         _refuse_octets(octets(set_apart(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
-        raise BadRequest("the path holds a '%' that is not followed by two hexadecimal digits") from error
+        raise BadRequest(Message("the path holds a '%' that is not followed by two hexadecimal digits")) from error
     decoded = octets(apart)
     _refuse_octets(decoded)
     try:
         decoded.decode("utf-8")  # overlong forms such as `%c0%ae` are dots and slashes to careless decoders
     except UnicodeDecodeError as error:
-        raise BadRequest("the path's percent-encoded bytes are not UTF-8") from error
+        raise BadRequest(Message("the path's percent-encoded bytes are not UTF-8")) from error
     return apart.translate(_CANONICAL)
 
 
 def _refuse_octets(decoded: bytes) -> None:
     if len(decoded.translate(None, _NEVER_ESCAPED)) < len(decoded):
-        raise BadRequest("the path holds an encoded control character or backslash")
+        raise BadRequest(Message("the path holds an encoded control character or backslash"))
 
 
 def _without_dot_segments(path: str) -> str:
@@ -139,4 +140,4 @@ def _refuse_hidden_parents(named: str) -> None:
     for written, character in _READ_AS:
         read = read.replace(written, character)
     if any(parent in read for parent in _PARENTS):
-        raise BadRequest("the path holds a segment that could be read as a parent directory")
+        raise BadRequest(Message("the path holds a segment that could be read as a parent directory"))

@@ -1,14 +1,16 @@
 from types import SimpleNamespace
 
 import pytest
+from django.conf import settings
 from django.db import InternalError, OperationalError
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
+from django.utils.translation import get_language
 from structlog.testing import capture_logs
 
 from foundation.errors import BadRequest, BrokerError
 from foundation.web.site_facts import NO_SITE_FACTS
-from gateproject.middleware import ResponseHeadersMiddleware, StoreUnavailableMiddleware
+from gateproject.middleware import LanguageMiddleware, ResponseHeadersMiddleware, StoreUnavailableMiddleware
 
 
 def page_of() -> SimpleNamespace:
@@ -62,3 +64,30 @@ def test_our_pages_say_what_their_status_owes(status: int, said: dict[str, str],
     request.scope = {"gate": page_of()}  # type: ignore[attr-defined]
     answer = HttpResponse(status=status, headers=said)
     assert ResponseHeadersMiddleware(lambda _: answer).process_response(request, answer).headers.get(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "accept_language", "language"),
+    [
+        ("/.gate/sessions", "fr-CH, en;q=0.5", "fr"),
+        ("/.gate/sessions", "it", "en"),
+        ("/.gate/admin/", "de", "en-us"),
+        ("/.gate/admin/databroker/session/", "de", "en-us"),
+    ],
+)
+async def test_a_page_is_made_in_its_readers_language_and_the_admin_in_english(path: str, accept_language: str, language: str) -> None:
+    found = []
+
+    async def view(request: HttpRequest) -> HttpResponse:
+        found.append(get_language())
+        return HttpResponse()
+
+    before = get_language()
+    await LanguageMiddleware(view)(RequestFactory().get(path, headers={"accept-language": accept_language}))
+    assert found == [language]
+    assert get_language() == before
+
+
+def test_an_answer_that_django_leaves_empty_is_made_where_the_language_is_known() -> None:
+    order = settings.MIDDLEWARE
+    assert order.index("gateproject.middleware.LanguageMiddleware") < order.index("gateproject.middleware.ResponseHeadersMiddleware")

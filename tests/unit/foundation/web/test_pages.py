@@ -11,25 +11,6 @@ from foundation.web import pages
 HOSTILE = "<script>alert(1)</script>\"'&"
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "html"),
-        ("application/json", "json"),
-        ("application/problem+json", "json"),
-        ("application/json, text/html;q=0.5", "json"),
-        ("text/html, application/json;q=0.9", "html"),
-        ("text/html;q=0", "text"),
-        ("text/html;q=nonsense", "text"),
-        ("*/*", "text"),
-        ("", "text"),
-        (",,;;=", "text"),
-    ],
-)
-def test_the_client_gets_the_form_it_likes_best(accept: str, kind: str) -> None:
-    assert pages.preferred_type(accept) == kind
-
-
 def test_json_errors_have_the_four_members() -> None:
     content_type, body = pages.error_response(403, HOSTILE, "id1", "application/json")
     assert content_type == "application/json"

@@ -1,0 +1,91 @@
+"""Languages: what pages say is in every catalogue, and what is in a catalogue is said."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+
+from foundation.web.languages import TRANSLATED
+from tests.repo.test_layout import ROOT, trees
+from tests.support.catalogues import compiled, path_of, po, renewed, texts, written
+
+PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
+# Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
+SAYS = {"error_page": (2, {"reason", "advice", "links"}), "Refuse": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
+# For the people who set something up, or for programs: English.
+ENGLISH_ALONE = {"proxy/verdicts.py", "gateproject/admin_site.py"}
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_every_text_is_translated_and_no_other(language: str) -> None:
+    assert written(language).get("You don't have access") is not None
+    assert po(renewed(language)) == path_of(language, "po").read_bytes(), "run `make words`, then translate what is new"
+    assert [message.id for message in written(language) if message.id and not all(_forms(message.string))] == []
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None:
+    catalogue = written(language)
+    for message in catalogue:
+        if message.id:
+            assert not message.fuzzy, message.id
+            for form in _forms(message.string):
+                assert sorted(PLACEHOLDER.findall(form)) == sorted(PLACEHOLDER.findall(_forms(message.id)[-1])), message.id
+                # A message without places is taken as it is, what a template says never.
+                if PLACEHOLDER.search(form) or any(file.endswith(".html") for file, _ in message.locations):
+                    assert form % dict.fromkeys(PLACEHOLDER.findall(form), "") is not None
+                assert form == form.strip()
+    assert len(list(catalogue)) > 200
+
+
+@pytest.mark.parametrize("language", TRANSLATED)
+def test_what_is_compiled_is_what_is_written(language: str) -> None:
+    assert compiled(written(language)) == path_of(language, "mo").read_bytes(), "run `make words`"
+
+
+def _forms(said: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
+def test_the_texts_are_found() -> None:
+    found: Catalog = texts()
+    for text in ("You don't have access", "nobody is signed in", "%(error)s.", "Access to this site is protected by gate."):
+        assert found.get(text) is not None, text
+
+
+def test_words_for_people_are_messages() -> None:
+    """A plain text would stay English on every page."""
+    places = [f"{path}:{line} {text!r}" for path, line, text in _plain_words() if str(path) not in ENGLISH_ALONE]
+    assert places == []
+
+
+def _plain_words() -> Iterator[tuple[Path, int, str]]:
+    for path, tree in trees().items():
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and (says := SAYS.get(_name(call.func))) is not None:
+                first, names = says
+                said = [*call.args[first:], *(keyword.value for keyword in call.keywords if keyword.arg in names)]
+                yield from ((path, call.lineno, ast.unparse(text)) for value in said for text in _literals(value))
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def _literals(value: ast.expr) -> Iterator[ast.expr]:
+    """Texts that are no message: words with a space between them; what is given to a message is looked at by babel."""
+    if isinstance(value, ast.Tuple | ast.List):
+        for each in value.elts:
+            yield from _literals(each)
+    elif isinstance(value, ast.Constant | ast.JoinedStr) and re.search(r"[a-z] [a-z]", ast.unparse(value)):
+        yield value
+
+
+def test_templates_translate_their_own_words_alone() -> None:
+    """`_` makes markup of what it is given: what comes from outside goes through the filter `words`, which makes none."""
+    for template in (ROOT / "foundation/templates").rglob("*.html"):
+        for given in re.findall(r"\b(?:_|gettext|ngettext)\(\s*([^\s])", template.read_text()):
+            assert given == '"', template

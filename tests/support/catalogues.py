@@ -1,0 +1,88 @@
+"""Catalogues of languages (foundation/locale): brought after the texts in templates and code, and compiled; `make words` calls this.
+
+A text that is new has no translation until somebody writes one into the .po files; tests/repo/test_languages.py names it.
+"""
+
+import io
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+from foundation.web.languages import DOMAIN, LOCALE, TRANSLATED
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("foundation", "databroker", "authorize", "authenticate", "proxy", "gateproject")
+# How babel finds the texts of code, and those of templates: (files, reader), and the functions that are given one.
+SOURCES = (
+    ([("**.py", "python")], {"Message": None, "Sentence": None}),
+    ([("foundation/templates/**.html", "jinja2")], {"_": None, "gettext": None, "ngettext": (1, 2)}),
+)
+
+
+@cache
+def texts() -> Catalog:
+    """Every text of ours for people, with the files that hold it."""
+    found = Catalog()
+    for methods, keywords in SOURCES:
+        for file, _, text, _, _ in extract_from_dir(ROOT, methods, keywords=keywords, directory_filter=_is_ours):
+            found.add(text, locations=[(file, None)])
+    return found
+
+
+def _is_ours(directory: str) -> bool:
+    return Path(directory).relative_to(ROOT).parts[0] in PACKAGES
+
+
+def path_of(language: str, ending: str) -> Path:
+    return LOCALE / language / "LC_MESSAGES" / f"{DOMAIN}.{ending}"
+
+
+def written(language: str) -> Catalog:
+    """Catalogue as it is written down."""
+    with path_of(language, "po").open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    made = io.BytesIO()
+    catalogue.creation_date = catalogue.revision_date = datetime(2026, 1, 1, tzinfo=UTC)  # the same whenever it is made
+    write_mo(made, catalogue)
+    return made.getvalue()
+
+
+def renewed(language: str) -> Catalog:
+    """Catalogue with the texts of today, in the order of their files, with the translations that are written down."""
+    known, made = written(language), Catalog(locale=language, header_comment=f"# Texts of our pages in {language}.", fuzzy=False)
+    for message in sorted(texts(), key=lambda message: (sorted(message.locations), str(message.id))):
+        if message.id:
+            found = known.get(message.id)
+            made.add(message.id, found.string if found else "", locations=sorted(set(message.locations)))
+    return made
+
+
+def po(catalogue: Catalog) -> bytes:
+    """What is written down: without dates, and without what changes with each line of code."""
+    made = io.BytesIO()
+    write_po(made, catalogue, width=0, omit_header=True, include_lineno=False)
+    forms = f'"Plural-Forms: {catalogue.plural_forms}\\n"\n'
+    header = f'# Texts of our pages ({catalogue.locale}); `make words` keeps and compiles them.\nmsgid ""\nmsgstr ""\n'
+    return f'{header}"Language: {catalogue.locale}\\n"\n"Content-Type: text/plain; charset=utf-8\\n"\n{forms}\n'.encode() + made.getvalue()
+
+
+def main() -> None:
+    for language in TRANSLATED:
+        made = renewed(language)
+        path_of(language, "po").write_bytes(po(made))
+        path_of(language, "mo").write_bytes(compiled(written(language)))
+        missing = [str(message.id) for message in made if message.id and not message.string]
+        print(f"{language}: {len(made)} texts, {len(missing)} not translated", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
