@@ -4,12 +4,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import structlog
+
 from databroker.client import BrokerClient, every
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
-from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
+from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccountRecord
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_of, new_token
 from foundation.errors import GateError
+
+log = structlog.get_logger(__name__)
 
 # "Never" is a date that every clock can tell.
 NEVER = 253_402_300_799.0  # the end of the year 9999
@@ -71,7 +75,10 @@ class ServiceAccounts:
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
             raise NoSuchAccount(f"there is no service account {name}")
-        now, account, token = self._clock(), ServiceAccountRecord.from_record(record), new_token(name)
+        account = _readable(record)
+        if account is None:
+            raise AccountError(f"the record of {name} can't be read, or is of a later release: revoke it, and make another")
+        now, token = self._clock(), new_token(name)
         renewed = replace(
             account,
             secret_hash=hash_of(token),
@@ -92,7 +99,17 @@ class ServiceAccounts:
             raise NoSuchAccount(f"there is no service account {name}")
 
     async def list(self) -> list[ServiceAccountRecord]:
-        return [ServiceAccountRecord.from_record(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
+        read = [_readable(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
+        return [account for account in read if account is not None]
+
+
+def _readable(record: Record) -> ServiceAccountRecord | None:
+    """None where a record can't be one, which lets nobody in: it must not keep the others from being listed, and revoked."""
+    try:
+        return ServiceAccountRecord.from_record(record)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        log.warning("a service account's record is malformed, so it counts as none", name=record.id, error=type(error).__name__)
+        return None
 
 
 def checked_name(name: str) -> str:

@@ -4,6 +4,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
+import structlog
+
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import BrokerClient, every
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
@@ -11,6 +13,8 @@ from databroker.store.base import VersionConflict
 from foundation.errors import GateError
 from foundation.web.message import Message
 from foundation.web.plain_text import is_plain
+
+log = structlog.get_logger(__name__)
 
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
@@ -91,16 +95,14 @@ class TemporaryAccesses:
     async def list(self) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Each access that has not ended, with its person."""
         now = self._clock()
-        async for record in every(self._broker, TEMPORARY_ACCESS):
-            found = TemporaryAccessRecord.from_record(record)
+        async for found in self._all():
             for access in found.held:
                 if access.until > now:
                     yield found, access
 
     async def untold(self, until: float) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Each access that has ended by then, and of whose end nobody was told."""
-        async for record in every(self._broker, TEMPORARY_ACCESS):
-            found = TemporaryAccessRecord.from_record(record)
+        async for found in self._all():
             for access in found.held:
                 if access.until <= until and not access.is_told:
                     yield found, access
@@ -119,6 +121,14 @@ class TemporaryAccesses:
                 continue
             return
         raise _busy(user_id)
+
+    async def _all(self) -> AsyncGenerator[TemporaryAccessRecord]:
+        """Each record that can be read: one that can't gives nobody access, and must not keep that of others from being seen or ended."""
+        async for record in every(self._broker, TEMPORARY_ACCESS):
+            try:
+                yield TemporaryAccessRecord.from_record(record)
+            except (TypeError, ValueError, KeyError, AttributeError) as error:
+                log.warning("a record of temporary access is malformed, so it counts as none", id=record.id, error=type(error).__name__)
 
     def _kept(self, record: Record | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""

@@ -64,6 +64,16 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     assert not is_secret(first, (await kept(broker)).secret_hash)
 
 
+async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+    await accounts.create("ci", [], DAY, "ann")
+    later = {**(await kept(broker)).to_data(), "name": "later", "may_not": "something that only a later release knows"}
+    await broker.put(SERVICE_ACCOUNT, "later", later)
+    assert [account.name for account in await accounts.list()] == ["ci"]
+    with pytest.raises(AccountError, match="later release: revoke it"):
+        await accounts.rotate("later")
+    await accounts.revoke("later")
+
+
 async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     accounts: ServiceAccounts, broker: LocalBroker, clock: Clock
 ) -> None:

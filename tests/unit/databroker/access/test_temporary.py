@@ -161,3 +161,11 @@ async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: 
     await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="its person"):
         await accesses.give(ANN, ACCESS)
+
+
+async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+    """Nor keeps it the end of others from being told."""
+    await broker.put(TEMPORARY_ACCESS, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
+    await accesses.give(ANN, ACCESS)
+    assert await held(accesses) == ["a1"]
+    assert [access.id async for _, access in accesses.untold(NOW + 3600)] == ["a1"]
