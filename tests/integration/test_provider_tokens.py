@@ -1,22 +1,35 @@
 """The provider's tokens at an application behind the running product, on each plane, and nowhere else; refreshed where they are old."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
 
+from authenticate.api.operations import OPERATIONS
+from databroker.permissions import PERMISSIONS
+from databroker.records import SESSION
+from databroker.rpc.client import RemoteBroker
+from foundation.rpc.channel import RpcChannel
+from foundation.rpc.shared_secret import SharedSecret
+from foundation.values import Url
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.options import make_options
+from tests.support.prepared import run
 from tests.support.recording_upstream import RecordingUpstream
 
 pytestmark = pytest.mark.slow
 
 HEADERS = {"Authorization": "Bearer ${access_token}", "X-Id-Token": "${id_token}"}
 PASSED: dict[str, Any] = {"allow_any_authenticated_user": True, "pass_provider_tokens": True, "set_request_headers": HEADERS}
+ALL = [part for name in PERMISSIONS for part in ("--permission", name)]
+KINDS = {"loggeddecision", "session", "user"}
 FORGED = {"Authorization": "Bearer forged", "X-Id-Token": "forged", "X_Id_Token": "forged", "Accept": "text/html"}
 
 
@@ -54,3 +67,71 @@ async def test_the_application_gets_the_persons_tokens_and_nobody_else_reads_the
     for token in tokens:
         assert token
         assert all(token not in text for text in shown)
+
+
+async def test_no_page_no_table_no_answer_and_no_log_holds_one(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    """Also not of those who may look at everything: an administrator, and a program with all permissions."""
+    port = free_port()
+    settings = {
+        "log_level": "debug",
+        "decision_log_size": 1000,
+        "admin_allowed_users": ["alice@example.com"],
+        "grpc_address": f"127.0.0.1:{port}",
+    }
+    with RecordingUpstream() as upstream:
+        builder = GateBuilder(provider.url).setting(**settings).route("app.localhost", to=upstream.url, name="app", **PASSED)
+        with builder.start(tmp_path) as gate:
+            async with gate.client() as alice:
+                url = gate.url("app.localhost", "/x")
+                assert (await sign_in(alice, url, "alice")).status_code == 200
+                tokens = await tokens_of_sessions(gate, port)
+                assert len(tokens) >= 3
+                made = run("manage.py", "serviceaccount", "create", "robot", *ALL, "-config", gate.config_file)
+                assert made.returncode == 0, made.stderr
+                shown = {page: text async for page, text in pages_of_the_admin(alice, gate)}
+                shown |= {path: text async for path, text in lists_of_the_api(gate, made.stdout.strip())}
+            asked = ["explainaccess", url, "--user", "alice@example.com", "-config", gate.config_file]
+            explained = run("manage.py", *asked)
+            assert "app" in explained.stdout, explained.stderr
+            assert {kind for kind in KINDS if any(f"/{kind}/" in page and "change" in page for page in shown)} == KINDS
+            shown["log"] = gate.child.output
+        shown |= {str(path): path.read_bytes().decode("latin-1") for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert [(where, token[:6]) for where, text in shown.items() for token in (*tokens, made.stdout.strip()) if token in text] == []
+
+
+async def tokens_of_sessions(gate: RunningGate, port: int) -> set[str]:
+    secret = gate.builder.settings["shared_secret"]
+    own = gate.config_file.parent / "asker"
+    own.mkdir()
+    options = make_options(own, shared_secret=secret)
+    broker = RemoteBroker(RpcChannel(Url("http", "127.0.0.1", port), options, SharedSecret(options.shared_secret)))
+    records = await broker.page(SESSION, "", 100)
+    await broker.close()
+    return {record.data[name] for record in records for name in ("id_token", "access_token", "refresh_token") if record.data.get(name)}
+
+
+async def pages_of_the_admin(client: httpx.AsyncClient, gate: RunningGate) -> AsyncIterator[tuple[str, str]]:
+    """Each that links lead to from the first, without the many ways in which lists are filtered and sorted."""
+    host, left, seen = gate.builder.authenticate_host, ["/.gate/admin/"], set[str]()
+    while left:
+        path = left.pop()
+        if path in seen or "logout" in path or "?" in path:
+            continue
+        seen.add(path)
+        answer = await client.get(gate.url(host, path), headers={"Accept": "text/html"}, follow_redirects=True)
+        yield path, str(answer.headers) + answer.text
+        links = [urljoin(path, unescape(link)) for link in re.findall(r'href="([^"#]+)"', answer.text)]
+        left += [link for link in links if link.startswith("/.gate/admin/")]
+
+
+async def lists_of_the_api(gate: RunningGate, token: str) -> AsyncIterator[tuple[str, str]]:
+    async with gate.client(headers={"Authorization": f"Bearer {token}"}) as program:
+        for operation in OPERATIONS:
+            if operation.method == "GET" and not operation.id_pattern:
+                answer = await program.get(gate.url(gate.builder.authenticate_host, f"/.gate/api/{operation.path}"))
+                assert answer.status_code == 200
+                yield operation.path, answer.text
+                if operation.path == "sessions":
+                    for item in answer.json()["items"]:
+                        one = await program.get(gate.url(gate.builder.authenticate_host, f"/.gate/api/sessions/{item['id']}"))
+                        yield f"sessions/{item['id']}", one.text
