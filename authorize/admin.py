@@ -1,114 +1,45 @@
-"""Admin pages of decisions: the decision log, searchable, and the explanation of a logged decision or of an invented request."""
+"""Admin pages of decisions: the decision log as a timeline, and the explanation of a logged decision or of an invented request."""
 
-import re
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.template.response import TemplateResponse
 from django.urls import path
 from django.utils import timezone
+from django.utils.http import urlencode
 
 from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
-from authorize.explain.invented_request import described_moment
 from authorize.models import LoggedDecision
 from authorize.page_context import page_context
+from authorize.policy.compiled_route import name_of
+from authorize.timeline.filters import OUTCOMES, WITHIN, TimelineFilters
+from authorize.timeline.hours import page_of
+from authorize.timeline.zone import zone_of, zones
+from config.options import Options
 from databroker.adminsite.read_only import ReadOnlyAdmin
-from foundation.values import ip_of
-from foundation.web.times import time_element
 
-_SPANS = {
-    "5m": ("Last 5 minutes", timedelta(minutes=5)),
-    "1h": ("Last hour", timedelta(hours=1)),
-    "1d": ("Last 24 hours", timedelta(days=1)),
-}
-
-_TIMES = {"after:": "at__gte", "before:": "at__lt"}
-_REQUEST_ID = re.compile(r"[0-9A-Fa-f]{32}")
-
-
-def _named(word: str) -> dict[str, str]:
-    """The indexed column that may hold exactly this word; nothing where its form names none."""
-    if _REQUEST_ID.fullmatch(word):
-        return {"request_id": word.lower()}
-    return {"person": word} if "@" in word else {}
-
-
-def _address(word: str) -> str:
-    """As it is written down; "" where the word is no address."""
-    return str(ip_of(word) or "")
-
-
-class RecentFilter(admin.SimpleListFilter):
-    title = "time"
-    parameter_name = "within"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(key, words) for key, (words, _) in _SPANS.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        span = _SPANS.get(self.value() or "")
-        return queryset.filter(at__gte=timezone.now() - span[1]) if span else queryset
-
-
-class ShadowFilter(admin.AllValuesFieldListFilter):
-    """Filter on shadow outcomes.  Most decisions met nothing in shadow, and have no word there: a link without words leads nobody."""
-
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
-        return (choice for choice in super().choices(changelist) if choice["display"])
+MOST_NAMED = 500  # routes that the form offers by name
 
 
 class DecisionAdmin(ReadOnlyAdmin):
-    # What fits a screen; the decision's own page has the rest.
-    list_display = ["when", "who", "outcome", "asked", "reason"]
-    list_display_links = ["when"]
-    list_filter = [RecentFilter, "outcome", ("would_be", ShadowFilter)]
-    search_fields = ["=request_id", "person", "person_id", "route", "=route_id", "url", "=client_address"]
-    search_help_text = "Person, route, URL, request id, client address; after:2027-01-31T18:00 before:2027-01-31T18:05 (UTC)"
-    ordering = ["-id"]
-    show_full_result_count = False
-    change_list_template = "admin/authorize/decisions.html"
-
-    @admin.display(description="time", ordering="id")
-    def when(self, row: LoggedDecision) -> str:
-        return time_element(row.at, "exact")
-
-    @admin.display(description="person", ordering="person")
-    def who(self, row: LoggedDecision) -> str:
-        return row.person or "nobody"
-
-    @admin.display(description="request", ordering="url")
-    def asked(self, row: LoggedDecision) -> str:
-        return f"{row.method} {row.url}".strip()
-
-    def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
-        """Search words: `after:` and `before:` narrow the time; every other word must be somewhere.
-
-        What shows by its form where it belongs is looked for only there: request ids and whole e-mail addresses by their index.
-        """
-        words = []
-        for word in search_term.split():
-            if (named := _named(word)) and queryset.filter(**named).exists():
-                queryset = queryset.filter(**named)
-                continue
-            if address := _address(word):
-                queryset = queryset.filter(client_address__in={word, address})
-                continue
-            lookup = next((lookup for beginning, lookup in _TIMES.items() if word.startswith(beginning)), None)
-            if lookup is None:
-                words.append(word)
-                continue
-            try:
-                moment = datetime.fromtimestamp(described_moment(word.partition(":")[2]), UTC)
-            except ValueError as error:
-                self.message_user(request, f"{word}: {error}", messages.WARNING)
-                return queryset.none(), False
-            queryset = queryset.filter(**{lookup: moment})
-        return super().get_search_results(request, queryset, " ".join(words))
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The decision log as a timeline, in the zone of its reader."""
+        options = page_context(request).options
+        zone = zone_of(request, options.time_zone)
+        filters = TimelineFilters.of(request.GET, zone.zone, options.policy)
+        with timezone.override(zone.zone):
+            shown = page_of(filters.rows(), request.GET.get("before", ""), zone.zone)
+            context = {
+                **filters_context(filters, options),
+                "timeline": shown,
+                "earlier": None if shown.earlier is None else urlencode({**filters.said, **shown.earlier}),
+                "is_the_newest": "before" not in request.GET,
+                "newest": urlencode(filters.said),
+                "zone": zone,
+                "zones": zones(),
+            }
+            return self.page(request, "admin/authorize/timeline.html", "Decision log", **context).render()
 
     def get_urls(self) -> list[Any]:
         pages = [
@@ -147,16 +78,21 @@ class DecisionAdmin(ReadOnlyAdmin):
             return _json({"error": str(error)}, 400)
 
     def _page(self, request: HttpRequest, asking: ExplainForm, explanation: Explanation | None, problem: str = "") -> HttpResponse:
-        request.current_app = self.admin_site.name
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Why?" if explanation else "Explain a request",
-            "opts": self.opts,
-            "asking": asking,
-            "explanation": explanation,
-            "problem": problem,
-        }
-        return TemplateResponse(request, "admin/authorize/explain.html", context)
+        title = "Why?" if explanation else "Explain a request"
+        context = {"asking": asking, "explanation": explanation, "problem": problem}
+        return self.page(request, "admin/authorize/explain.html", title, **context)
+
+
+def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any]:
+    """What the form of the timeline shows."""
+    return {
+        "filters": {**filters.said, "route": filters.name_of_route()},
+        "problems": filters.problems,
+        "outcomes": OUTCOMES,
+        "spans": [(key, words) for key, (words, _) in WITHIN.items()],
+        "route_names": sorted({name_of(route) for route in options.policy})[:MOST_NAMED],
+        "keeps_none": not options.decision_log_size,
+    }
 
 
 def _json(document: dict[str, Any], status: int = 200) -> JsonResponse:

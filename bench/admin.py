@@ -54,7 +54,22 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("a user", f"{USERS}oidc_2F050000/change/", {}),
     ("the decision log", DECISIONS, {}),
     ("refusals of a route without any", DECISIONS, {"route_id": "none", "outcome": "forbidden"}),
-    ("decisions of a person", DECISIONS, {"q": "person-050000@example.com"}),
+    ("decisions of a person", DECISIONS, {"person": "person-050000@example.com"}),
+    ("decisions of a person by a part of the name", DECISIONS, {"person": "050000"}),
+    ("decisions of a route", DECISIONS, {"route_id": "r07"}),
+    ("refusals of a route", DECISIONS, {"route_id": "r07", "outcome": "forbidden"}),
+    ("refusals", DECISIONS, {"outcome": "forbidden"}),
+    ("outcomes that there are none of", DECISIONS, {"outcome": "client certificate"}),
+    ("decisions of an hour of yesterday", DECISIONS, {"from": "2026-03-03T20:00", "to": "2026-03-03T21:00", "zone": "Europe/Berlin"}),
+    ("decisions before most others", DECISIONS, {"before": "1772539200000000-500"}),
+    (
+        "refusals of a route within an hour",
+        DECISIONS,
+        {"route_id": "r07", "outcome": "forbidden", "from": "2026-03-04T05:00", "to": "2026-03-04T06:00"},
+    ),
+    ("decisions of an address", DECISIONS, {"q": "192.0.2.77"}),
+    ("decisions with words that none has", DECISIONS, {"q": "nothing at all"}),
+    ("decisions that shadow would change", DECISIONS, {"would_be": "forbidden"}),
     ("groups of a claim", GROUPS_, {"origin": "claim"}),
     ("a group", f"{GROUPS_}g5000/change/", {}),
     ("what was done to a session", AUDIT, {"object_id": "s050000"}),
@@ -176,7 +191,7 @@ def seed() -> None:
         ),
     )
 
-    decided = {"method": "GET", "route": "app", "seconds": 0.0, "facts": "{}"}
+    decided = {"method": "GET", "seconds": 0.0, "facts": "{" + " " * 800 + "}"}
     many(
         LoggedDecision,
         PEOPLE,
@@ -185,6 +200,9 @@ def seed() -> None:
             person_id=f"oidc/{n:06}",
             person=f"person-{n:06}@example.com",
             url=f"https://app.example.com/{n}",
+            client_address=f"192.0.2.{n % 250}",
+            route=f"App {n % 40}",
+            route_id=f"r{n % 40:02}",
             outcome="allowed" if n % 10 else "forbidden",
             **decided,
         ),

@@ -30,10 +30,10 @@ _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
 SEARCH = """
 import json, time
 from datetime import UTC, datetime, timedelta
-from unittest.mock import Mock
-from django.contrib.admin import AdminSite
-from authorize.admin import DecisionAdmin
+from zoneinfo import ZoneInfo
 from authorize.models import LoggedDecision
+from authorize.timeline.hours import page_of
+from authorize.timeline.words import with_words
 base = datetime(2027, 1, 1, tzinfo=UTC)
 facts = json.dumps({{"request": {{"path": "/" + "a" * 800}}}})
 rows = (
@@ -43,11 +43,10 @@ rows = (
     for n in range({rows})
 )
 LoggedDecision.objects.bulk_create(rows, batch_size=500)
-admin = DecisionAdmin(LoggedDecision, AdminSite())
 for words in ("p4711@example.com", f"{{4711:032x}}", "App 7 192.0.2.7", "after:2027-01-01T10:00 before:2027-01-01T10:05"):
     begins = time.perf_counter()
-    found, _ = admin.get_search_results(Mock(), LoggedDecision.objects.order_by("-id"), words)
-    page, number = list(found[:50]), found.count()
+    page = page_of(with_words(LoggedDecision.objects.all(), words), "", ZoneInfo("UTC"))
+    number = sum(len(hour.rows) for day in page.days for hour in day.hours)
     print(f"{{time.perf_counter() - begins:.3f}} {{number}} {{words}}")
 """
 

@@ -103,7 +103,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         oldest=latest[-1][2] if latest else None,
         outcomes=_bars((outcome, number, {"outcome": outcome}) for outcome, number in outcomes.most_common()),
         refused=_bars(
-            (f"{route}: {outcome}", number, {"outcome": outcome, "q": route})
+            (f"{route}: {outcome}", number, {"outcome": outcome, "route": route})
             for (outcome, route), number in Counter(refused).most_common(MOST_ROUTES)
         ),
     )

@@ -63,15 +63,14 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="latest decisions")
     def decided(self, user: User) -> SafeString | str:
-        names = [name for name in (user.email, user.name, user.pk) if name]
-        found = LoggedDecision.objects.filter(person__in=names, person_id=user.pk).order_by("-id")[:LATEST]
+        found = LoggedDecision.objects.filter(person_id=user.pk).defer("facts").order_by("-at", "-id")[:LATEST]
         lines = [
             (time_element(row.at, "exact"), self._url("authorize_loggeddecision_change", row.pk), row.outcome, f"{row.method} {row.url}")
             for row in found
         ]
         if not lines:
             return "None is in the decision log."
-        every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'q': user.email or user.pk})}"
+        every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'person': user.pk})}"
         shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
         return format_html('{}<div><a href="{}">All of them</a></div>', shown, every)
 

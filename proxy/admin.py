@@ -43,6 +43,7 @@ Link = tuple[str, str, dict[str, str]]  # words, the page's name, and its query
 class Row:
     """Row of the page: one route.  Values of headers stay out: they are where upstreams' keys are kept."""
 
+    id: str
     name: str
     address: str
     match: str
@@ -78,6 +79,7 @@ def register(site: admin.AdminSite) -> None:
 
 def row_of(route: ConfiguredRoute, clusters: Clusters | None = None, upstream_errors: UpstreamErrors | None = None) -> Row:
     return Row(
+        id=route.id,
         name=route.name or "",
         address=str(route.from_),
         match=_match(route),

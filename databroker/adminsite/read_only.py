@@ -62,6 +62,11 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         """Redirect to the audit log of this object."""
         return HttpResponseRedirect(self.list_of(AuditEntry, object_id=unquote(object_id)))
 
+    def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
+        """Page of our own in the admin's frame."""
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, template, {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **context})
+
     def record(self, request: HttpRequest, type: str, id: str) -> Record | None:
         """Raises BrokerError."""
         return async_to_sync(page_context(request).broker.get)(type, id)
@@ -89,10 +94,6 @@ class PageAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[Any]:
         # There is no row, so there are no pages of a row either.
         return [url for url in super().get_urls() if (url.name or "").endswith("_changelist")]
-
-    def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-        request.current_app = self.admin_site.name
-        return TemplateResponse(request, template, {**self.admin_site.each_context(request), "title": title, "opts": self.opts, **context})
 
 
 def _summary(row: Model) -> str:

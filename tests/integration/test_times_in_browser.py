@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 DASHBOARD, ADMIN = "/.gate/", "/.gate/admin/"
 ACCOUNTS = f"{ADMIN}databroker/serviceaccount/"
+DECISIONS = f"{ADMIN}authorize/loggeddecision/"
 # Page, and the first link of it to follow, if any.
 PAGES = {
     "dashboard": (DASHBOARD, ""),
@@ -25,9 +26,8 @@ PAGES = {
     "audit-entry": (f"{ADMIN}databroker/auditentry/", "#result_list tbody th a"),
     "accounts": (ACCOUNTS, ""),
     "routes": (f"{ADMIN}proxy/route/", ""),
-    "decisions": (f"{ADMIN}authorize/loggeddecision/", ""),
-    "decision": (f"{ADMIN}authorize/loggeddecision/", "#result_list tbody th a"),
-    "explain": (f"{ADMIN}authorize/loggeddecision/explain/?url=https://app.localhost/&person=alice@example.com", ""),
+    "decision": (DECISIONS, ".timeline a.asked"),
+    "explain": (f"{DECISIONS}explain/?url=https://app.localhost/&person=alice@example.com", ""),
 }
 TIMES = "return [...document.querySelectorAll('main time, #content time')].map(t => [t.textContent, t.title])"
 
@@ -80,6 +80,26 @@ def test_times_are_shown_in_the_zone_of_the_browser_or_name_that_of_the_server(b
         browser.driver.refresh()
         written = browser.driver.find_elements("css selector", "main time, #content time")
         assert {element.text[-3:] for element in written} == {"IST"}
+
+
+def test_decisions_stand_under_the_hours_of_the_browser_s_zone_or_of_the_one_that_is_chosen(browser: Browser, gate: RunningGate) -> None:
+    log = gate.url("authenticate.localhost", DECISIONS)
+
+    def hours() -> set[str]:
+        return {element.text.split(" ", 1)[1] for element in browser.driver.find_elements("css selector", "#content h3 time")}
+
+    browser.open(log)
+    wait_until(lambda: browser.find("#zone").get_attribute("value") == "Asia/Tokyo" and hours() == {"JST"}, "hours of Tokyo", 20)
+    browser.picture("times-decisions")
+    with browser.without_scripts():
+        browser.open(log)
+        assert hours() == {"JST"}, "the choice is kept"
+        browser.find("#zone").clear()
+        browser.find("#zone").send_keys("America/Phoenix")
+        browser.submit(".filters [type=submit]")
+        assert hours() == {"MST"}
+    browser.open(log)
+    assert hours() == {"MST"}, "who has chosen another zone than the browser's keeps it"
 
 
 # Zones without summer time: they are named the same all year.

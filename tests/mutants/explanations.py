@@ -52,6 +52,14 @@ admin.without(
     replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
 )
 
+words = door("authorize.timeline.words", "unit/authorize/timeline/test_words.py")
+words.without("a search looks through the newest alone", "newest", always("oldest is None"))
+words.without("a search has few words", "with_words", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
+filters = door("authorize.timeline.filters", "unit/authorize/timeline/test_filters.py")
+filters.without("what can't be asked finds nothing", "TimelineFilters.rows", never("self.problems"))
+zones = door("authorize.timeline.zone", "unit/authorize/timeline/test_zone.py")
+zones.without("what somebody writes is no file of zones", "zone_of", always("wanted in _known()"))
+
 replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
 replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
 
@@ -62,4 +70,4 @@ refusals.without(
     never("identity is None or not self._authorize.may_administer(identity)"),
 )
 
-DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, replay, refusals)
+DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, words, filters, zones, replay, refusals)

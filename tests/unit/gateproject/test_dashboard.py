@@ -74,7 +74,7 @@ def test_bars_count_by_outcome_and_only_refusals_by_route():
     it = shown()
     assert [(bar.words, bar.number, bar.percent) for bar in it.outcomes] == [("allowed", 4, 100), ("forbidden", 3, 75), ("sign in", 1, 25)]
     assert [(bar.words, bar.number) for bar in it.refused] == [("wiki: forbidden", 2), ("shop & more: forbidden", 1)]
-    assert it.refused[1].address.endswith("?outcome=forbidden&q=shop+%26+more")
+    assert it.refused[1].address.endswith("?outcome=forbidden&route=shop+%26+more")
 
 
 def test_only_the_latest_decisions_are_counted(monkeypatch):

@@ -104,7 +104,7 @@ def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> Non
     page = people.pages.get(PAGE).content.decode()
     assert "page-00" not in page
     assert page.index("page-10") < page.index("page-01")
-    assert 'href="/admin/authorize/loggeddecision/?q=ann%40example.com"' in page
+    assert 'href="/admin/authorize/loggeddecision/?person=oidc%2Fann"' in page
 
 
 def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

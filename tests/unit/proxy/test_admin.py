@@ -33,7 +33,13 @@ def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **setti
             clusters.of(route)
     proxy = SimpleNamespace(clusters=clusters, upstream_errors=UpstreamErrors())
     registers = (admin.register, authorize.admin.register, databroker.admin.register)
-    return AdminPages(*registers, options=SimpleNamespace(policy=routes), configuration=configuration, proxy=proxy, **settings)
+    return AdminPages(
+        *registers,
+        options=SimpleNamespace(policy=routes, time_zone="UTC", decision_log_size=1),
+        configuration=configuration,
+        proxy=proxy,
+        **settings,
+    )
 
 
 def test_each_of_several_upstreams_is_shown_with_its_weight_and_health():

@@ -1,0 +1,75 @@
+"""Timeline hours: one page of decisions, the newest first, by the days and hours of a time zone."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import groupby
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.db.models import Q, QuerySet
+
+from authorize.models import LoggedDecision
+
+PER_PAGE = 100
+# What a line of the timeline shows; the facts of a hundred decisions are a megabyte.
+_COLUMNS = ("at", "person", "person_id", "method", "url", "route", "route_id", "outcome", "reason", "would_be")
+_LETTERS = frozenset("0123456789")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineHour:
+    """Hour of the zone that `begins` at a moment, with its decisions."""
+
+    begins: datetime
+    rows: list[LoggedDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineDay:
+    day: date
+    hours: list[TimelineHour]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePage:
+    """Page; `earlier` is the query of the next one, None where there is none."""
+
+    days: list[TimelineDay]
+    earlier: Mapping[str, str] | None
+
+
+def page_of(rows: QuerySet[LoggedDecision], before: str, zone: ZoneInfo) -> TimelinePage:
+    """Page of what is older than `before`, which an earlier page has said as `earlier`; what else it may be begins at the newest."""
+    found = list(_older(rows, before).only(*_COLUMNS).order_by("-at", "-id")[: PER_PAGE + 1])
+    shown = found[:PER_PAGE]
+    last = shown[-1] if len(found) > PER_PAGE else None
+    return TimelinePage(list(_days(shown, zone)), None if last is None else {"before": f"{_microseconds(last.at)}-{last.pk}"})
+
+
+def _older(rows: QuerySet[LoggedDecision], before: str) -> QuerySet[LoggedDecision]:
+    at, _, id = before.partition("-")
+    if not (at and id and len(before) < 40 and _LETTERS.issuperset(at + id)):
+        return rows
+    try:
+        moment = datetime.fromtimestamp(int(at) // 10**6, UTC).replace(microsecond=int(at) % 10**6)
+    except (ValueError, OverflowError, OSError):
+        return rows
+    # The first condition is what an index finds, the second sorts out those of the same moment.
+    return rows.filter(at__lte=moment).filter(Q(at__lt=moment) | Q(pk__lt=min(int(id), 2**63 - 1)))
+
+
+def _microseconds(at: datetime) -> int:
+    return int(at.replace(microsecond=0).timestamp()) * 10**6 + at.microsecond
+
+
+def _days(rows: Iterable[LoggedDecision], zone: ZoneInfo) -> Iterator[TimelineDay]:
+    hours = (TimelineHour(begins, list(of_hour)) for begins, of_hour in groupby(rows, lambda row: _hour(row, zone)))
+    for day, of_day in groupby(hours, lambda hour: hour.begins.astimezone(zone).date()):
+        yield TimelineDay(day, list(of_day))
+
+
+def _hour(row: Any, zone: ZoneInfo) -> datetime:
+    """Moment at which the hour begins; in UTC, because in autumn two hours of a night have the same name."""
+    local: datetime = row.at.astimezone(zone)
+    return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
