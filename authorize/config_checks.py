@@ -34,13 +34,25 @@ _WORDS = {
 }
 
 
-def unusable_routes(settings: Any) -> Iterator[Finding]:
-    """Routes that can't be compiled, which a look at single settings can't find."""
-    for index, route in enumerate(settings.policy):
-        try:
-            usable_conditions(route, f"policy[{index}]")
-        except ConfigError as error:
-            yield from ((path_of(problem.key), problem.message) for problem in error.problems)
+class UnusableRoutes:
+    """Check for routes that can't be compiled, which a look at single settings can't find.
+
+    A route can't change: one that could be compiled when this was asked last is not tried again.
+    """
+
+    def __init__(self) -> None:
+        self._usable: dict[int, Route] = {}  # by their identity, which is theirs as long as they are kept here
+
+    def __call__(self, settings: Any) -> Iterator[Finding]:
+        before, usable = self._usable, {}
+        for index, route in enumerate(settings.policy):
+            try:
+                if id(route) not in before:
+                    usable_conditions(route, f"policy[{index}]")
+                usable[id(route)] = route
+            except ConfigError as error:
+                yield from ((path_of(problem.key), problem.message) for problem in error.problems)
+        self._usable = usable
 
 
 def unreachable_routes(settings: Any) -> Iterator[Finding]:
@@ -147,7 +159,7 @@ def _trace(decision: Decision) -> str:
 
 
 CONFIG_CHECKS = (
-    ConfigCheck("unusable-route", unusable_routes),
+    ConfigCheck("unusable-route", UnusableRoutes()),
     ConfigCheck("invalid-configuration", unusable_administrators),
     ConfigCheck("policy-test", failing_policy_tests),
     ConfigCheck("unreachable-route", unreachable_routes, warns=True),

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,8 @@ from typing import Any
 
 from config import removed_keys
 from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
-from config.documents.parse import parse
+from config.documents.list_items import item_texts, read_unknown_items
+from config.documents.parse import decoded, is_yaml, parse
 from config.options import Options
 from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
@@ -51,11 +53,12 @@ class CheckedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _ReadConfig:
-    """What was read, and from where; `file` is empty where there is none."""
+    """What was read, and from where; `file` is empty where there is none.  `routes` are the texts of its routes, where they are known."""
 
     document: Document
     file: str
     directory: Path
+    routes: tuple[str, ...] = ()
 
 
 def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -82,8 +85,16 @@ def check_content(
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), known: RouteCache | None = None
 ) -> CheckedConfig:
-    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
-    return _checked(lambda: _read(path), environ, checks, "" if path is None else shown_path(path), known)
+    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards.
+
+    With most routes known, only the others are read.  That way there is only a yes: where anything is wrong, all is read as ever.
+    """
+    file = "" if path is None else shown_path(path)
+    if known is not None and path is not None and (source := _read_unknown(path, known)) is not None:
+        checked = _checked(lambda: source, environ, checks, file, known)
+        if not checked.errors and not checked.warnings:
+            return checked
+    return _checked(lambda: _read(path, known), environ, checks, file, known)
 
 
 def options_of(checked: CheckedConfig) -> Options:
@@ -93,10 +104,24 @@ def options_of(checked: CheckedConfig) -> Options:
     return checked.options
 
 
-def _read(path: Path | None) -> _ReadConfig:
+def _read(path: Path | None, known: RouteCache | None = None) -> _ReadConfig:
     if path is None:
         return _ReadConfig(Document({}), "", Path.cwd())
-    return _ReadConfig(parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix), shown_path(path), path.absolute().parent)
+    content = read_capped(path, LARGEST_CONFIGURATION)
+    document = parse(content, path.suffix)
+    texts = item_texts(decoded(content), "policy", document) if known is not None and document.is_plain else ()
+    return _ReadConfig(document, shown_path(path), path.absolute().parent, texts)
+
+
+def _read_unknown(path: Path, known: RouteCache) -> _ReadConfig | None:
+    """None where the whole must be read: there are no places of what is wrong, nor reasons."""
+    if not known.has_texts or not is_yaml(path.suffix):
+        return None
+    try:
+        found = read_unknown_items(decoded(read_capped(path, LARGEST_CONFIGURATION)), "policy", known.knows)
+    except (DocumentError, ValueError):
+        return None
+    return None if found is None else _ReadConfig(Document(found[0]), shown_path(path), path.absolute().parent, found[1])
 
 
 def _checked(
@@ -158,6 +183,7 @@ class _ConfigChecker:
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
         good: dict[int, Route] = {}
+        texts = () if "policy" in self._in_environment else self._source.routes
         try:
             routes = raw_routes(policy)
         except ValueError as error:
@@ -165,20 +191,24 @@ class _ConfigChecker:
             return good
         if self._known is not None:
             self._known.begin()
-        for index, raw_route in enumerate(routes):
+        for index, (raw_route, text) in enumerate(zip(routes, texts or itertools.repeat("", len(routes)), strict=True)):
             if len(self._errors) > MOST_PROBLEMS:
                 break
-            written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-            route = None if self._known is None else self._known.find(written)
-            if route is None:
-                route, findings = validate(Route, written, context)
-                self._add((("policy", index, *path), message) for path, message, *_ in findings)
-                if route is None:
-                    continue
-                if self._known is not None:
-                    self._known.add(written, route)
-            good[index] = route
+            route = self._route(index, raw_route, text, context)
+            if route is not None:
+                good[index] = route
         return good
+
+    def _route(self, index: int, raw_route: Any, text: str, context: dict[str, Any]) -> Route | None:
+        written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
+        route = None if self._known is None else self._known.find(written, text)
+        if route is not None:
+            return route
+        route, findings = validate(Route, written, context)
+        self._add((("policy", index, *path), message) for path, message, *_ in findings)
+        if route is not None and self._known is not None:
+            self._known.add(written, route, text)
+        return route
 
     def _tests_file(self, view: Any) -> Iterator[Finding]:
         if view.policy_tests_file is not None:

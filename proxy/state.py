@@ -123,13 +123,19 @@ class RouteForwarding:
 class ProxyState:
     """Proxy state.  Of routes with one id only the first can ever match, so only its rules are kept."""
 
-    def __init__(self, routes: tuple[CompiledRoute, ...], options: Options, previous: "ProxyState | None" = None):
+    def __init__(
+        self,
+        routes: tuple[CompiledRoute, ...],
+        options: Options,
+        previous: "ProxyState | None" = None,
+        told_names: ToldNames | None = None,
+    ):
         self._options = options
         measures = options.measures_routes
         is_alike = previous is not None and previous._options.measures_routes is measures
         known = previous._by_route if is_alike and previous is not None and previous._options.differs_in_routes_only(options) else {}
-        self._told_names = told_names = ToldNames(options.policy)
-        told_before = previous._told_names if previous is not None else told_names
+        self._told_names = told_names = ToldNames(options.policy) if told_names is None else told_names
+        is_told_otherwise = told_names.changed_since(previous._told_names if previous is not None else told_names)
         counted_before = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
@@ -141,7 +147,7 @@ class ProxyState:
                 label = route_label(compiled.route)
                 if measures and label not in self.statistics:
                     self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
-                if before is None or before[0] is not compiled or told_before.of(compiled.route) != told_names.of(compiled.route):
+                if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
                     before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, self.statistics.get(label)))
                 else:
                     self.clusters.of(compiled.route)  # lives on

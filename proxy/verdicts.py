@@ -8,7 +8,6 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
-from config.routes.told_headers import ToldNames
 from foundation.errors import BadRequest, GateError
 from proxy.answers.redirects import redirect_to
 from proxy.answers.refusals import Refusals, not_kept, refusal_of
@@ -40,7 +39,7 @@ class Verdicts:
         self._shows_credentials = authorize.shows_credentials
         self._refusals = Refusals(options, authorize)
         self._loops = SignInLoops(options)
-        self._told_names = ToldNames(options.policy)
+        self._told_names = authorize.routes.told_names
 
     def of(self, judged: JudgedRequest, asker: Asker = Asker.OURS) -> Verdict:
         incoming, check, compiled = judged.incoming, judged.check, judged.check.decision.route

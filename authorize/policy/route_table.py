@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
 from authorize.policy.request import CONNECT, AccessRequest
 from config.routes.policy_language import SHADOW
 from config.routes.route import Route
+from config.routes.told_headers import ToldNames
 from foundation.errors import ConfigError, Problem, TwoReadings
 
 
@@ -156,6 +158,11 @@ class RouteTable:
         """Route of this host's requests where one is that of every path, however an upstream may read it; None elsewhere."""
         routes = self.routes_of(host, port)
         return routes[0] if routes and routes[0].takes_all else None
+
+    @cached_property
+    def told_names(self) -> ToldNames:
+        """Headers by which their upstreams are told who asks."""
+        return ToldNames(compiled.route for compiled in self.routes())
 
     def routes(self) -> tuple[CompiledRoute, ...]:
         return tuple(route for host in self._by_host.values() for route in host.routes)

@@ -25,13 +25,18 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
     reader = _READERS.get(extension.lower())
     if reader is None:
         raise DocumentError("the name must end in .yaml, .yml, .json, .toml or .properties, which tells the format")
-    text = _decoded(content)
+    text = decoded(content)
     if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
         raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters: write so much as YAML or JSON")
     return read_yaml(text, with_tags=True) if with_tags and reader is read_yaml else reader(text)
 
 
-def _decoded(content: bytes) -> str:
+def is_yaml(extension: str) -> bool:
+    return _READERS.get(extension.lower()) is read_yaml
+
+
+def decoded(content: bytes) -> str:
+    """Text of these bytes; DocumentError."""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
             raise DocumentError(f"is {encoding}: save it as UTF-8", 1, 1)

@@ -1,7 +1,8 @@
 """Told headers: under which names and in which words a route's upstream is told about the caller, besides X-Gate-*."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
 from config.routes.policy_language import ENFORCE
 from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, literal, template
@@ -36,6 +37,8 @@ _READ_TOGETHER = (*map(tuple, PRESETS.values()), ("X-Remote-User", "X-Remote-Uid
 # Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
 _NOT_BY_TEMPLATE = ("host", "x-request-id")
 
+_Address = tuple[str, int | None]
+
 
 def assertion_header(value: Any) -> str:
     name = header_name(value)
@@ -47,16 +50,44 @@ def assertion_header(value: Any) -> str:
 AssertionHeader = Annotated[str, SettingReader("string", assertion_header, TEXT)]
 
 
+class _Names(NamedTuple):
+    """Names that follow from the headers of a route, whatever the values in them are."""
+
+    told: tuple[str, ...] = ()
+    withheld: tuple[bytes, ...] = ()
+    withheld_everywhere: tuple[bytes, ...] = ()
+
+
+_NONE = _Names()
+
+
+def _names(route: Any) -> _Names:
+    if not (route.identity_headers or route.assertion_header or route.set_request_headers):
+        return _NONE
+    said = tuple((name, "$" in value and literal(value) is None) for name, value in route.set_request_headers.items())
+    return _names_of(route.identity_headers, route.assertion_header, said)
+
+
+@lru_cache(maxsize=1024)  # of ten thousand routes most are alike in this
+def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> _Names:
+    """`said`: headers that a route sets, each with whether it is made of a template."""
+    preset = PRESETS[identity_headers] if identity_headers else ()
+    told = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
+    for name, is_template in said:
+        told = {other: None for other in told if folded(other) != folded(name)} | ({name: None} if is_template else {})
+    folded_names = {folded(name) for name in (*told, *preset, *(name for name, _ in said))}
+    beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(folded, names)) for name in names)
+    withheld = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told, *preset, *beside)))
+    everywhere = tuple(name for name in withheld if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
+    return _Names(tuple(told), withheld, everywhere)
+
+
 def told_templates(route: Any) -> dict[str, Template]:
     """Templates by the header's name, in which the route's own words outrank those of its preset."""
-    if not (route.identity_headers or route.assertion_header or route.set_request_headers):
-        return {}
-    found = dict(PRESETS[route.identity_headers]) if route.identity_headers else {}
-    found |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
-    for name, value in route.set_request_headers.items():
-        found = {other: text for other, text in found.items() if folded(other) != folded(name)}
-        found |= {name: value} if literal(value) is None else {}
-    return {name: template(text) for name, text in found.items()}
+    texts = {**(PRESETS[route.identity_headers] if route.identity_headers else {})}
+    texts |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
+    texts |= route.set_request_headers
+    return {name: template(texts[name]) for name in _names(route).told}
 
 
 def token_templates(route: Any) -> dict[str, Template]:
@@ -74,11 +105,7 @@ def told_names(route: Any) -> tuple[bytes, ...]:
     Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
     whoever believes `Remote-User` believes `Remote-Groups`.
     """
-    preset = PRESETS[route.identity_headers] if route.identity_headers else ()
-    own = (*told_templates(route), *preset)
-    said = {folded(name) for name in (*own, *route.set_request_headers)}
-    beside = (name for names in _READ_TOGETHER if said and not said.isdisjoint(map(folded, names)) for name in names)
-    return tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*own, *beside)))
+    return _names(route).withheld
 
 
 class ToldNames:
@@ -86,9 +113,9 @@ class ToldNames:
     else says on another, least of all where no one needs to sign in."""
 
     def __init__(self, routes: Iterable[Any]):
-        self._by_upstream = dict[tuple[str, int | None], dict[bytes, None]]()
-        for route in (each for each in routes if each.mode == ENFORCE):
-            if names := [name for name in told_names(route) if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS)]:
+        self._by_upstream = dict[_Address, dict[bytes, None]]()
+        for route in routes:
+            if (names := _names(route).withheld_everywhere) and route.mode == ENFORCE:
                 for upstream in _upstreams(route):
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
@@ -100,8 +127,14 @@ class ToldNames:
         there = (name for upstream in _upstreams(route) for name in self._by_upstream.get(upstream, ()))
         return tuple(dict.fromkeys((*own, *there)))
 
+    def changed_since(self, before: "ToldNames") -> Callable[[Any], bool]:
+        """Whether other names count on a route than did, as far as other routes have a say in that."""
+        now, then = self._by_upstream, before._by_upstream
+        changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
+        return lambda route: bool(changed) and not changed.isdisjoint(_upstreams(route))
 
-def _upstreams(route: Any) -> Iterator[tuple[str, int | None]]:
+
+def _upstreams(route: Any) -> Iterator[_Address]:
     for upstream in route.to:
         yield upstream.url.host, upstream.url.port or _PORTS.get(upstream.url.scheme)
 

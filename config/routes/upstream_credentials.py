@@ -79,10 +79,12 @@ class BasicAuth(Settings):
 
 def is_serverless(route: Any, settings: Any) -> bool:
     """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
-    if route.enable_cloud_serverless_authentication is not None:
-        return bool(route.enable_cloud_serverless_authentication)
+    if (said := route.enable_cloud_serverless_authentication) is not None:
+        return bool(said)
+    if not settings.enable_cloud_serverless_authentication:
+        return False
     has_another = route.cluster_service_account_token is not None or route.basic_auth is not None
-    return bool(settings.enable_cloud_serverless_authentication and route.to and not has_another)
+    return bool(route.to and not has_another)
 
 
 def shows_credentials(route: Any, settings: Any) -> bool:

@@ -62,7 +62,8 @@ class DataPlane:
         self._resources = resources or ForwardingResources()
         self.streams, self.upstream_errors = self._resources.streams, self._resources.client.upstream_errors
         self._clock = clock
-        self.state: ProxyState = ProxyState(authorize.routes.routes(), options, previous.state if previous else None)
+        table, before = authorize.routes, previous.state if previous else None
+        self.state: ProxyState = ProxyState(table.routes(), options, before, table.told_names)
         self._trusted = TrustedPeers(options.trusted_proxies)
         self.observer = self._resources.observer(self._trusted)
         self.judge = RequestJudge(authorize, self.streams, clock)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from authorize.client import Authorizer
 from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
-from config.routes.told_headers import ToldNames
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.web.site_facts import SiteFacts
@@ -39,7 +38,7 @@ class ExtAuthzResponder(Responder):
         self._answers = Answers(options)
         self._site = site_facts(options)
         self._headers = RouteHeaders.of_another_proxy(options)
-        self._told_names = ToldNames(options.policy)
+        self._told_names = authorize.routes.told_names
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
         log = self._observer.begin(_incoming(asked, self._site))

@@ -219,10 +219,22 @@ listener_state.without(
     always("(before.pairs, before.min_version) == (pairs, options.tls_min_version)"),
     "unit/proxy/listener/test_state.py",
 )
+items = door("config.documents.list_items", "unit/config/documents/test_list_items.py")
+items.without("an anchor may be named elsewhere", "_by_itself", never("not document.is_plain"))
+items.without("a part with a key that is there twice is not whole", "_by_itself", never("document.problems"))
+items.without("what is wrong is no known item", "item_texts", always("not document.problems"))
+items.without("the parser has seen where the list ends", "item_texts", always("is_over"))
+items.without("the parser has seen where each item begins", "item_texts", always("seen == expected"))
+items.without("an item is one", "_item", never("len(value) != 1"))
+items.without("a key on both sides is there twice", "read_unknown_items", never("before.keys() & after.keys()"))
+items.without("a line has one end", "ListText.of", never("any((sign in text for sign in _DOUBTFUL))"))
+known = door("config.load", "unit/config/test_known_routes.py")
+known.without("what is wrong is read as a whole", "check_configuration", always("not checked.errors and not checked.warnings"))
+
 unchanged = door("config.routes.route_cache", "unit/config/test_source.py", "unit/config/routes/test_route_cache.py")
 unchanged.without("a route follows the file it names", "RouteCache.add", always("next(watched_files(route), None) is None"))
 unchanged.without(
-    "a route that is written differently is read anew", "_text", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
+    "a route that is written differently is read anew", "_key", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
 )
 source = door("config.source", "unit/config/test_source.py")
 source.without("the file that will mend a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
@@ -235,7 +247,7 @@ proxy_state.without(
 proxy_state.without(
     "an unchanged route learns what its upstream is told on another",
     "ProxyState.__init__",
-    never("told_before.of(compiled.route) != told_names.of(compiled.route)"),
+    never("is_told_otherwise(compiled.route)"),
 )
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
 route_table.without(
@@ -313,6 +325,8 @@ DOORS = (
     config_headers,
     fields,
     documents,
+    items,
+    known,
     places,
     yaml_reader,
     authenticate,

@@ -138,7 +138,9 @@ told_templates.without(
     replaced("upstream.url.port or _PORTS.get(upstream.url.scheme)", "upstream.url.port"),
     *TOLD,
 )
-told_templates.without("who believes one header believes those beside it", "told_names", replaced("(*own, *beside)", "own"), TOLD[0])
+told_templates.without(
+    "who believes one header believes those beside it", "_names_of", replaced("(*told, *preset, *beside)", "(*told, *preset)"), TOLD[0]
+)
 told_templates.without("what varies is not remembered", "varies_by_request", returns("False"))
 CREDENTIALS = "unit/proxy/test_upstream_credentials.py"
 request_headers.without(
