@@ -42,11 +42,13 @@ SECTIONS = (
 
 
 class GateAdminSite(AdminSite):
-    site_header = "gate"
-    site_title = "gate admin"
     index_title = "Sessions, people, routes and decisions"
     site_url = "/.gate/"
     enable_nav_sidebar = True
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        name = page_context(request).incoming.site.brand.name
+        return {**super().each_context(request), "site_header": name, "site_title": f"{name} admin"}
 
     def index(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         return super().index(request, {"dashboard": dashboard_of(request), **(extra_context or {})})

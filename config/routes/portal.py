@@ -7,9 +7,9 @@ from pydantic import ValidationInfo
 
 from config.types import picture
 from config.types.fields import text, watched_file
+from config.types.line import line
 from config.types.reader import SettingReader
 from foundation.values import WatchedFile
-from foundation.web.plain_text import is_plain
 
 SHOW, HIDE = "show", "hide"
 CHOICES = (SHOW, HIDE)
@@ -35,20 +35,6 @@ ICONS = (
     "terminal",
     "ticket",
 )
-
-
-def line(longest: int) -> SettingReader:
-    """Reader of one line of text for people."""
-
-    def read(value: Any) -> str:
-        written = text(value).strip()
-        if len(written) > longest:
-            raise ValueError(f"must be at most {longest} characters long")
-        if not is_plain(written):
-            raise ValueError("must not hold characters that can't be seen, or change the direction of text")
-        return written
-
-    return SettingReader("string", read, {"type": "string", "pattern": r"\S"})
 
 
 def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:

@@ -5,8 +5,9 @@ from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, WrapValidator
+from pydantic import AfterValidator, BeforeValidator, Field, WrapValidator
 
+from config.settings.brand import BrandKeys, written_keys
 from config.types.contact import Contact
 from config.types.fields import (
     HOW_TO_MAKE_ONE,
@@ -179,6 +180,11 @@ class SharedSettings(Settings):
         description="Whom people write to who don't get on: an e-mail address, or the address of a page. Stands on every page that "
         "refuses or fails, and on the portal.",
         examples=["help@example.com"],
+    )
+    brand: Annotated[BrandKeys | None, BeforeValidator(written_keys)] = Field(
+        None,
+        description="Name, logo and colour on the pages that people see (docs/portal.md).",
+        examples=[{"name": "Example Corp", "logo": "logo.svg", "accent": "#0b6e4f"}],
     )
     gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])
     log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Logs at this level and above.", examples=["warn"])

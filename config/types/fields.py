@@ -112,7 +112,7 @@ def text_map(value: Any) -> Mapping[str, str]:
 
 def pairs_of(written: str) -> dict[str, Any]:
     if written.lstrip().startswith("{"):
-        return _json_object(written)
+        return json_object(written)
     pairs: dict[str, Any] = {}
     for element in written.split(","):
         name, colon, content = element.partition(":")
@@ -124,7 +124,7 @@ def pairs_of(written: str) -> dict[str, Any]:
     return pairs
 
 
-def _json_object(written: str) -> dict[str, Any]:
+def json_object(written: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = json.loads(written, object_pairs_hook=_unique)
     except (ValueError, RecursionError):

@@ -57,6 +57,7 @@ class _SvgCheck:
         self._parser.EndElementHandler = self._end
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._parser.ProcessingInstructionHandler = self._refuse_instruction
+        self._parser.XmlDeclHandler = self._require_utf8
 
     def check(self, content: bytes) -> None:
         try:
@@ -77,6 +78,11 @@ class _SvgCheck:
     def _end(self, name: str) -> None:
         self._depth -= 1
 
+    def _require_utf8(self, version: str, encoding: str | None, standalone: int) -> None:
+        """A browser may know an encoding in which the same bytes say something else."""
+        if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
+            raise ValueError(f"is written in {encoding[:40]}: save it in UTF-8")
+
     def _refuse_doctype(self, *said: object) -> NoReturn:
         raise ValueError("holds a document type, which may define anything: take it out")
 
@@ -88,7 +94,7 @@ def _check_attribute(name: str, value: str) -> None:
     if not _ATTRIBUTES.fullmatch(name) and name != "http://www.w3.org/XML/1998/namespace space":
         raise ValueError(f"holds the attribute {name.rpartition(' ')[2][:40]}: an SVG of shapes alone is needed, saved as plain SVG")
     if name == "href" and not _LOCAL.fullmatch(value):
-        raise ValueError("refers to something outside of itself")
+        raise ValueError(f"refers to something outside of itself: href={value[:40]!r}")
     rest = _URL.sub("", value)
     if name != "href" and (_OTHER_FUNCTION.search(rest) or "\\" in rest or "@" in rest or "/*" in rest):
-        raise ValueError("refers to something outside of itself")
+        raise ValueError(f"refers to something outside of itself: {name}={value[:40]!r}")

@@ -1,16 +1,16 @@
 """HTML pages of ours, rendered the same inside Django and in the data plane; most have no script but the one that rewrites times."""
 
-import base64
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from foundation.web.brand import NO_BRAND, Brand, hash_source
 from foundation.web.languages import ENGLISH, catalogue, in_language
 from foundation.web.message import Message
 from foundation.web.next_steps import next_step
@@ -22,7 +22,6 @@ from foundation.web.site_facts import Links
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"
 HTML = "text/html; charset=utf-8"
-STYLESHEET = (TEMPLATES / "gate.css").read_text()
 TIMES_SCRIPT = (STATIC / "times.js").read_text()
 
 _environment = jinja2.Environment(
@@ -33,7 +32,7 @@ _environment = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.globals.update(stylesheet=STYLESHEET, times_script=TIMES_SCRIPT, shows_times=False)
+_environment.globals.update(brand=NO_BRAND, times_script=TIMES_SCRIPT, shows_times=False)
 # What is markup already was made by us.
 _environment.filters["plain"] = lambda text: text if hasattr(text, "__html__") else plain_text(text)
 
@@ -57,6 +56,8 @@ def _words(context: jinja2.runtime.Context, said: str) -> str:
 # What a template says itself is markup and translated as such; values in it are escaped.
 _environment.install_gettext_callables(_gettext, _ngettext, newstyle=True)  # type: ignore[attr-defined]
 _environment.filters["words"] = _words
+# Of pages, by who frames them, what they load and whose brand they have; a reload may bring another.
+MOST_POLICIES = 128
 # Where Django serves the folder STATIC, at the authenticate host alone.
 STATIC_PATH = "/.gate/static/foundation/"
 
@@ -114,11 +115,15 @@ class PageFiles:
 NO_FILES = PageFiles()
 
 
-@cache
+@lru_cache(maxsize=MOST_POLICIES)
 def headers(
-    form_targets: str = "'self'", framed_by: str = "", shows_times: bool = False, files: PageFiles = NO_FILES
+    form_targets: str = "'self'",
+    framed_by: str = "",
+    shows_times: bool = False,
+    files: PageFiles = NO_FILES,
+    style: str = NO_BRAND.style,
 ) -> tuple[tuple[str, str], ...]:
-    """Response headers of every page of ours.  The one inline style is allowed by its hash.
+    """Response headers of every page of ours.  The one inline style, its brand's, is allowed by its hash.
 
     `form_targets` is the CSP form-action.  Browsers apply it to the redirects that follow a form, too, so a page whose form may
     end at the identity provider passes "" and has none.  `framed_by` are the origins whose pages may show this one in a frame.
@@ -126,11 +131,11 @@ def headers(
     """
     sources = {
         "default-src": ["'none'"],
-        "style-src": [_hash(STYLESHEET), files.style],
+        "style-src": [style, files.style],
         "img-src": ["data:", files.icons],
         "base-uri": ["'none'"],
         "frame-ancestors": [framed_by or "'none'"],
-        "script-src": [_hash(TIMES_SCRIPT) if shows_times else "", files.script],
+        "script-src": [hash_source(TIMES_SCRIPT) if shows_times else "", files.script],
         "connect-src": [files.target],
     }
     policy = "; ".join(" ".join((name, *filter(None, said))) for name, said in sources.items() if any(said))
@@ -147,11 +152,6 @@ def headers(
     )
 
 
-def _hash(inline: str) -> str:
-    """CSP source (CSP 3, 2.3.1) of what stands in a page."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'"
-
-
 def error_response(
     status: int,
     reason: str,
@@ -162,6 +162,7 @@ def error_response(
     advice: str = "",
     links: Links = (),
     help_links: Links = (),
+    brand: Brand = NO_BRAND,
 ) -> tuple[str, bytes]:
     """(content type, body) of an error in the form the client reads best; only a page for people is in their `language`.
 
@@ -179,7 +180,7 @@ def error_response(
         case "html":
             title = TITLES.get(status, phrase(status))
             said = {"title": title, "reason": reason, "advice": advice, "links": links}
-            return HTML, render("error.html", language, status=status, request_id=request_id, **said)
+            return HTML, render("error.html", language, status=status, request_id=request_id, brand=brand, **said)
         case _:
             lines = [f"{status} {phrase(status)}", reason, advice, *(f"{text}: {url}" for text, url in links), f"request id: {request_id}"]
             return "text/plain; charset=utf-8", "\n".join(line for line in lines if line).encode() + b"\n"

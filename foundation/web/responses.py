@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import get_language
 
 from foundation.web import pages
+from foundation.web.brand import NO_BRAND, Brand
 from foundation.web.languages import ENGLISH, LANGUAGES
 from foundation.web.message import Message
 from foundation.web.page_context import page_context
@@ -28,9 +29,10 @@ def page(
     **context: object,
 ) -> HttpResponse:
     """Page of a template, which may show `help_links`."""
-    body = pages.render(template, language(), shows_times=shows_times, help_links=_help_links(request), **context)
+    brand = page_context(request).incoming.site.brand
+    body = pages.render(template, language(), shows_times=shows_times, help_links=_help_links(request), brand=brand, **context)
     response = HttpResponse(body, status=status, content_type=pages.HTML, headers={"Vary": "Accept-Language"})
-    return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files))
+    return _with_headers(response, pages.headers(form_targets, framed_by, shows_times, files, brand.style))
 
 
 def error_page(
@@ -39,11 +41,12 @@ def error_page(
     incoming = page_context(request).incoming
     incoming.told, request_id = reason, incoming.request_id
     accept = PROBLEM if is_api(request.path) else request.headers.get("Accept", "")
+    brand, help_links = incoming.site.brand, _help_links(request)
     content_type, body = pages.error_response(
-        status, reason, request_id, accept, language=language(), advice=advice, links=links, help_links=_help_links(request)
+        status, reason, request_id, accept, language=language(), advice=advice, links=links, help_links=help_links, brand=brand
     )
     headers = {"X-Request-Id": request_id, "Vary": pages.vary(content_type)}
-    return finished(HttpResponse(body, status=status, content_type=content_type, headers=headers), set_cookies)
+    return finished(HttpResponse(body, status=status, content_type=content_type, headers=headers), set_cookies, brand)
 
 
 def language() -> str:
@@ -81,9 +84,9 @@ handler500 = _handler(500, Message("Something went wrong on our side; the log sa
 csrf_failure = _handler(403, Message("This form is too old, or was not one of ours. Open the page again."))
 
 
-def finished(response: HttpResponse, set_cookies: Iterable[str] = ()) -> HttpResponse:
-    """`set_cookies` are Set-Cookie values as foundation.crypto makes them."""
-    return with_cookies(_with_headers(response, pages.headers()), set_cookies)
+def finished(response: HttpResponse, set_cookies: Iterable[str] = (), brand: Brand = NO_BRAND) -> HttpResponse:
+    """`set_cookies` are Set-Cookie values as foundation.crypto makes them; `brand` is that of a page."""
+    return with_cookies(_with_headers(response, pages.headers(style=brand.style)), set_cookies)
 
 
 def _with_headers(response: HttpResponse, headers: Iterable[tuple[str, str]]) -> HttpResponse:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from foundation.web.brand import NO_BRAND, Brand
 from foundation.web.message import Message
 
 Links = tuple[tuple[str, str], ...]
@@ -14,6 +15,7 @@ class SiteFacts:
 
     contact: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    brand: Brand = NO_BRAND
 
     def help_links(self, host: str, request_id: str) -> Links:
         """Whom to write to about this request, as links of a page; by mail with words that say which it was."""

@@ -58,7 +58,7 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
     accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
     # The path as it came: it may be what is wrong.
     accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
-    help_links = incoming.site.help_links(incoming.request.host_port, incoming.request_id)
+    brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
     content_type, body = pages.error_response(
         status,
         refusal.reason,
@@ -68,8 +68,9 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
         advice=refusal.advice,
         links=refusal.links,
         help_links=help_links,
+        brand=brand,
     )
-    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers()]
+    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers(style=brand.style)]
     headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
     headers += [(b"vary", pages.vary(content_type).encode()), *incoming.site.headers, *refusal.headers]
     await send_response(send, status, headers, body, head_only=incoming.is_head)

@@ -1,8 +1,23 @@
 """Site facts of a configuration: what it says on every page of ours."""
 
+import base64
+
 from config.options import Options
+from config.settings.brand import BrandKeys
+from config.types import picture
+from foundation.web.brand import NO_BRAND, Brand
 from foundation.web.site_facts import SiteFacts
 
 
 def site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteFacts:
-    return SiteFacts(options.support_contact or "", headers)
+    return SiteFacts(options.support_contact or "", headers, _brand(options.brand))
+
+
+def _brand(settings: BrandKeys | None) -> Brand:
+    if settings is None:
+        return NO_BRAND
+    logo = ""
+    if settings.logo is not None:
+        content = settings.logo.content
+        logo = f"data:{picture.media_type(content)};base64,{base64.b64encode(content).decode()}"
+    return Brand.of(settings.name, logo, settings.accent)

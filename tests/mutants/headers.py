@@ -322,7 +322,10 @@ own_paths.without("a host that nobody configured has no pages", "owner", never("
 
 pages = door("foundation.web.pages", "unit/foundation/web/test_pages.py")
 pages.without("pages escape what they show", "_environment", passes(autoescape="False"))
-pages.without("no script of an application's runs in a page of ours", "headers", replaced("_hash(TIMES_SCRIPT)", "\"'self'\""))
+pages.without("no script of an application's runs in a page of ours", "headers", replaced("hash_source(TIMES_SCRIPT)", "\"'self'\""))
+pages.without(
+    "a page has the style that its brand's hash names", "headers", replaced("[style, files.style]", "[NO_BRAND.style, files.style]")
+)
 
 client_addresses = door("proxy.client_address", "unit/proxy/test_client_address.py")
 client_addresses.without(

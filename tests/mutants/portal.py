@@ -33,7 +33,16 @@ picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self
 picture.without(
     "an SVG has no instructions", "_SvgCheck.__init__", skips("self._parser.ProcessingInstructionHandler = self._refuse_instruction")
 )
+picture.without("an SVG is read as a browser reads it", "_SvgCheck.__init__", skips("self._parser.XmlDeclHandler = self._require_utf8"))
 picture.without("a picture is small", "media_type", never("len(content) > LARGEST"))
+
+brand = door("config.settings.brand", "unit/config/settings/test_brand.py")
+brand.without("a logo is a picture", "logo_file", skips("picture.media_type(...)"))
+brand.without("a logo is small", "logo_file", never("len(file.content) > LARGEST_LOGO"))
+colour = door("config.types.colour", "unit/config/types/test_colour.py")
+colour.without("a colour is nothing but one", "colour", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
+accent = door("foundation.web.accent", "unit/foundation/web/test_accent.py")
+accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
 
 choices = door("authenticate.portal.choices", "unit/authenticate/portal/test_choices.py")
 choices.without("choices are of one issuer's person", "_of", always("found.issuer == session.vouched_by"))
@@ -86,4 +95,22 @@ programs.without("programs of other sessions are not told", "programs_of", alway
 consent = door("authenticate.views.program", "unit/authenticate/views/test_program.py")
 consent.without("a program is noted before it is let in", "_agreed", skips("await programs.remember(service.broker, session, program)"))
 
-DOORS = (openings, service, remote, picture, choices, views, own, sessions, sign_out, page_text, page, preferences, programs, consent)
+DOORS = (
+    openings,
+    service,
+    remote,
+    picture,
+    brand,
+    colour,
+    accent,
+    choices,
+    views,
+    own,
+    sessions,
+    sign_out,
+    page_text,
+    page,
+    preferences,
+    programs,
+    consent,
+)

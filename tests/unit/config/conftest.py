@@ -134,6 +134,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
     contents |= {
+        "logo.svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
         "idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}',
         "webhook-secret": b"PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE",
         "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n",

@@ -17,6 +17,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authorize.openings import StartPage
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
+from config.settings.brand import LARGEST_LOGO
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.web.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site
@@ -274,7 +275,11 @@ async def all_pages(browser: Browser, path: str) -> str:
 
 async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
     keys = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
-    site = Site(tmp_path, idp, django_pages, policy=[{"from": f"https://app-{number:04}.example.com", **keys} for number in range(1000)])
+    head = '<svg xmlns="http://www.w3.org/2000/svg"><path d="'
+    (tmp_path / "logo.svg").write_text(f'{head}{"M" * (LARGEST_LOGO - len(head) - 9)}"/></svg>')  # the largest that there may be
+    brand = {"name": "Example Corp", "logo": str(tmp_path / "logo.svg"), "accent": "#0b6e4f"}
+    policy = [{"from": f"https://app-{number:04}.example.com", **keys} for number in range(1000)]
+    site = Site(tmp_path, idp, django_pages, policy=policy, brand=brand)
     browser = await signed_in(site)
     assert len((await browser.get("/.gate/")).text) < 60_000
     seen = re.findall(r'<a href="https://app-([0-9]+)\.example\.com/">', await all_pages(browser, "/.gate/"))

@@ -25,6 +25,7 @@ from config.routes.upstream_health import (
     TcpHealthCheck,
     TcpPayload,
 )
+from config.settings.brand import BrandKeys
 from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
@@ -84,6 +85,7 @@ def checked(keys: dict[str, Any]) -> dict[str, Any]:
 
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    BrandKeys: lambda keys: {"brand": keys},
     CertificateFiles: lambda keys: {"certificates": [{"cert": "fullchain.pem", "key": "privkey.pem", **keys}]},
     AccessRequestKeys: lambda keys: {"policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "leads"}], **keys}}]},
     BreakGlassKeys: lambda keys: {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.web import pages
+from foundation.web.brand import Brand
 
 HOSTILE = "<script>alert(1)</script>\"'&"
 
@@ -35,6 +36,20 @@ def test_the_one_inline_style_is_the_one_that_the_policy_allows() -> None:
     allowed = dict(pages.headers())["Content-Security-Policy"]
     assert f"'sha256-{base64.b64encode(hashlib.sha256(style).digest()).decode()}'" in allowed
     assert b" style=" not in body
+
+
+def test_a_page_has_the_brand_of_the_configuration_in_force() -> None:
+    brand = Brand.of("<Example> Corp", 'data:image/png;base64,AA=="', "#0b6e4f")
+    page = pages.error_response(404, "x", "id", "text/html", brand=brand)[1].decode()
+    assert '<img src="data:image/png;base64,AA==&#34;" alt=""><bdi>&lt;Example&gt; Corp</bdi>' in page
+    assert "fill='%230b6e4f'" in page
+    assert brand.style in dict(pages.headers(style=brand.style))["Content-Security-Policy"]
+    assert brand.style not in dict(pages.headers())["Content-Security-Policy"]
+    (style,) = re.findall("(?s)<style>(.*?)</style>", page)
+    assert style == brand.stylesheet
+    own = pages.error_response(404, "x", "id", "text/html")[1].decode()
+    assert "</svg><bdi>gate</bdi>" in own
+    assert "<img" not in own
 
 
 def test_a_script_runs_only_where_times_are_shown_and_only_this_one() -> None:
