@@ -11,7 +11,8 @@ from django.contrib import admin, messages
 from django.db import Error, models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from authenticate.access.desk import AuditLogAway, Caller, duration_words
+from authenticate.access.desk import Caller, duration_words
+from authenticate.access.telling import AuditLogAway
 from authenticate.page_context import page_context
 from authenticate.views.answers import cookie_headers
 from authenticate.views.callers import audit_record, caller_of

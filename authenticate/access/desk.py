@@ -2,12 +2,12 @@
 
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import structlog
 
+from authenticate.access.telling import Tell, audited, tell_failure
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules
 from authorize.identity.service_accounts import identity_of_account
@@ -39,18 +39,12 @@ from databroker.access.values import (
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
-from foundation.errors import BrokerError, GateError
+from foundation.errors import BrokerError
 from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
 
 NO_REASON = "no reason given"
-
-
-class AuditLogAway(GateError):
-    """The audit log can't be written: what can't be told of must not be done."""
-
-    status = 503
 
 
 class NotYours(AccessError):
@@ -129,8 +123,7 @@ class AccessDesk:
             email=caller.identity.rule_email,
         )
         await self._asked.require_place(asked)
-        await record(caller, ASKS, asked.user_id, words_of(asked))
-        async with _Failure(caller, NOT_ASKED, asked, record):
+        async with audited(_telling(caller, asked, record), ASKS, NOT_ASKED):
             await self._asked.add(asked)
         self._say(caller, "asked", asked, f"{asked.person} asks for {asked.route_words}, for {duration_words(seconds)}: {said}")
 
@@ -147,14 +140,9 @@ class AccessDesk:
         by, until = f"{caller.name}, who broke the glass", now + seconds
         access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
         words = f"{caller.name}, {access.route_words}, for {duration_words(seconds)}: {said}"
-        await record(caller, BREAKS, session.user_id, words)
-        log.warning("the glass was broken: somebody lets themselves in", user_id=session.user_id, route=access.route_words, until=until)
-        try:
+        async with audited(lambda action: record(caller, action, session.user_id, words), BREAKS, NOT_BROKEN):
+            log.warning("the glass was broken: somebody lets themselves in", user_id=session.user_id, route=access.route_words, until=until)
             await self._accesses.give(UserRecord(session.user_id, name=caller.name, issuer=session.vouched_by), access)
-        except (AccessError, BrokerError):
-            with suppress(AuditLogAway):
-                await record(caller, NOT_BROKEN, session.user_id, words)
-            raise
         line = f"EMERGENCY: {caller.name} has broken the glass of {access.route_words}, for {duration_words(seconds)}: {said}"
         self._tell(AccessEvent(BROKE_GLASS, caller.name, session.user_id, access.route_words, said, caller.name, line, until))
 
@@ -179,25 +167,28 @@ class AccessDesk:
         is_told = False
         for _ in range(TRIES):
             held = await self._found(id, nonce)
+            tell = _telling(caller, held.asked, record)
             route = self._check(caller, held.asked)
             if held.asked.state == APPROVED:
                 await self._finish(caller, held, record)
                 return held.asked
             if not is_told:
-                await record(caller, APPROVES, held.asked.user_id, words_of(held.asked))
+                await tell(APPROVES)
                 is_told = True
             changed = await self._approved(caller, held.asked, route, identities)
             try:
-                async with _Failure(caller, NOT_APPROVED, held.asked, record):
-                    await self._asked.change(held, changed)
+                await self._asked.change(held, changed)
             except VersionConflict:
                 continue
+            except BrokerError:
+                await tell_failure(tell, NOT_APPROVED)
+                raise
             if changed.state == APPROVED:
                 await self._finish(caller, await self._found(id, nonce), record)
             else:
                 self._say(caller, "approved", changed, f"{caller.name} approves, others must: {words_of(changed)}")
             return changed
-        await _Failure(caller, NOT_APPROVED, held.asked, record).tell()
+        await tell_failure(tell, NOT_APPROVED)
         raise AccessBusy(_BUSY)
 
     async def revoke(self, caller: Caller, user_id: str, id: str, record: Record) -> None:
@@ -217,12 +208,8 @@ class AccessDesk:
     async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, note: Note) -> None:
         held, access = found
         words = f"{held.person}, {access.route_words}"
-        await note(REVOKES, held.user_id, words)
-        try:
+        async with audited(lambda action: note(action, held.user_id, words), REVOKES, NOT_REVOKED):
             await self._accesses.revoke(held.user_id, access.id)
-        except (AccessError, BrokerError):
-            await note(NOT_REVOKED, held.user_id, words)
-            raise
         line = f"{name} has ended the access of {held.person} to {access.route_words}"
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 
@@ -289,9 +276,8 @@ class AccessDesk:
         asked, now = held.asked, self._clock()
         by = ", ".join(each.name for each in asked.approvals)
         access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_words)
-        await record(caller, GIVES, asked.user_id, words_of(asked))
         try:
-            async with _Failure(caller, NOT_GIVEN, asked, record):
+            async with audited(_telling(caller, asked, record), GIVES, NOT_GIVEN):
                 await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access)
         except AccessBusy:
             raise
@@ -312,15 +298,12 @@ class AccessDesk:
             return  # another approver has finished it, too
 
     async def _end(self, caller: Caller, held: HeldRequest, actions: tuple[str, str], record: Record) -> None:
-        does, failed = actions
         if held.asked.state == APPROVED:
             raise NoSuchRequest(Message("it was approved already; nothing was changed"))
-        await record(caller, does, held.asked.user_id, words_of(held.asked))
         try:
-            async with _Failure(caller, failed, held.asked, record):
+            async with audited(_telling(caller, held.asked, record), *actions):
                 await self._asked.close(held)
         except VersionConflict:
-            await _Failure(caller, failed, held.asked, record).tell()
             raise NoSuchRequest(_GONE) from None
 
 
@@ -329,26 +312,8 @@ _ENDED = Message("this access has ended already; nothing was changed")
 _BUSY = Message("others answer the same request at this moment: look, and try again")
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Note in the audit log of what was begun and then failed."""
-
-    caller: Caller
-    action: str
-    asked: AskedAccess
-    record: Record
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        # Of a conflict its place knows whether it is a failure.
-        if isinstance(error, AccessError | BrokerError) and not isinstance(error, VersionConflict):
-            await self.tell()
-
-    async def tell(self) -> None:
-        with suppress(AuditLogAway):  # which the log has told
-            await self.record(self.caller, self.action, self.asked.user_id, words_of(self.asked))
+def _telling(caller: Caller, asked: AskedAccess, record: Record) -> Tell:
+    return lambda action: record(caller, action, asked.user_id, words_of(asked))
 
 
 def words_of(asked: AskedAccess) -> str:

@@ -1,6 +1,7 @@
 """API call: one validated request of a program, and the audit log in that program's name."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,8 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from authenticate.access.desk import AccessDesk, AuditLogAway, Identities
+from authenticate.access.desk import AccessDesk, Identities
+from authenticate.access.telling import AuditLogAway, audited
 from authenticate.api.access import ApiProgram
 from config.options import Options
 from databroker.adminsite.audit import program_entry
@@ -41,7 +43,13 @@ class ApiCall:
     query: Any
     body: Any
 
-    async def record(self, action: str, model: type[models.Model], objects: Iterable[tuple[str, str]]) -> None:
+    def step(
+        self, does: str, failed: str, model: type[models.Model], objects: Collection[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[None]:
+        """Step of which the audit log hears before it is taken, and where it fails; `objects` are looked at each time."""
+        return audited(lambda action: self.record(action, model, objects), does, failed)
+
+    async def record(self, action: str, model: type[models.Model], objects: Collection[tuple[str, str]]) -> None:
         """Write what the program does to each (id, words) into the audit log.  Before it is done: AuditLogAway keeps it from being done."""
         now, name = self.gate.clock(), self.program.account.name
         entries = [program_entry(now, name, self.gate.client_address, action, model, id, words) for id, words in objects]

@@ -16,8 +16,7 @@ from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, AccountError, ServiceAccounts
-from foundation.errors import BrokerError
+from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, ServiceAccounts
 
 LIST = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -97,9 +96,8 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
     wanted: AccountToMake = call.body
     lifetime = lifetime_of(wanted, call.program, call.gate.clock())
     name = wanted.name
-    await call.record(CREATES, ServiceAccount, [(name, name)])
-    try:
-        maker = call.program
+    maker = call.program
+    async with call.step(CREATES, FAILED, ServiceAccount, [(name, name)]):
         token = await _accounts(call).create(
             name,
             wanted.groups,
@@ -109,19 +107,12 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
             not_after=maker.account.expires,
             shown_to=(maker.id, *maker.account.shown_to),
         )
-    except (AccountError, BrokerError):
-        await call.record(FAILED, ServiceAccount, [(name, name)])
-        raise
     return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
 
 
 async def revoke_service_account(call: ApiCall) -> None:
-    await call.record(REVOKES, ServiceAccount, [(call.id, call.id)])
-    try:
+    async with call.step(REVOKES, FAILED, ServiceAccount, [(call.id, call.id)]):
         await _accounts(call).revoke(call.id)
-    except (AccountError, BrokerError):
-        await call.record(FAILED, ServiceAccount, [(call.id, call.id)])
-        raise
 
 
 def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float:

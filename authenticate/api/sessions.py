@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 from pydantic import Field
 
+from authenticate.access.telling import audited
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
@@ -18,7 +19,6 @@ from databroker.client import AT_ONCE, every
 from databroker.end_sessions import batches, earlier_of, end_sessions
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
-from foundation.errors import BrokerError
 
 LIST = "sessions"
 ID = r"[A-Za-z0-9_-]{1,128}"
@@ -120,8 +120,7 @@ async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
     """End all sessions of a person.  The store can't be asked for those, so all are looked at, a page at a time."""
     whom, began, ended = call.body.user_id, call.gate.clock(), 0
     person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
-    await call.record(ENDS_ALL, User, person)
-    try:
+    async with call.step(ENDS_ALL, NOT_ENDED_ALL, User, person):
         async for ids in batches(row.pk async for row in Session.objects.filter(user_id=whom).only("pk")):
             ended += len(await end_sessions(call.gate.broker, ids))
         found = list[str]()
@@ -135,9 +134,6 @@ async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
         else:
             return EndedSessions(ended=ended + len(await end_sessions(call.gate.broker, found)), is_complete=True)
         ended += len(await end_sessions(call.gate.broker, found))
-    except BrokerError:
-        await call.record(NOT_ENDED_ALL, User, person)
-        raise
     await call.record(NOT_ENDED_ALL, User, person)
     return EndedSessions(ended=ended, is_complete=False)
 
@@ -146,13 +142,14 @@ async def _end(call: ApiCall, records: Iterable[Record]) -> None:
     chosen = [record.id for record in records]
     earlier = await earlier_of(call.gate.broker, chosen)
     words = {record.id: _words(record) for record in records}
-    await call.record(ENDS, Session, [(id, words.get(id, id)) for id in dict.fromkeys([*earlier, *chosen])])
     over: list[str] = []
-    try:
+
+    async def tell(action: str) -> None:
+        left = (id for id in dict.fromkeys([*earlier, *chosen]) if id not in over)
+        await call.record(action, Session, [(id, words.get(id, id)) for id in left])
+
+    async with audited(tell, ENDS, NOT_ENDED):
         await end_sessions(call.gate.broker, chosen, over)
-    except BrokerError:
-        await call.record(NOT_ENDED, Session, [(id, words.get(id, id)) for id in [*earlier, *chosen] if id not in over])
-        raise
 
 
 def _words(record: Record) -> str:

@@ -8,7 +8,8 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.access.desk import AuditLogAway, Caller, duration_words, route_words
+from authenticate.access.desk import Caller, duration_words, route_words
+from authenticate.access.telling import AuditLogAway
 from authenticate.page_context import page_context
 from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from pydantic import BaseModel
 
-from authenticate.access.desk import AuditLogAway
+from authenticate.access.telling import AuditLogAway
 from authenticate.api.call import ApiCall, ApiSurroundings
 from authenticate.api.openapi import openapi_document
 from authenticate.api.problems import ApiProblem

@@ -3,7 +3,8 @@
 import structlog
 from django.db import Error
 
-from authenticate.access.desk import AuditLogAway, Caller, Record
+from authenticate.access.desk import Caller, Record
+from authenticate.access.telling import AuditLogAway
 from authenticate.page_context import AuthenticatePageContext
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import access_entry

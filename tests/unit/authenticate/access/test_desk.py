@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.access.desk import AccessDesk, AuditLogAway, Caller, NoSuchRequest, NotYours, duration_words
+from authenticate.access.desk import AccessDesk, Caller, NoSuchRequest, NotYours, duration_words
+from authenticate.access.telling import AuditLogAway
 from authenticate.access.webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options

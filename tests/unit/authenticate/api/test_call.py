@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from django.db import OperationalError
 
-from authenticate.access.desk import AuditLogAway
+from authenticate.access.telling import AuditLogAway
 from authenticate.api.access import ApiProgram
 from authenticate.api.call import ApiCall
 from databroker.models import AuditEntry, User

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from authenticate.access.desk import AuditLogAway
+from authenticate.access.telling import AuditLogAway
 from authenticate.views.callers import audit_record, caller_of
 from authorize.policy.identity import Identity
 from databroker.models import AuditEntry
