@@ -20,9 +20,12 @@ from databroker.client import BrokerClient
 from databroker.records import SessionRecord
 from foundation.values import WatchedFile
 from foundation.web import pages
+from foundation.web.languages import ENGLISH
+from foundation.web.message import Message
 
 T = TypeVar("T")
 
+FAVOURITES = Message("Favourites")
 MOST_RECENT = 6
 MOST_ON_A_PAGE = 100
 LONGEST_SEARCH = 200
@@ -59,7 +62,7 @@ class Portal:
         self.icons = Icons(options)
         # By the id of the route and what differs from person to person.
         self._applications: dict[tuple[str, bool], Application] = {}
-        self._tiles: dict[tuple[str, bool, bool], Markup] = {}
+        self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
 
     async def applications(
         self, authorize: Authorizer, asker: AccessRequest, cookies: Iterable[bytes], session: SessionRecord
@@ -74,7 +77,7 @@ class Portal:
         starred = frozenset(choices.favourites)
         return Applications(tuple(every), tuple(each for each in every if each.key in starred), tuple(recent[:MOST_RECENT]))
 
-    async def page(self, shown: Applications, search: str = "", number: int = 1) -> PortalPage:
+    async def page(self, shown: Applications, search: str = "", number: int = 1, language: str = ENGLISH) -> PortalPage:
         """Page of what fits a search, favourites first; the nearest one where there is none of this number."""
         words = search[:LONGEST_SEARCH].casefold().split()
         starred = {each.id for each in shown.favourites}
@@ -84,8 +87,8 @@ class Portal:
         number = min(max(1, number), pages)
         sections: dict[str, list[Markup]] = {}
         async for each in _in_slices(found[(number - 1) * MOST_ON_A_PAGE : number * MOST_ON_A_PAGE]):
-            heading = "Favourites" if each.id in starred else each.category
-            sections.setdefault(heading, []).append(self._tile(each, is_favourite=each.id in starred))
+            heading = FAVOURITES if each.id in starred else each.category
+            sections.setdefault(heading, []).append(self._tile(each, language, is_favourite=each.id in starred))
         return PortalPage(list(sections.items()), len(found), number, pages)
 
     def _application(self, opening: Opening) -> Application:
@@ -94,12 +97,13 @@ class Portal:
             known = self._applications[place] = application(opening, self._url)
         return known
 
-    def _tile(self, shown: Application, *, is_favourite: bool) -> Markup:
-        place = shown.id, shown.needs_step_up, is_favourite
+    def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:
+        place = shown.id, shown.needs_step_up, is_favourite, language
         if (tile := self._tiles.get(place)) is None:
             icon = shown.icon
             tile = self._tiles[place] = pages.fragment(
                 "authenticate/tile.html",
+                language,
                 app=shown,
                 is_favourite=is_favourite,
                 drawn=DRAWN.get(icon, "") if isinstance(icon, str) else "",

@@ -2,6 +2,8 @@
 
 import re
 
+from foundation.web.message import Message
+
 # The first that is named counts: most call themselves by the names of others, too.
 _BROWSERS = (
     (r"Edg(?:e|A|iOS)?/", "Edge"),
@@ -15,7 +17,7 @@ _BROWSERS = (
     (r"Safari/", "Safari"),
     (r"^curl/", "curl"),
     (r"^Wget/", "Wget"),
-    (r"^python|aiohttp|^Go-http-client|^okhttp|^Java", "A program"),
+    (r"^python|aiohttp|^Go-http-client|^okhttp|^Java", Message("A program")),
 )
 _SYSTEMS = (
     (r"iPhone|iPod", "iPhone"),
@@ -26,12 +28,12 @@ _SYSTEMS = (
     (r"Macintosh|Mac OS X", "macOS"),
     (r"Linux|X11", "Linux"),
 )
-UNKNOWN = "A browser that does not say what it is"
+UNKNOWN = Message("A browser that does not say what it is")
 
 
 def in_words(user_agent: str) -> str:
     """`Firefox on Windows`."""
     browser, system = (next((name for pattern, name in names if re.search(pattern, user_agent)), "") for names in (_BROWSERS, _SYSTEMS))
     if not browser:
-        return f"A browser on {system}" if system else UNKNOWN
-    return f"{browser} on {system}" if system else browser
+        return Message("A browser on %(system)s", system=system) if system else UNKNOWN
+    return Message("%(browser)s on %(system)s", browser=browser, system=system) if system else browser

@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 BACK = ((Message("Back to access"), PAGE),)
 AGAIN = Message("Press the button again in a minute.")
+YOU = Message("You")
 MOST_SHOWN = 100
 HOUR = 3600
 DAY = 24 * HOUR
@@ -192,5 +193,5 @@ def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
 def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: Caller) -> dict[str, Any]:
     held, access = each
     is_own = caller.is_same_person(held.user_id, held.issuer)
-    said = {"person": "You" if is_own else held.person, "route": access.route_words, "why": access.why, "by": access.by}
+    said = {"person": YOU if is_own else held.person, "route": access.route_words, "why": access.why, "by": access.by}
     return {**said, "value": f"{held.user_id} {access.id}", "until": access.until, "is_own": is_own}

@@ -50,7 +50,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
         files=portal_files(service),
         style=pages.static_path(STYLE),
         script=pages.static_path(SCRIPT),
-        page=await service.portal.page(shown, search, _number(request.GET.get("page", ""))),
+        page=await service.portal.page(shown, search, _number(request.GET.get("page", "")), responses.language()),
         recent=() if search else shown.recent,
         count=len(shown.all),
         search=search,

@@ -134,11 +134,11 @@ def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple
     """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
     user, claims = person["user"], person["claims"]
     is_told = user["email"] and user["email_verified"] is not False
-    told = {
-        "Your id": user["id"],
-        "Your name": user["name"] or "not known",
-        "Your e-mail address": user["email"] if is_told else "not told: the sign-in service has not verified it",
-        "Your groups": ", ".join(group["name"] for group in person["groups"]) or "none",
+    told: dict[str, str] = {
+        Message("Your id"): user["id"],
+        Message("Your name"): user["name"] or Message("not known"),
+        Message("Your e-mail address"): user["email"] if is_told else Message("not told: the sign-in service has not verified it"),
+        Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
     }
     for name in service.options.jwt_claims_headers:
         if name in claims and name not in ("sub", "user", "name", "email", "groups"):

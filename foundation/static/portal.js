@@ -14,7 +14,7 @@
     for (const section of document.querySelectorAll(".category")) section.hidden = !section.querySelector("li:not([hidden])");
     for (const section of document.querySelectorAll(".recent")) section.hidden = words.length > 0;
     const left = tiles.filter(tile => !tile.hidden).length;
-    found.replaceChildren(...(words.length ? [left === 1 ? "1 application fits." : `${left} applications fit.`] : before));
+    found.replaceChildren(...(words.length ? [`${found.dataset.fits} ${left.toLocaleString(document.documentElement.lang)}`] : before));
   };
   // A page that does not hold them all asks for those that fit.
   const isWhole = !search.form.hasAttribute("data-partial");
@@ -55,7 +55,7 @@
     button.hidden = false;
     button.addEventListener("click", async () => {
       await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
-      button.textContent = "Copied";
+      button.textContent = button.dataset.done;
     });
   }
 

@@ -11,10 +11,13 @@
     long: {...date, ...year, ...clock},
     full: {...date, ...year, ...clock, ...seconds},
   };
+  // As the reader writes the language of the page; of a page in none of theirs, as the browser writes.
+  const language = document.documentElement.lang.split("-")[0];
+  const locale = navigator.languages.find(each => each.split("-")[0] === language);
   for (const element of document.querySelectorAll("time[data-form]")) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.valueOf())) continue;
     element.title = element.textContent;
-    element.textContent = at.toLocaleString(undefined, forms[element.dataset.form]);
+    element.textContent = at.toLocaleString(locale, forms[element.dataset.form]);
   }
 }

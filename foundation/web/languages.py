@@ -10,6 +10,7 @@ DOMAIN = "gate"
 ENGLISH = "en"
 TRANSLATED = ("de", "es", "fr")
 LANGUAGES = (ENGLISH, *TRANSLATED)
+_BETWEEN_THOUSANDS = {ENGLISH: ",", "de": ".", "es": ".", "fr": "\u202f"}
 
 # Read with this module: a catalogue that is missing or broken ends the start, and no visitor waits for one.
 _CATALOGUES: dict[str, gettext.NullTranslations] = {language: gettext.translation(DOMAIN, LOCALE, [language]) for language in TRANSLATED}
@@ -24,3 +25,8 @@ def catalogue(language: str) -> gettext.NullTranslations:
 def in_language(said: str, language: str) -> str:
     """Message in a language; what is none stays as it is."""
     return str(translated(said, catalogue(language).gettext))
+
+
+def number_in(language: str, number: int) -> str:
+    """Number as a language writes it; Spanish groups from five digits on."""
+    return str(number) if language == "es" and number < 10_000 else f"{number:,}".replace(",", _BETWEEN_THOUSANDS[language])

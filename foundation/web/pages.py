@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from foundation.web.brand import NO_BRAND, Brand, hash_source
-from foundation.web.languages import ENGLISH, catalogue, in_language
+from foundation.web.languages import ENGLISH, catalogue, in_language, number_in
 from foundation.web.message import Message
 from foundation.web.next_steps import next_step
 from foundation.web.plain_text import plain_text
@@ -53,9 +53,14 @@ def _words(context: jinja2.runtime.Context, said: str) -> str:
     return in_language(said, context["language"])
 
 
+@jinja2.pass_context
+def _number(context: jinja2.runtime.Context, number: int) -> str:
+    return number_in(context["language"], number)
+
+
 # What a template says itself is markup and translated as such; values in it are escaped.
 _environment.install_gettext_callables(_gettext, _ngettext, newstyle=True)  # type: ignore[attr-defined]
-_environment.filters["words"] = _words
+_environment.filters.update(words=_words, number=_number)
 # Of pages, by who frames them, what they load and whose brand they have; a reload may bring another.
 MOST_POLICIES = 128
 # Where Django serves the folder STATIC, at the authenticate host alone.

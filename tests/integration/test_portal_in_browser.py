@@ -133,7 +133,7 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     assert active.get_attribute("id") == "q"
     active.send_keys("WÍKI team")
     assert shown(browser) == ["Team wiki"]
-    assert browser.find("#found").text == "1 application fits."
+    assert browser.find("#found").text == "Applications that fit: 1"
     active.send_keys(Keys.ESCAPE)
     assert len(shown(browser)) == 7
     active.send_keys(Keys.ARROW_DOWN)

@@ -38,6 +38,7 @@ def test_a_translation_has_the_same_places_and_is_certain(language: str) -> None
                 if PLACEHOLDER.search(form) or any(file.endswith(".html") for file, _ in message.locations):
                     assert form % dict.fromkeys(PLACEHOLDER.findall(form), "") is not None
                 assert form == form.strip()
+                assert '"' not in form, f"{form}: it may stand in an attribute"
     assert len(list(catalogue)) > 200
 
 
@@ -82,6 +83,20 @@ def _literals(value: ast.expr) -> Iterator[ast.expr]:
             yield from _literals(each)
     elif isinstance(value, ast.Constant | ast.JoinedStr) and re.search(r"[a-z] [a-z]", ast.unparse(value)):
         yield value
+
+
+_SAID = re.compile(
+    r"(?s){%\s*trans\b.*?{%\s*endtrans\s*%}|{#.*?#}|{{.*?}}|{%.*?%}|<style>.*?</style>|<svg.*?</svg>|<link[^>]*>|<meta[^>]*>"
+)
+_WORDS_OF_A_TAG = re.compile(r'\b(?:title|alt|placeholder|aria-label|data-fits|data-done)="[^"]*[A-Za-z][^"]*"')
+
+
+def test_templates_hold_no_words_that_are_not_translated() -> None:
+    for template in (ROOT / "foundation/templates").rglob("*.html"):
+        left = _SAID.sub("", template.read_text())
+        assert _WORDS_OF_A_TAG.findall(left) == [], template
+        words = set(re.findall(r"[^\W\d_]+", re.sub(r"(?s)<[^>]*>", " ", left)))
+        assert words <= {"gate"}, template
 
 
 def test_templates_translate_their_own_words_alone() -> None:

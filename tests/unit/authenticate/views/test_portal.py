@@ -285,7 +285,7 @@ async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: Fake
     seen = re.findall(r'<a href="https://app-([0-9]+)\.example\.com/">', await all_pages(browser, "/.gate/"))
     assert seen == [f"{number:04}" for number in range(1000)]
     searched = (await browser.get("/.gate/?q=app+example&page=3")).text
-    assert "1000 of 1000 applications fit" in searched
+    assert "1,000 of 1,000 applications fit" in searched
     assert 'rel="prev" href="/.gate/?q=app%20example&amp;page=2"' in searched
     for odd in ("x", "-1", "0", "99999999999999999999", "\u0663"):
         assert (await browser.get(f"/.gate/?page={quote(odd)}")).status == 200

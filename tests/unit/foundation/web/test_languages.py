@@ -1,6 +1,6 @@
 import pytest
 
-from foundation.web.languages import LANGUAGES, TRANSLATED, catalogue, in_language
+from foundation.web.languages import LANGUAGES, TRANSLATED, catalogue, in_language, number_in
 from foundation.web.message import Message
 from foundation.web.pages import TITLES, error_response
 
@@ -45,4 +45,14 @@ def test_numbers_choose_their_form_as_the_language_does() -> None:
         "de": ["many", "one", "many"],
         "es": ["many", "one", "many"],
         "fr": ["many", "one", "many"],
+    }
+
+
+def test_thousands_are_grouped_as_the_language_does() -> None:
+    written = {language: [number_in(language, number) for number in (7, 1000, 1234567)] for language in LANGUAGES}
+    assert written == {
+        "en": ["7", "1,000", "1,234,567"],
+        "de": ["7", "1.000", "1.234.567"],
+        "es": ["7", "1000", "1.234.567"],
+        "fr": ["7", "1\u202f000", "1\u202f234\u202f567"],
     }

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from django.utils import translation
 from django.utils.timezone import override
 
 from foundation.web.pages import TIMES_SCRIPT
@@ -33,3 +34,11 @@ def test_a_time_names_its_zone_and_says_the_moment_in_utc(zone: str, form: TimeF
 def test_the_browser_knows_each_form() -> None:
     (forms,) = re.findall(r"(?s)const forms = \{(.*?)\n  \};", TIMES_SCRIPT)
     assert re.findall(r"(?m)^ {4}(\w+)", forms) == [*FORMS]
+
+
+@pytest.mark.parametrize(
+    ("language", "written"), [("en", "15 May 2027"), ("de", "15. Mai 2027"), ("fr", "15 mai 2027"), ("es", "15 may 2027")]
+)
+def test_a_time_is_in_the_language_of_its_page(language: str, written: str) -> None:
+    with translation.override(language):
+        assert f">{written}, 08:00 UTC<" in time_element(datetime(2027, 5, 15, 8, tzinfo=UTC), "long")
