@@ -11,7 +11,7 @@ from typing import Any
 
 from config import removed_keys
 from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
-from config.documents.list_items import item_texts, read_unknown_items
+from config.documents.list_items import ItemTexts, item_texts, read_unknown_items
 from config.documents.parse import decoded, is_yaml, parse
 from config.options import Options
 from config.routes.policy_tests import read_tests_file
@@ -53,12 +53,12 @@ class CheckedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _ReadConfig:
-    """What was read, and from where; `file` is empty where there is none.  `routes` are the texts of its routes, where they are known."""
+    """What was read, and from where; `file` is empty where there is none.  `routes` are there where their texts are known."""
 
     document: Document
     file: str
     directory: Path
-    routes: tuple[str, ...] = ()
+    routes: ItemTexts = field(default_factory=ItemTexts)
 
 
 def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -90,7 +90,7 @@ def check_configuration(
     With most routes known, only the others are read.  That way there is only a yes: where anything is wrong, all is read as ever.
     """
     file = "" if path is None else shown_path(path)
-    if known is not None and path is not None and (source := _read_unknown(path, known)) is not None:
+    if path is not None and known is not None and (source := _read_unknown(path, known)) is not None:
         checked = _checked(lambda: source, environ, checks, file, known)
         if not checked.errors and not checked.warnings:
             return checked
@@ -109,7 +109,7 @@ def _read(path: Path | None, known: RouteCache | None = None) -> _ReadConfig:
         return _ReadConfig(Document({}), "", Path.cwd())
     content = read_capped(path, LARGEST_CONFIGURATION)
     document = parse(content, path.suffix)
-    texts = item_texts(decoded(content), "policy", document) if known is not None and document.is_plain else ()
+    texts = item_texts(decoded(content), "policy", document) if known is not None and document.is_plain else ItemTexts()
     return _ReadConfig(document, shown_path(path), path.absolute().parent, texts)
 
 
@@ -121,7 +121,7 @@ def _read_unknown(path: Path, known: RouteCache) -> _ReadConfig | None:
         found = read_unknown_items(decoded(read_capped(path, LARGEST_CONFIGURATION)), "policy", known.knows)
     except (DocumentError, ValueError):
         return None
-    return None if found is None else _ReadConfig(Document(found[0]), shown_path(path), path.absolute().parent, found[1])
+    return None if found is None else _ReadConfig(found[0], shown_path(path), path.absolute().parent, found[1])
 
 
 def _checked(
@@ -172,18 +172,17 @@ class _ConfigChecker:
         return CheckedConfig(None, errors, warnings, read) if errors else CheckedConfig(options, (), warnings, read, self._places(in_file))
 
     def _places(self, in_file: dict[str, Any]) -> Places:
-        routes, lines_of = in_file.get("policy"), self._source.document.lines_of
-        return Places(
-            self._source.file,
-            {key: line for key, line in lines_of(in_file, ()).items() if in_file[key] is not None},
-            frozenset(self._in_environment),
-            [lines_of(route, ("policy", index)) for index, route in enumerate(routes)] if isinstance(routes, list) else (),
-        )
+        written, document, routes = in_file.get("policy"), self._source.document, self._source.routes
+        settings = {key: line for key, line in document.lines_of(in_file, ()).items() if in_file[key] is not None}
+        if isinstance(written, list) and not routes:
+            lines = [document.lines_of(route, ("policy", index)) for index, route in enumerate(written)]
+            return Places(self._source.file, settings, frozenset(self._in_environment), lines)
+        return Places(self._source.file, settings, frozenset(self._in_environment), routes)
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
         good: dict[int, Route] = {}
-        texts = () if "policy" in self._in_environment else self._source.routes
+        texts = () if "policy" in self._in_environment else self._source.routes.texts
         try:
             routes = raw_routes(policy)
         except ValueError as error:

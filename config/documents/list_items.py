@@ -4,9 +4,9 @@ Only where the text's shape leaves no doubt.  Everywhere else the answer is None
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from config.documents.document import MOST_VALUES, Document, DocumentError, packed
 from config.documents.yaml_reader import read_yaml
@@ -34,6 +34,14 @@ class ListText:
     items: tuple[str, ...]
     after: str
 
+    @property
+    def line_of_key(self) -> int:
+        return 1 + self.before.count("\n")
+
+    @property
+    def line_of_items(self) -> int:
+        return self.line_of_key + self.line.count("\n")
+
     @classmethod
     def of(cls, text: str, key: str) -> "ListText | None":
         """None where there is no such list, or its shape leaves a doubt.  Whether the parser sees these items is still to be asked."""
@@ -51,27 +59,50 @@ class ListText:
         return cls(text[:start], found["line"], len(indent), items, text[stop:])
 
 
-def item_texts(text: str, key: str, document: Document) -> tuple[str, ...]:
+class ItemTexts(Sequence[Mapping[str, int]]):
+    """Items of a list by the lines of their keys, which are found when they are asked for; `texts` are what is written of each."""
+
+    def __init__(self, texts: tuple[str, ...] = (), line: int = 1):
+        self.texts, self._line = texts, line
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, int]]: ...
+
+    def __getitem__(self, index: int | slice) -> Mapping[str, int] | Sequence[Mapping[str, int]]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        text, begins = self.texts[index], self._line + sum(each.count("\n") for each in self.texts[: index % len(self)])
+        document = read_yaml(text, above=1)
+        (item,) = document.value
+        lines = document.lines_of(item, (0,)) if isinstance(item, dict) else {}
+        return {key: begins + line - 1 for key, line in lines.items()}
+
+
+def item_texts(text: str, key: str, document: Document) -> ItemTexts:
     """Texts of the items of a list in a document that was read as a whole; none where one could be anything else by itself."""
     value = document.value
     found = ListText.of(text, key) if document.is_plain and not document.problems and isinstance(value, dict) else None
-    if found is None:
-        return ()
-    line, keys = 1 + found.before.count("\n"), document.positions.get(id(value))
-    expected, line = [packed(line, 1)], line + found.line.count("\n")
+    keys = document.positions.get(id(value))
+    if found is None or not isinstance(keys, dict):
+        return ItemTexts()
+    expected, line = [packed(found.line_of_key, 1)], found.line_of_items
     for item in found.items:
         expected.append(packed(line, found.indent + len("- ") + 1))
         line += item.count("\n")
-    if not isinstance(keys, dict):
-        return ()
     # What is open in a line goes on in the next, wherever that begins: but not where the parser has seen what follows begin.
     is_over = not found.after or packed(line, 1) in keys.values()
     seen = [keys.get(key), *document.positions.get(id(value.get(key)), ())]
-    return found.items if is_over and seen == expected else ()
+    return ItemTexts(found.items, found.line_of_items) if is_over and seen == expected else ItemTexts()
 
 
-def read_unknown_items(text: str, key: str, is_known: Callable[[str], bool]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """Value of a text, with None for each item of the list whose text `is_known`; and the texts of the items.
+def read_unknown_items(text: str, key: str, is_known: Callable[[str], bool]) -> tuple[Document, ItemTexts] | None:
+    """Document of a text, with None for each item of the list whose text `is_known`, and with places for its own keys alone; and its items.
 
     None wherever something is wrong, or doubtful, or most items are unknown.  What is before the list, each item, and what is after it is
     read by itself.  Where they can be, the whole means the same: each ends with its line, with nothing open, and what comes next begins
@@ -84,35 +115,40 @@ def read_unknown_items(text: str, key: str, is_known: Callable[[str], bool]) -> 
     if 2 * len(unknown) > len(found.items):
         return None
     try:
-        before = _settings(found.before + found.line, _DOCUMENT)
-        after = _settings(found.after, _MAP) if found.after else {}
+        before, first = _settings(found.before + found.line, _DOCUMENT, 1)
+        last_line = found.line_of_items + sum(item.count("\n") for item in found.items)
+        after, last = _settings(found.after, _MAP, last_line) if found.after else ({}, {})
         values: Mapping[str, Any] = {item: _item(item) for item in unknown}
     except DocumentError:
         return None
     if before.pop(key, key) is not None or key in after or before.keys() & after.keys():
         return None
-    return {**before, key: [values.get(item) for item in found.items], **after}, found.items
+    document = Document({**before, key: [values.get(item) for item in found.items], **after})
+    document.positions[id(document.value)] = {**first, **last}
+    return document, ItemTexts(found.items, found.line_of_items)
 
 
-def _settings(text: str, shape: re.Pattern[str]) -> dict[str, Any]:
-    value = _by_itself(text, 0) if shape.match(text) else None
-    if not isinstance(value, dict):
+def _settings(text: str, shape: re.Pattern[str], line: int) -> tuple[dict[str, Any], dict[Any, int]]:
+    """Settings, and their places in the whole, in which they begin in this line."""
+    document = _by_itself(text, 0) if shape.match(text) else Document()
+    places = document.positions.get(id(document.value))
+    if not isinstance(document.value, dict) or not isinstance(places, dict):
         raise DocumentError("is no map by itself")
-    return value
+    return document.value, {key: position + packed(line - 1, 0) for key, position in places.items()}
 
 
 def _item(text: str) -> Any:
-    value = _by_itself(text, 1)
+    value = _by_itself(text, 1).value
     if not isinstance(value, list) or len(value) != 1:
         raise DocumentError("is no item by itself")
     return value[0]
 
 
-def _by_itself(text: str, above: int) -> Any:
+def _by_itself(text: str, above: int) -> Document:
     document = read_yaml(text, above=above)
     if document.problems or not document.is_plain:
         raise DocumentError("means something in what is around it")
-    return document.value
+    return document
 
 
 def _is_bounded(text: str) -> bool:

@@ -1,6 +1,7 @@
 """A running gate reads only the routes that have changed: what comes of it is what comes of the whole file."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from config import load
 from config.load import CheckedConfig, check_configuration
 from config.routes.route_cache import RouteCache
+from config.shown.places import Places
 from tests.support.options import MINIMAL
 
 ROUTE = "- from: https://{0}.example.com\n  to: http://127.0.0.1:8000\n  allowed_users: [{0}@example.com]\n"
@@ -49,7 +51,9 @@ def edited(text: str, chance: random.Random) -> str:
 
 def told(checked: CheckedConfig) -> Any:
     """All of it that anybody sees; of options also what `==` can't tell apart."""
-    return checked, repr(checked.options)
+    places = checked.places
+    lines = [dict(route) for route in places.routes]
+    return replace(checked, places=Places()), repr(checked.options), places.file, places.settings, lines
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -183,12 +183,12 @@ class Reader:
         found = read_unknown_items(text, "policy", self.known.__contains__)
         if found is not None:
             self.quick += 1
-            value, texts = found
+            value, texts = found[0].value, found[1].texts
             items = [self.known.get(text, item) for text, item in zip(texts, value["policy"], strict=True)]
             self.known = dict(zip(texts, items, strict=True))
             return {**value, "policy": items}
         document = read_yaml(text)
-        texts = item_texts(text, "policy", document)
+        texts = item_texts(text, "policy", document).texts
         self.known = dict(zip(texts, document.value["policy"], strict=True)) if texts else {}
         return "twice" if document.problems else document.value
 
@@ -239,7 +239,7 @@ def test_what_is_open_wrong_or_named_elsewhere_is_not_known(last: str) -> None:
     for indent in ("", "  "):
         text = f"policy:\n{indent}- a\n{indent}{last}"
         with suppress(DocumentError):
-            assert item_texts(text, "policy", read_yaml(text)) == ()
+            assert not item_texts(text, "policy", read_yaml(text))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_what_is_open_wrong_or_named_elsewhere_is_not_known(last: str) -> None:
 def test_where_there_is_a_doubt_nothing_is_read_by_itself(edit: tuple[str, str]) -> None:
     text = ROUTES.replace(*edit)
     assert text != ROUTES
-    known = item_texts(ROUTES, "policy", read_yaml(ROUTES))
+    known = item_texts(ROUTES, "policy", read_yaml(ROUTES)).texts
     assert len(known) == 3
     assert read_unknown_items(text, "policy", set(known).__contains__) is None
 
@@ -282,14 +282,14 @@ def test_where_there_is_a_doubt_nothing_is_read_by_itself(edit: tuple[str, str])
     "edit", [("name: x\n", ""), ("name: x\n", "# c\n---\n\nname: x\n"), ("\nafter: 1\n", ""), ("after: 1\n", "'after': |+\n  a\n\n")]
 )
 def test_what_is_around_the_list_may_be_anything_that_is_whole(edit: tuple[str, str]) -> None:
-    text, known = ROUTES.replace(*edit), item_texts(ROUTES, "policy", read_yaml(ROUTES))
+    text, known = ROUTES.replace(*edit), item_texts(ROUTES, "policy", read_yaml(ROUTES)).texts
     found = read_unknown_items(text, "policy", set(known[:2]).__contains__)
     assert found is not None
-    assert found[0] == {**read_yaml(text).value, "policy": [None, None, {"from": "e", "to": "f"}]}
+    assert found[0].value == {**read_yaml(text).value, "policy": [None, None, {"from": "e", "to": "f"}]}
 
 
 def test_a_text_that_may_hold_too_many_values_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = item_texts(ROUTES, "policy", read_yaml(ROUTES))
+    known = item_texts(ROUTES, "policy", read_yaml(ROUTES)).texts
     monkeypatch.setattr(list_items, "MOST_VALUES", 20)
     assert read_unknown_items(ROUTES, "policy", set(known).__contains__) is None
 
@@ -303,5 +303,5 @@ def test_an_item_is_as_deep_as_it_is_in_the_whole() -> None:
 
 
 def test_mostly_new_items_are_read_as_a_whole() -> None:
-    known = item_texts(ROUTES, "policy", read_yaml(ROUTES))
+    known = item_texts(ROUTES, "policy", read_yaml(ROUTES)).texts
     assert read_unknown_items(ROUTES, "policy", {known[0]}.__contains__) is None
