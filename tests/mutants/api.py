@@ -37,13 +37,14 @@ made.without(
     never("wanted.lifetime_seconds is not None and wanted.lifetime_seconds > left"),
 )
 made.without("an end is the maker's at the latest", "create_service_account", omits("not_after"))
-made.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("shown_to"))
 made.without(
     "an account is made when the log has been told",
     "create_service_account",
     replaced("call.step(CREATES, FAILED, ServiceAccount, [(name, name)])", UNTOLD),
 )
 
+inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/test_access_requests.py")
+inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("shown_to"))
 kept = door("databroker.service_accounts", "unit/authenticate/api/test_access_requests.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("shown_to"))
 answering = door("authenticate.api.access_requests", "unit/authenticate/api/test_access_requests.py")
@@ -88,4 +89,4 @@ reading.without("a key is said once", "query_of", never("len(said) != len(pairs)
 reading.without("a body is short", "body_of", never("len(content) > MOST_BYTES"))
 reading.without("who needs no body gets none", "body_of", never("content"))
 
-DOORS = (access, accounts, approvers, desk, made, kept, answering, in_admin, sessions, call, telling, view, cursors, reading)
+DOORS = (access, accounts, approvers, desk, made, inherited, kept, answering, in_admin, sessions, call, telling, view, cursors, reading)
