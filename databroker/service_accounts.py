@@ -103,6 +103,16 @@ class ServiceAccounts:
         return [account for account in read if account is not None]
 
 
+def made_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
+    """Names of accounts that this program has made by the API, and of what those have made; a maker's name is the shorter one."""
+    makers, made = {f"{SERVICE_ACCOUNT}/{name}"}, list[str]()
+    for account in sorted(accounts, key=lambda account: (len(account.name), account.name)):
+        if account.created_by in makers:
+            makers.add(f"{SERVICE_ACCOUNT}/{account.name}")
+            made.append(account.name)
+    return made
+
+
 def _readable(record: Record) -> ServiceAccountRecord | None:
     """None where a record can't be one, which lets nobody in: it must not keep the others from being listed, and revoked."""
     try:

@@ -19,7 +19,7 @@ from databroker.models import ServiceAccount
 from databroker.page_context import page_context
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
-from databroker.service_accounts import AccountError, ServiceAccounts, checked_name
+from databroker.service_accounts import AccountError, ServiceAccounts, checked_name, made_by
 from foundation.errors import BrokerError
 
 CREATES, ROTATES, REVOKES = "creates the service account", "gives the service account a new secret", "revokes the service account"
@@ -99,8 +99,8 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Revoke the selected accounts, at once and for good", permissions=["view"])
     def revoke(self, request: HttpRequest, accounts: QuerySet) -> None:
-        revoked = 0
-        for name in list(accounts.values_list("pk", flat=True)):
+        revoked, names = 0, list(accounts.values_list("pk", flat=True))
+        for name in names:
             try:
                 self._done(request, REVOKES, name)
                 revoked += 1
@@ -114,6 +114,16 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     # The projection would remove it a moment later, but the next page is shown before.
                     ServiceAccount.rows.filter(pk=name).delete()
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
+        self._tell_of_what_lives_on(request, names)
+
+    def _tell_of_what_lives_on(self, request: HttpRequest, names: list[str]) -> None:
+        try:
+            accounts = async_to_sync(ServiceAccounts(page_context(request).broker).list)()
+        except BrokerError:
+            return
+        for name in names:
+            if made := made_by(name, accounts):
+                self.message_user(request, f"Made by {name}, and still alive: {', '.join(made)}.", messages.WARNING)
 
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""

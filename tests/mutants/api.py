@@ -47,6 +47,8 @@ inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/tes
 inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("shown_to"))
 kept = door("databroker.service_accounts", "unit/authenticate/api/test_access_requests.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("shown_to"))
+found = door("databroker.service_accounts", "unit/databroker/test_service_accounts.py")
+found.without("what a maker's making has made is found", "made_by", skips('makers.add(f"{SERVICE_ACCOUNT}/{account.name}")'))
 answering = door("authenticate.api.access_requests", "unit/authenticate/api/test_access_requests.py")
 answering.without("an address is compared as rules do", "_known_to", replaced("canonical_email(name) or name", "name"))
 
@@ -89,4 +91,21 @@ reading.without("a key is said once", "query_of", never("len(said) != len(pairs)
 reading.without("a body is short", "body_of", never("len(content) > MOST_BYTES"))
 reading.without("who needs no body gets none", "body_of", never("content"))
 
-DOORS = (access, accounts, approvers, desk, made, inherited, kept, answering, in_admin, sessions, call, telling, view, cursors, reading)
+DOORS = (
+    access,
+    accounts,
+    approvers,
+    desk,
+    made,
+    inherited,
+    kept,
+    found,
+    answering,
+    in_admin,
+    sessions,
+    call,
+    telling,
+    view,
+    cursors,
+    reading,
+)

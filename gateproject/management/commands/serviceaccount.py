@@ -16,7 +16,7 @@ from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES,
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import KEEP, NEVER, AccountError, ServiceAccounts, checked_name
+from databroker.service_accounts import KEEP, NEVER, AccountError, NoSuchAccount, ServiceAccounts, checked_name, made_by
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
@@ -43,6 +43,7 @@ class Command(ConfiguredCommand):
         rotate.add_argument("--expires", metavar="TIME", help="a new end, counted from now (default: as it was)")
         revoke = actions.add_parser("revoke", help="end an account, at once and for good")
         revoke.add_argument("name")
+        revoke.add_argument("--made", action="store_true", help="end those, too, that it has made by the API, and what those have made")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
@@ -72,8 +73,26 @@ class Command(ConfiguredCommand):
         self._show(_logged(options, ROTATES, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end)))
 
     def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
-        _logged(options, REVOKES, arguments["name"], lambda accounts, name: accounts.revoke(name))
-        self.stderr.write(f"{arguments['name']} is revoked")
+        name = arguments["name"]
+        try:
+            self._end(options, name)
+        except NoSuchAccount:
+            # It may have been revoked before, and what it made lives on.
+            if not arguments["made"] or not _made_by(options, name):
+                raise
+        made = _made_by(options, name)
+        if not arguments["made"]:
+            for each in made:
+                self.stderr.write(f"{each} lives on, which {name} or an account of its making has made: end it by revoke {name} --made")
+            return
+        while made:  # whoever is not revoked yet may make more
+            for each in made:
+                self._end(options, each)
+            made = _made_by(options, name)
+
+    def _end(self, options: Options, name: str) -> None:
+        _logged(options, REVOKES, name, lambda accounts, name: accounts.revoke(name))
+        self.stderr.write(f"{name} is revoked")
 
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         accounts = _run(options, lambda accounts: accounts.list())
@@ -95,6 +114,10 @@ class Command(ConfiguredCommand):
     def _show(self, token: str) -> None:
         self.stderr.write("this is the secret; nobody sees it again:")
         self.stdout.write(token)
+
+
+def _made_by(options: Options, name: str) -> list[str]:
+    return made_by(name, _run(options, lambda accounts: accounts.list()))
 
 
 def _logged(options: Options, action: str, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:

@@ -4,7 +4,7 @@ import pytest
 
 from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
-from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, AccountTaken, NoSuchAccount, ServiceAccounts
+from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, AccountTaken, NoSuchAccount, ServiceAccounts, made_by
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret, name_in
 
@@ -62,6 +62,22 @@ async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceA
     await accounts.revoke("ci")
     await accounts.create("ci", [], DAY, "")
     assert not is_secret(first, (await kept(broker)).secret_hash)
+
+
+async def test_what_a_program_has_made_is_found_through_all_makers(accounts: ServiceAccounts) -> None:
+    makers = {
+        "ci--z--a": "service_account/ci--z",
+        "ci--z": "service_account/ci",
+        "ci--b": "ann",
+        "ci--b--c": "service_account/ci--b",
+        "ci": "ops",
+    }
+    for name, maker in makers.items():
+        await accounts.create(name, [], DAY, maker)
+    found = await accounts.list()
+    assert [made_by(name, found) for name in ("ci", "ci--z", "ops")] == [["ci--z", "ci--z--a"], ["ci--z--a"], []]
+    await accounts.revoke("ci")
+    assert made_by("ci", await accounts.list()) == ["ci--z", "ci--z--a"]
 
 
 async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: LocalBroker) -> None:

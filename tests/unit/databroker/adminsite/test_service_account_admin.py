@@ -9,6 +9,7 @@ from databroker.adminsite import service_account_admin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, ServiceAccount
 from databroker.records import SERVICE_ACCOUNT, SESSION
+from databroker.service_accounts import ServiceAccounts
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import is_secret
 from foundation.errors import BrokerError
@@ -108,6 +109,14 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
     assert is_secret(second, kept_hash(store))
     assert not is_secret(first, kept_hash(store))
     assert told()[-1] == ("gives the service account a new secret", "ci")
+
+
+def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store: MemoryStore) -> None:
+    accounts = ServiceAccounts(LocalBroker(store))
+    async_to_sync(accounts.create)("ci--own", [], None, "service_account/ci")
+    make(pages)
+    row(ServiceAccount, id="ci")
+    assert "Made by ci, and still alive: ci--own." in text_of(pages.post(LIST, action="revoke", _selected_action="ci"))
 
 
 def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:

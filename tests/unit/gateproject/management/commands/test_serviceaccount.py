@@ -1,5 +1,6 @@
 """What an operator types about service accounts, and what is printed, kept and written into the audit log."""
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -12,7 +13,9 @@ from django.utils import timezone
 
 from config.options import Options
 from databroker.models import AuditEntry, ServiceAccount
+from databroker.service_accounts import ServiceAccounts
 from foundation.crypto.service_account_token import name_in
+from gateproject.management.broker_access import opened_broker
 from tests.support.database import row
 from tests.support.options import make_options
 
@@ -86,3 +89,35 @@ def test_permissions_are_given_by_name(options: Options) -> None:
     assert "at the API people:read, routes:read" in run(options, "list")
     with pytest.raises(CommandError, match="invalid choice: 'everything'"):
         run(options, "create", "cd", "--permission", "everything")
+
+
+@pytest.mark.parametrize("is_gone_before", [False, True])
+def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, is_gone_before: bool) -> None:
+    for name in ("robot", "other"):
+        run(options, "create", name)
+    made_by_programs(options, {"robot--a": "service_account/robot", "robot--a--b": "service_account/robot--a"})
+    if is_gone_before:
+        assert "robot--a lives on" in errors_of(options, "revoke", "robot")
+        with pytest.raises(CommandError, match="no service account robot"):
+            run(options, "revoke", "robot")
+    run(options, "revoke", "robot", "--made")
+    assert [account["name"] for account in json.loads(run(options, "list", "--json"))] == ["other"]
+    assert {id for action, id in told() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
+    with pytest.raises(CommandError, match="no service account robot"):
+        run(options, "revoke", "robot", "--made")
+
+
+def made_by_programs(options: Options, makers: dict[str, str]) -> None:
+    async def make() -> None:
+        async with opened_broker(options) as broker:
+            for name, maker in makers.items():
+                await ServiceAccounts(broker).create(name, [], None, maker)
+
+    asyncio.run(make())
+
+
+def errors_of(options: Options, *arguments: str) -> str:
+    err = io.StringIO()
+    with override_settings(GATE_OPTIONS=options, GATE_CONFIG_ERROR=None):
+        call_command("serviceaccount", *arguments, stdout=io.StringIO(), stderr=err)
+    return err.getvalue()
