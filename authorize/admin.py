@@ -1,15 +1,20 @@
 """Admin pages of decisions: the decision log as a timeline, and the explanation of a logged decision or of an invented request."""
 
+from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from authorize.explain.bounded_replay import BoundedReplay, ReplayUnderWay, replay_newest
 from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
+from authorize.explain.replay import TITLES
 from authorize.models import LoggedDecision
 from authorize.page_context import page_context
 from authorize.policy.compiled_route import name_of
@@ -19,6 +24,9 @@ from authorize.timeline.zone import zone_of, zones
 from config.options import Options
 from databroker.adminsite.read_only import ReadOnlyAdmin
 
+MOST_HOURS = 24 * 31
+MOST_CHANGES = 100  # of each kind on the page of a replay
+REPLAYED_BY = ("person", "route", "route_id")
 MOST_NAMED = 500  # routes that the form offers by name
 
 
@@ -44,6 +52,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[Any]:
         pages = [
             path("explain/", self.admin_site.admin_view(self.explain_view), name="authorize_loggeddecision_explain"),
+            path("replay/", self.admin_site.admin_view(self.replay_view), name="authorize_loggeddecision_replay"),
             path("explain.json", self.explain_json, name="authorize_loggeddecision_json"),
         ]
         return [*pages, *super().get_urls()]
@@ -63,6 +72,19 @@ class DecisionAdmin(ReadOnlyAdmin):
             return self._page(request, asking, asking.answer(page_context(request)) if asking.is_asked else None)
         except ValueError as error:
             return self._page(request, asking, None, str(error))
+
+    def replay_view(self, request: HttpRequest) -> HttpResponse:
+        """What today's policy would say of the decisions of the last hours, asked by a button: it takes a moment."""
+        own = page_context(request)
+        said = request.POST if request.method == "POST" else request.GET
+        context: dict[str, Any] = {"hours": said.get("hours") or "24", "most_hours": MOST_HOURS, "configuration": own.configuration}
+        filters = TimelineFilters.of({name: said.get(name, "") for name in REPLAYED_BY}, ZoneInfo("UTC"), own.options.policy)
+        if request.method == "POST":
+            try:
+                context["replay"] = replayed_shown(replay_newest(_of_hours(filters.rows(), context["hours"]), own.authorize.routes))
+            except (ValueError, ReplayUnderWay) as error:
+                context["problem"] = str(error)
+        return self.page(request, "admin/authorize/replay.html", "Replay", **filters_context(filters, own.options), **context)
 
     def explain_json(self, request: HttpRequest) -> HttpResponse:
         """Explanation as JSON.  Not by `admin_view`, which answers everybody else with the sign-in page."""
@@ -92,6 +114,24 @@ def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any
         "spans": [(key, words) for key, (words, _) in WITHIN.items()],
         "route_names": sorted({name_of(route) for route in options.policy})[:MOST_NAMED],
         "keeps_none": not options.decision_log_size,
+    }
+
+
+def _of_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDecision]:
+    """Those of so many last hours; ValueError."""
+    if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MOST_HOURS):
+        raise ValueError(f"{written} is no number of hours from 1 to {MOST_HOURS}.")
+    return rows.filter(at__gte=timezone.now() - timedelta(hours=int(written)))
+
+
+def replayed_shown(done: BoundedReplay) -> dict[str, Any]:
+    """What the page tells of a replay: of each kind the first, the rest counted."""
+    kinds = [(title, done.report.of_kind(kind)) for kind, title in TITLES.items()]
+    return {
+        "done": done,
+        "kinds": [(title, found[:MOST_CHANGES], len(found)) for title, found in kinds if found],
+        "not_replayed": done.report.not_replayed.most_common(MOST_CHANGES),
+        "not_replayed_number": done.report.not_replayed.total(),
     }
 
 

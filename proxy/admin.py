@@ -22,6 +22,7 @@ from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
 DECISIONS, PEOPLE = "authorize_loggeddecision_changelist", "databroker_user_changelist"
+REPLAY = "authorize_loggeddecision_replay"
 MOST_NAMED = 10  # groups and domains of one route
 _PORTS = {"http": 80, "https": 443}
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
@@ -62,7 +63,7 @@ class Row:
 class RouteAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
-        pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE)}
+        pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE, REPLAY)}
         rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy]
         linked = [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows]
         return self.page(request, "admin/proxy/routes.html", "Routes", rows=linked, **told_of(gate.configuration))
@@ -120,6 +121,7 @@ def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
     return (
         ("Latest decisions", DECISIONS, {"route_id": route.id}),
         ("Latest refusals", DECISIONS, {"route_id": route.id, "outcome": Outcome.FORBIDDEN.value}),
+        ("What would today’s policy change?", REPLAY, {"route_id": route.id}),
         *((f"People of {name}", PEOPLE, {"q": name}) for name in people[:MOST_NAMED]),
     )
 

@@ -14,6 +14,7 @@ from foundation.errors import BadRequest
 
 _ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
 REFUSED, LET_IN, ASKED = "newly refused", "newly let in", "newly asked to sign in"
+TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
 _UNDECIDED = frozenset({"unavailable"})
 
 
@@ -34,33 +35,44 @@ class ReplayReport:
     replayed: int = 0
     changes: dict[tuple[str, str, str], ChangedOutcome] = field(default_factory=dict)
     not_replayed: Counter[str] = field(default_factory=Counter)
+    _newest: dict[tuple[str, str, str], int] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> list[ChangedOutcome]:
+        return sorted((change for change in self.changes.values() if change.kind == kind), key=lambda change: (change.route, change.person))
 
     def add(self, row: Any, kind: str, reason: str) -> None:
         key = kind, row.route or row.url.partition("/")[0], row.person or "nobody"
         change = self.changes.setdefault(key, ChangedOutcome(*key))
         change.requests += 1
-        change.last, change.reason = row.request_id, reason
+        if row.pk >= self._newest.get(key, 0):
+            self._newest[key], change.last, change.reason = row.pk, row.request_id, reason
 
 
 def replay(rows: Iterable[Any], table: RouteTable) -> ReplayReport:
-    """Replay of LoggedDecisions, the oldest first."""
+    """Replay of LoggedDecisions."""
     report = ReplayReport()
     for row in rows:
-        problem = _replay(row, table, report)
-        if problem:
-            report.not_replayed[problem] += 1
-        else:
-            report.replayed += 1
+        replay_one(row, table, report)
     return report
+
+
+def replay_one(row: Any, table: RouteTable, report: ReplayReport) -> None:
+    if problem := _replay(row, table, report):
+        report.not_replayed[problem] += 1
+    else:
+        report.replayed += 1
 
 
 def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     """Why it could not be done; "" where it was."""
     if row.outcome in _UNDECIDED:
         return "the data broker was away when it was asked"
-    facts = json.loads(row.facts)
-    request, person = facts["request"], facts.get("person")
-    asked = request_of(request)
+    try:
+        facts = json.loads(row.facts)
+        request, person = facts["request"], facts.get("person")
+        asked, identity = request_of(request), identity_of_facts(person)
+    except (KeyError, TypeError, ValueError):  # a release of before or after this one wrote other facts
+        return "what was written down of it can't be read"
     if "cut" in request:
         return f"{request['cut']} was too long to be kept"
     try:
@@ -76,7 +88,7 @@ def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     shown = asked.client_certificate
     if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
         return "its client certificate was not held against this authority"
-    decision = judge(asked, identity_of_facts(person), route, row.at.timestamp())
+    decision = judge(asked, identity, route, row.at.timestamp())
     _compare(row, decision.outcome, decision_text.sentence(decision), report)
     return ""
 

@@ -114,7 +114,7 @@ def look_at_the_pages(gate: RunningGate, profile: Path, request_id: str) -> None
         assert "explain a request" in browser.text.lower()
         browser.open(gate.url("authenticate.localhost", f"{LOG}?q=bob"))
         assert "bob@example.com" in browser.text
-        browser.submit("#result_list tbody th a")
+        browser.submit(".timeline a.asked")
         assert "What would let it in" in browser.text
         browser.picture("decision")
 

@@ -60,8 +60,20 @@ filters.without("what can't be asked finds nothing", "TimelineFilters.rows", nev
 zones = door("authorize.timeline.zone", "unit/authorize/timeline/test_zone.py")
 zones.without("what somebody writes is no file of zones", "zone_of", always("wanted in _known()"))
 
+admin.without(
+    "only administrators replay",
+    "DecisionAdmin.get_urls",
+    replaced("self.admin_site.admin_view(self.replay_view)", "self.replay_view"),
+)
+
 replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
 replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
+
+bounded = door("authorize.explain.bounded_replay", "unit/authorize/explain/test_bounded_replay.py")
+bounded.without("a replay ends by number", "_replayed", never("done.looked == MOST"))
+bounded.without("a replay ends in time", "_replayed", never("now() >= ends"))
+bounded.without("a replay rests", "_replayed", skips("rest(REST)"))
+bounded.without("one replay is under way", "replay_newest", never("not _one_at_a_time.acquire(blocking=False)"))
 
 refusals = door("proxy.answers.refusals", "unit/proxy/answers/test_refusals.py")
 refusals.without(
@@ -70,4 +82,4 @@ refusals.without(
     never("identity is None or not self._authorize.may_administer(identity)"),
 )
 
-DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, words, filters, zones, replay, refusals)
+DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, words, filters, zones, replay, bounded, refusals)

@@ -9,13 +9,11 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 from django.utils import timezone
 
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, ReplayReport, replay
+from authorize.explain.replay import TITLES, ReplayReport, replay
 from authorize.models import LoggedDecision
 from config.types.fields import positive_duration
 from gateproject.management.commands.explainaccess import current_routes
 from gateproject.management.configured_command import ConfiguredCommand
-
-_TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
 
 
 class Command(ConfiguredCommand):
@@ -56,10 +54,8 @@ def _document(report: ReplayReport) -> dict[str, Any]:
 
 def _lines(report: ReplayReport) -> Iterator[str]:
     yield f"{report.replayed} recorded decisions replayed, {report.not_replayed.total()} could not be."
-    for kind, title in _TITLES.items():
-        found = sorted(
-            (change for change in report.changes.values() if change.kind == kind), key=lambda change: (change.route, change.person)
-        )
+    for kind, title in TITLES.items():
+        found = report.of_kind(kind)
         if found:
             yield ""
             yield f"{title}:"

@@ -1,6 +1,7 @@
 """Do administrators find decisions and their reasons, and does nobody else?"""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,17 +9,19 @@ from typing import Any
 import pytest
 from django.contrib.admin.utils import quote
 from django.http import HttpResponse
+from django.utils import timezone
 
 import databroker.admin
 import proxy.admin
 from authorize.admin import register
+from authorize.explain import bounded_replay
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from authorize.state import route_table
 from tests.support.admin import AdminPages, text_of
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
-from tests.unit.authorize.logged import CHECKSUM, POLICY, log_decision
+from tests.unit.authorize.logged import APP, CHECKSUM, POLICY, log_decision
 
 LOG = "authorize/loggeddecision/"
 
@@ -165,12 +168,79 @@ def test_programs_of_administrators_get_json(pages) -> None:
     assert (answer.json()["outcome"], answer.json()["person"]["email"]) == ("forbidden", "bob@corp.com")
 
 
-@pytest.mark.parametrize("page", ["", "explain/", "explain.json"])
+@pytest.mark.parametrize("page", ["", "explain/", "replay/", "explain.json"])
 def test_nobody_else_learns_anything(pages, page: str) -> None:
     answer = pages(is_staff=False).get(LOG + page, request="a1")
     assert answer.status_code in (302, 403)
     assert b"bob@corp.com" not in answer.content
     assert b"app.example.com" not in answer.content
+
+
+def recent(**facts: Any) -> None:
+    """As if what is logged had been decided a moment ago."""
+    LoggedDecision.objects.update(at=timezone.now(), **facts)
+
+
+def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path: Path) -> None:
+    recent()
+    staff = pages(
+        authorize=SimpleNamespace(routes=route_table(make_options(tmp_path, policy=[{**APP, "allowed_users": ["bob@corp.com"]}])))
+    )
+    form = text_of(staff.get(LOG + "replay/"))
+    assert "made again by the configuration in force" in form
+    assert "decisions made again" not in form, "only the button asks for it"
+    said = text_of(staff.post(LOG + "replay/", hours="1"))
+    assert "2 of 2 decisions made again." in said
+    assert "Newly refused Route Person Requests The last one Why now Wages ann@corp.com 1 Why then?" in said
+    assert "Newly let in Route Person Requests The last one Why now Wages bob@corp.com 1 Why then?" in said
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({}, "2 of 2 decisions made again. Everything that could be made again comes out as it did."),
+        ({"person": "bob@corp.com"}, "1 of 1 decision made again."),
+        ({"route": "Wages"}, "2 of 2 decisions"),
+        ({"route": "nowhere"}, "None that is kept fits."),
+        ({"hours": "0"}, "0 is no number of hours from 1 to 744."),
+        ({"hours": "9" * 4000}, "is no number of hours"),
+        ({"hours": "<b>"}, "<b> is no number of hours"),
+    ],
+)
+def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str], said: str) -> None:
+    recent()
+    page = pages().post(LOG + "replay/", **{"hours": "24", **form})
+    assert said in text_of(page)
+    assert b"<b>" not in page.content
+
+
+def test_what_can_not_be_made_again_is_counted(pages) -> None:
+    recent(outcome="unavailable")
+    said = text_of(pages().post(LOG + "replay/", hours="1"))
+    assert "Could not be made again 2 decisions: 2: the data broker was away when it was asked" in said
+
+
+def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
+    LoggedDecision.objects.update(at=timezone.now() - timedelta(hours=2))
+    staff = pages()
+    assert "None that is kept fits." in text_of(staff.post(LOG + "replay/", hours="1"))
+    assert "2 of 2 decisions made again." in text_of(staff.post(LOG + "replay/", hours="3"))
+
+
+def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    recent()
+    monkeypatch.setattr(bounded_replay, "MOST", 1)
+    staff = pages()
+    assert "1 of 1 decision made again. Only the newest 1 are looked at on this page." in text_of(staff.post(LOG + "replay/", hours="1"))
+    with bounded_replay._one_at_a_time:
+        assert "another replay is under way" in text_of(staff.post(LOG + "replay/", hours="1"))
+
+
+def test_a_decision_leads_to_the_replay_of_its_route(pages) -> None:
+    page = pages().get(LOG + "explain/", request="a1").content.decode()
+    assert f'name="route_id" value="{LoggedDecision.objects.get(request_id="a1").route_id}"' in page
+    staff_only = pages(is_staff=False)
+    assert staff_only.post(LOG + "replay/", hours="1").redirect_chain
 
 
 def test_the_log_can_not_be_changed(pages) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from authorize.explain.replay import ASKED, LET_IN, REFUSED, ReplayReport, replay
 from authorize.models import LoggedDecision
 from authorize.state import route_table
@@ -49,6 +51,15 @@ def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path
     report = replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}])
     assert (report.replayed, kinds(report)) == (0, [])
     assert report.not_replayed == {"not written down: claim/team": 1}
+
+
+@pytest.mark.parametrize("facts", ["", "[]", "{}", '{"request": {}}', '{"request": {"host": "a"}, "person": {}}', "null"])
+def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(database: None, tmp_path: Path, facts: str) -> None:
+    log_decision(tmp_path, "r1", ANN)
+    LoggedDecision.objects.update(facts=facts)
+    log_decision(tmp_path, "r2", ANN)
+    report = replayed(tmp_path, POLICY)
+    assert (report.replayed, report.not_replayed) == (1, {"what was written down of it can't be read": 1})
 
 
 def test_what_the_old_policy_looked_at_can_be_replayed(database: None, tmp_path: Path) -> None:
