@@ -10,6 +10,7 @@ import structlog
 from authenticate.access.telling import Tell, audited, tell_failure
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules
+from authorize.identity.account_identity import PROVIDER
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
@@ -268,6 +269,9 @@ class AccessDesk:
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
         identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)
         if identity is None or identity.user_id != approval.user_id:
+            return False
+        # A program has no session that could end: its secret, and what was said by one that has ended may have been said by anybody.
+        if identity.provider == PROVIDER and identity.issued > approval.at:
             return False
         return self.rules.may_approve(asked.route, identity, now)
 

@@ -25,6 +25,12 @@ desk.without(
     never("identity is None or identity.user_id != approval.user_id"),
 )
 
+desk.without(
+    "what a secret that has ended said counts no more",
+    "AccessDesk._counts",
+    never("identity.provider == PROVIDER and identity.issued > approval.at"),
+)
+
 made = door("authenticate.api.service_accounts", "unit/authenticate/api/test_service_accounts.py")
 made.without("no program gives a permission that it lacks", "lifetime_of", never("name not in own.permissions"))
 made.without(

@@ -125,6 +125,25 @@ async def test_the_yes_of_a_program_counts_for_as_long_as_it_lives(sites: Any) -
     assert (await api.done("POST", path))["is_given"] is True
 
 
+@pytest.mark.parametrize("step", ["made anew", "given a new secret"])
+async def test_what_was_said_by_a_secret_that_has_ended_counts_no_more(sites: Any, step: str) -> None:
+    """Whoever had it may have been the one to say yes."""
+    api = await sites([{"user": {"in": ["service_account/robot", "service_account/second"]}}], approvals=2)
+    await ask(api)
+    path = f"requests/{(await the_one(api))['id']}/approve"
+    second = await api.account("second")
+    assert (await api.done("POST", path))["is_given"] is False
+    api.site.clock.ahead += 1
+    if step == "made anew":
+        await api.accounts.revoke("robot")
+        api.token = await api.account("robot")
+    else:
+        api.token = await api.accounts.rotate("robot")
+    assert (await api.done("POST", path, token=second))["is_given"] is False
+    assert (await the_one(api))["approved_by"] == ["service_account/second"]
+    assert (await api.done("POST", path))["is_given"] is True
+
+
 @pytest.mark.parametrize("known_to", ["oidc/alice", "Alice@Example.com"])
 @pytest.mark.parametrize("step", ["made", "given a new secret", "made by a program of theirs"])
 async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sites: Any, step: str, known_to: str) -> None:
