@@ -174,6 +174,8 @@ class _ConfigChecker:
     def _places(self, in_file: dict[str, Any]) -> Places:
         written, document, routes = in_file.get("policy"), self._source.document, self._source.routes
         settings = {key: line for key, line in document.lines_of(in_file, ()).items() if in_file[key] is not None}
+        if "policy" in self._in_environment:
+            return Places(self._source.file, settings, frozenset(self._in_environment))
         if isinstance(written, list) and not routes:
             lines = [document.lines_of(route, ("policy", index)) for index, route in enumerate(written)]
             return Places(self._source.file, settings, frozenset(self._in_environment), lines)

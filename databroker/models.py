@@ -150,6 +150,9 @@ class ServiceAccount(ShownRecord):
     last_seen = models.DateTimeField("last used", null=True, blank=True)
     last_route = models.CharField(max_length=255, blank=True)
 
+    class Meta:
+        indexes = [models.Index(fields=["created_by"], name="service_account_by_maker")]
+
     def __str__(self) -> str:
         return self.id
 

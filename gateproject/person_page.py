@@ -1,5 +1,6 @@
 """Admin page of a person: what UserAdmin shows from the data broker's tables, and what else is known of them, with links both ways."""
 
+import asyncio
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -11,19 +12,21 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from authenticate.access.desk import duration_words
+from authenticate.portal.programs import programs_of
 from authorize.models import LoggedDecision
 from databroker.access.asked import AskedAccesses
 from databroker.access.temporary import TemporaryAccesses
 from databroker.admin import UserAdmin
 from databroker.adminsite.group_admin import origin_of
 from databroker.adminsite.read_only import SHOWN
-from databroker.models import Group, Membership, ServiceAccount, User
+from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.page_context import page_context
-from databroker.records import UserRecord
+from databroker.records import ProgramRecord, UserRecord
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
 LATEST = 10
+MOST_SESSIONS = 20  # of which programs are asked for
 AWAY = "The data broker is away and can't be asked now."
 Lines = list[tuple[Any, ...]]
 
@@ -31,17 +34,32 @@ Lines = list[tuple[Any, ...]]
 class PersonAdmin(UserAdmin):
     """People, with their decisions, access for a while and programs."""
 
-    fields = ["id", "email", "name", "signed_in", "member_of", "signed_in_as", "access", "asked_for", "decided", "programs", "claims"]
-    readonly_fields = [*UserAdmin.readonly_fields, "access", "asked_for", "decided", "programs"]
+    fields = [
+        "id",
+        "email",
+        "name",
+        "signed_in",
+        "member_of",
+        "signed_in_as",
+        "access",
+        "asked_for",
+        "decided",
+        "programs",
+        "accounts",
+        "claims",
+    ]
+    readonly_fields = [*UserAdmin.readonly_fields, "access", "asked_for", "decided", "programs", "accounts"]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         user = super().get_object(request, object_id, from_field)
         if user is not None and request.method in ("GET", "HEAD"):
             user.options = page_context(request).options
+            broker, sessions = page_context(request).broker, list(user.sessions.order_by("-since", "pk")[:MOST_SESSIONS])
             try:
-                user.access_lines, user.asked_lines = async_to_sync(_access)(page_context(request).broker, user)
+                user.access_lines, user.asked_lines = async_to_sync(_access)(broker, user)
+                user.let_in = async_to_sync(_programs)(broker, sessions)
             except BrokerError:
-                user.access_lines = user.asked_lines = AWAY
+                user.access_lines = user.asked_lines = user.let_in = AWAY
         return user
 
     @admin.display(description="groups")
@@ -74,10 +92,26 @@ class PersonAdmin(UserAdmin):
         shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
         return format_html('{}<div><a href="{}">All of them</a></div>', shown, every)
 
+    @admin.display(description="programs that act as them")
+    def programs(self, user: Any) -> SafeString | str:
+        """Programs that they let in, each with the session by which it acts, and with which it ends."""
+        if isinstance(user.let_in, str):
+            return user.let_in
+        lines = [
+            (program.waits_at, program.host, time_element(program.allowed), self.link(session, "this session"))
+            for session, let_in in user.let_in
+            for program in let_in
+        ]
+        shown = format_html_join("", "<div>A program at {} acts as them at {}, since {}, as long as {} lasts</div>", lines)
+        return shown or f"None by their newest {MOST_SESSIONS} sessions."
+
     @admin.display(description="service accounts that they made")
-    def programs(self, user: User) -> SafeString | str:
-        names = ServiceAccount.objects.filter(created_by=user.email).order_by("pk") if user.email else ServiceAccount.objects.none()
-        return self.links(names, self.list_of(ServiceAccount, q=user.email))
+    def accounts(self, user: User) -> SafeString | str:
+        found = list(ServiceAccount.objects.filter(created_by=user.email).order_by("pk")[: SHOWN + 1]) if user.email else []
+        lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
+        every = self.list_of(ServiceAccount, q=user.email)
+        more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
+        return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else "None."
 
     def _access_lines(self, lines: Lines | str) -> SafeString | str:
         if isinstance(lines, str):
@@ -105,6 +139,19 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     asked = [each.asked for each in await AskedAccesses(broker).of_person(user.pk, issuer)]
     given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (given by {each.by})") for each in held]
     return given, [(f"{each.route_words}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
+
+
+async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgramRecord]]]:
+    found = await asyncio.gather(*(programs_of(broker, session.pk) for session in sessions))
+    return list(zip(sessions, found, strict=True))
+
+
+def _account_words(account: ServiceAccount) -> SafeString:
+    """What it may, until when, and whether it does."""
+    may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
+    ends = format_html("until {}", time_element(account.expires)) if account.expires else "without an end"
+    used = format_html("last used {}", time_element(account.last_seen)) if account.last_seen else "never used"
+    return format_html("{}, {}, {}", ", ".join(may) or "no group", ends, used)
 
 
 def register(site: admin.AdminSite) -> None:

@@ -38,7 +38,7 @@ async def own_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRe
     """Live sessions of the person of `this`, which comes first, then the newest.  BrokerError."""
     found = (await others_of(sessions, this, now))[: MOST_SHOWN - 1]
     seen = await _last_seen([each.id for each in found])
-    programs = await asyncio.gather(*(programs_of(broker, each) for each in (this, *found)))
+    programs = await asyncio.gather(*(programs_of(broker, each.id) for each in (this, *found)))
     return [
         OwnSession(
             id=each.id,

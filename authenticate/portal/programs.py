@@ -14,6 +14,7 @@ async def remember(broker: BrokerClient, session: SessionRecord, program: Progra
     await broker.put(PROGRAM, f"{session.id}/{name}", program.to_data(), expires=session.expires)
 
 
-async def programs_of(broker: BrokerClient, session: SessionRecord) -> list[ProgramRecord]:
-    records = await broker.page(PROGRAM, f"{session.id}/", MOST_SHOWN)
-    return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session.id}/")]
+async def programs_of(broker: BrokerClient, session_id: str) -> list[ProgramRecord]:
+    """Programs that act by a session.  BrokerError."""
+    records = await broker.page(PROGRAM, f"{session_id}/", MOST_SHOWN)
+    return [ProgramRecord.from_record(record) for record in records if record.id.startswith(f"{session_id}/")]

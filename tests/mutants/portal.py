@@ -90,7 +90,7 @@ preferences.without(
 preferences.without("a quality is between 0 and 1", "_weight", always("0.0 <= weight <= 1.0"))
 
 programs = door("authenticate.portal.programs", "unit/authenticate/portal/test_programs.py")
-programs.without("programs of other sessions are not told", "programs_of", always("record.id.startswith(f'{session.id}/')"))
+programs.without("programs of other sessions are not told", "programs_of", always("record.id.startswith(f'{session_id}/')"))
 
 consent = door("authenticate.views.program", "unit/authenticate/views/test_program.py")
 consent.without("a program is noted before it is let in", "_agreed", skips("await programs.remember(service.broker, session, program)"))

@@ -17,7 +17,7 @@ from databroker.access.values import TemporaryAccess
 from databroker.adminsite import group_admin, service_account_admin
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
-from databroker.records import SESSION, USER, UserRecord
+from databroker.records import PROGRAM, SESSION, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from gateproject import person_page
@@ -98,6 +98,36 @@ def test_it_shows_their_decisions_access_requests_and_programs_alone(people: Peo
     assert "bob" not in text
 
 
+def let_in(people: People, session: str, user: str, at: str) -> None:
+    row(Session, id=session, user_id=user)
+    record = ProgramRecord("app.example.com", at, NOW)
+    async_to_sync(people.broker.put)(PROGRAM, f"{session}/0123456789abcdef", record.to_data())
+
+
+def test_programs_that_act_as_them_are_shown_with_the_session_that_ends_them(people: People) -> None:
+    assert "None by their newest 20 sessions." in people.text()
+    let_in(people, "s-ann", "oidc/ann", "localhost:8123")
+    let_in(people, "s-bob", "oidc/bob", "localhost:9999")
+    page = people.pages.get(PAGE)
+    assert "A program at localhost:8123 acts as them at app.example.com, since 15 Jan 2027, 08:00:00 UTC , as long as" in text_of(page)
+    assert '<a href="/admin/databroker/session/s-ann/change/">this session</a>' in page.content.decode()
+    assert "localhost:9999" not in page.content.decode()
+
+
+def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(people: People) -> None:
+    assert "Service accounts that they made: None." in people.text()
+    until = datetime.fromtimestamp(NOW + 86400, UTC)
+    row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires=until)
+    row(ServiceAccount, id="idle", created_by="ann@example.com", last_seen=until)
+    text = people.text()
+    assert "ci : groups builders, API: routes:read, until 16 Jan 2027, 08:00:00 UTC , never used" in text
+    assert "idle : no group, without an end, last used 16 Jan 2027, 08:00:00 UTC" in text
+
+
+def test_who_made_an_account_is_found_by_an_index(people: People) -> None:
+    assert "service_account_by_maker (created_by=?)" in ServiceAccount.objects.filter(created_by="ann@example.com").explain()
+
+
 def test_the_latest_decisions_are_shown_and_a_link_to_all(people: People) -> None:
     for number in range(person_page.LATEST + 1):
         decided("ann", f"https://app.example.com/page-{number:02}")
@@ -112,7 +142,9 @@ def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest
         raise BrokerError("away")
 
     monkeypatch.setattr(people.broker, "get", away)
-    assert f"Access for a while: {person_page.AWAY}" in people.text()
+    text = people.text()
+    assert f"Access for a while: {person_page.AWAY}" in text
+    assert f"Programs that act as them: {person_page.AWAY}" in text
 
 
 def test_its_button_ends_all_of_their_sessions(people: People) -> None:
@@ -130,5 +162,7 @@ def test_its_button_ends_all_of_their_sessions(people: People) -> None:
 def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:
     decided("ann", "https://app.example.com/<script>alert(1)</script>")
     async_to_sync(given_and_asked)(people.broker, "ann", "<img src=x>")
+    let_in(people, "s-ann", "oidc/ann", "<b>localhost</b>")
+    row(ServiceAccount, id="ci", created_by="ann@example.com", groups="<i>builders</i>")
     page = people.pages.get(PAGE).content.decode()
-    assert [mark for mark in ("<script>alert", "<img src=x") if mark in page] == []
+    assert [mark for mark in ("<script>alert", "<img src=x", "<b>localhost", "<i>builders") if mark in page] == []

@@ -16,7 +16,7 @@ async def test_each_is_told_of_its_own_session() -> None:
     await programs.remember(broker, session("s1"), first)
     await programs.remember(broker, session("s1"), ProgramRecord("app.example.com", "localhost:1234", 30.0))
     await programs.remember(broker, session("s2"), second)
-    assert await programs.programs_of(broker, session("s1")) == [ProgramRecord("app.example.com", "localhost:1234", 30.0)]
-    assert await programs.programs_of(broker, session("s2")) == [second]
-    assert await programs.programs_of(broker, session("s")) == []
+    assert await programs.programs_of(broker, "s1") == [ProgramRecord("app.example.com", "localhost:1234", 30.0)]
+    assert await programs.programs_of(broker, "s2") == [second]
+    assert await programs.programs_of(broker, "s") == []
     assert [record.expires for record in await broker.page(PROGRAM, "", 10)] == [900.0, 900.0]

@@ -46,6 +46,8 @@ def test_routes_of_the_environment_and_routes_in_one_text_have_the_place_of_that
     policy = base64.b64encode(yaml.safe_dump(ROUTES).encode()).decode()
     path.write_text(yaml.safe_dump(MINIMAL))
     assert check_configuration(path, {"POLICY": policy}).places.of_route(1, "to") == "environment, POLICY"
+    path.write_text(yaml.safe_dump({**MINIMAL, "policy": ROUTES}))
+    assert check_configuration(path, {"POLICY": policy}).places.of_route(1, "to") == "environment, POLICY"
     path.write_text(yaml.safe_dump({**MINIMAL, "policy": policy}))
     places = check_configuration(path, {}).places
     assert places.of_route(1, "to") == places.of("policy") != DEFAULT
