@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from config.issuers import DEFAULT_URLS, issuer_of
@@ -58,4 +57,5 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
         expects_groups=groups_are_claimed(settings),
         expects_record=groups_are_recorded(settings),
     )
-    return MappingProxyType({provider.id: provider})
+    # No proxy of a map: options go to other processes with what they have worked out, and none can be written down.
+    return {provider.id: provider}
