@@ -107,7 +107,9 @@ def test_decisions_stand_under_the_hours_of_the_browser_s_zone_or_of_the_one_tha
 def test_times_are_written_in_the_language_of_the_browser(
     browser: Browser, gate: RunningGate, language: str, zone: str, named: str
 ) -> None:
+    agent = browser.driver.execute_script("return navigator.userAgent")
     browser.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {"locale": language})
+    browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": language})
     browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
     try:
         browser.open(gate.url("authenticate.localhost", DASHBOARD))
@@ -115,4 +117,5 @@ def test_times_are_written_in_the_language_of_the_browser(
         assert named in browser.find("main time").text
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setLocaleOverride", {})
+        browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": "en-US"})
         browser.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
