@@ -107,7 +107,7 @@ class BearerTokens:
         self._trusts: dict[str, TokenPolicy] = {}
         for route in options.policy:
             if route.bearer_token:
-                self._trusts.setdefault(route.id, TokenPolicy.of_route(route, options.sole_provider.id))
+                self._trusts.setdefault(route.id, TokenPolicy.of_route(route, _provider_of(route, options)))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
@@ -221,6 +221,11 @@ class BearerTokens:
             # What userinfo says is the provider's, whatever it says of itself.
             issuer = of.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
         return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
+
+
+def _provider_of(route: Route, options: Options) -> str:
+    """The id of the provider whose tokens a route takes; with several it names one (config/settings/identity_providers.py)."""
+    return route.identity_providers[0] if len(route.identity_providers) == 1 else options.first_provider.id
 
 
 class _TokenRefused(Exception):

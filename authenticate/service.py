@@ -15,15 +15,17 @@ from authenticate.directory.service import DirectoryService
 from authenticate.portal.portal import Portal
 from authenticate.post_logout_redirect import PostLogoutRedirect
 from authenticate.provider.clients import ProviderClients
+from authenticate.provider_choice import ProviderChoice
 from authenticate.provider_watch import ProviderWatch
 from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
+from authenticate.removed_providers import RemovedProviders
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
 from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh
-from authenticate.session.refresh_worker import RefreshWorker
+from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
 from config.options import Options
 from databroker.client import BrokerClient
@@ -45,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 SIGN_IN_PATH = "/.gate/sign_in"
 CALLBACK_PATH = "/.gate/callback/"
-# Sign-ins that wait for the provider at a time, and of them those of one client network.  All have a connection: there are 100.
+# Sign-ins that wait for one provider at a time, and of them those of one client network.  All have a connection: there are 100.
 MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
 # Calls of the API that are answered at a time, and of them those of one program: people's pages have their turn.
 MOST_API_CALLS, MOST_OF_ONE_PROGRAM = 40, 10
@@ -85,8 +87,11 @@ class AuthenticateService:
         self._program_hand_overs = ProgramHandOvers(options)
         self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.at_provider, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
-        self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock)
-        self.places_at_provider = ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count)
+        self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock, share=AT_ONCE)
+        self.places_at_provider = {
+            id: ConcurrencyLimit(MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK, options.process_count) for id in options.providers
+        }
+        self.choice = ProviderChoice(options)
         self.portal = Portal(options, broker)
         self._access_webhook = AccessWebhook(options, f"{self.origin}{ACCESS_PATH}", clock)
         self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
@@ -107,10 +112,14 @@ class AuthenticateService:
             return
         if self.scim_access:
             self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
+        if self.options.identity_providers is not None:
+            self._background.append(spawn(RemovedProviders(self.options, self.broker).run(), name="sessions of removed providers"))
         self._background.append(spawn(self._provider_watch.run(), name="looks at the providers"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
-        worker = RefreshWorker(self.refresh, self.broker, interval=interval, clock=self.clock)
+        worker = RefreshWorker(
+            self.refresh, self.broker, interval=interval, clock=self.clock, at_once=AT_ONCE * len(self.options.providers)
+        )
         if self.access.rules or any(route.sees_access for route in self.options.policy):
             expiry = AccessExpiry(self.broker, self.clock)
             self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
@@ -156,6 +165,10 @@ class AuthenticateService:
     def sign_in_url_for(self, own_path: str, **asked: str) -> str:
         """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
+
+    def sign_in_params(self, query: str) -> dict[str, str]:
+        """Parameters of a signed sign-in URL with this query; UrlExpired, SealError."""
+        return self.signer.verify(f"{self.origin}{SIGN_IN_PATH}?{query}", self.clock())
 
     def return_location(self, session: SessionRecord, target: RedirectTarget, attempt_id: str) -> str:
         """Redirect of the signed-in browser: home at once, or to a route host with a hand-over token that gives that host the session."""

@@ -18,7 +18,7 @@ from authenticate.views.refresh import refresh
 from authenticate.views.scim import scim
 from authenticate.views.sessions import PAGE as SESSIONS
 from authenticate.views.sessions import sessions
-from authenticate.views.sign_in import sign_in
+from authenticate.views.sign_in import CHOOSE_PATH, choose, sign_in
 from authenticate.views.sign_out import sign_out, signed_out
 from authenticate.views.well_known import endpoints, jwks
 from foundation.web.message import Message
@@ -43,6 +43,7 @@ urlpatterns = [
     path(ACCESS[1:], access),
     path(f"{ICONS[1:]}<name>", icon),
     path(".gate/sign_in", sign_in),
+    path(CHOOSE_PATH[1:], choose),
     path(".gate/refresh", refresh),
     path(".gate/program", program),
     re_path(r"^\.gate/(?:signout/?|sign_out/?)$", sign_out),

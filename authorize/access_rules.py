@@ -64,9 +64,11 @@ class AccessRules:
         )
 
     def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
-        """Whether this is a person of the configured provider whom a criterion of the rule names for certain."""
+        """Whether this is a person of a provider that the route is for, whom a criterion of the rule names for certain."""
         route = self._routes.get(access_key)
-        if route is None or route.access_requests is None or not identity.own_subject or identity.is_bearer:
+        if route is None or route.access_requests is None or not identity.is_own or identity.is_bearer:
+            return False
+        if route.identity_providers and identity.provider not in route.identity_providers:
             return False
         if access_key not in self._people:
             self._people[access_key] = {block.key: compile_block(block).evaluate for block in people_blocks(route.access_requests)}

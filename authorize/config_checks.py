@@ -14,7 +14,13 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
 from authorize.state import default_ports, route_table
-from authorize.user_entry_checks import claims_of_two_issuers, entries_for_nobody, tokens_that_open_nothing, unusable_administrators
+from authorize.user_entry_checks import (
+    claims_of_two_issuers,
+    entries_for_nobody,
+    subjects_of_nobody_in_particular,
+    tokens_that_open_nothing,
+    unusable_administrators,
+)
 from config.documents.document import path_of
 from config.load import ConfigCheck
 from config.options import Options
@@ -161,6 +167,7 @@ def _trace(decision: Decision) -> str:
 CONFIG_CHECKS = (
     ConfigCheck("unusable-route", UnusableRoutes()),
     ConfigCheck("invalid-configuration", unusable_administrators),
+    ConfigCheck("invalid-configuration", subjects_of_nobody_in_particular),
     ConfigCheck("policy-test", failing_policy_tests),
     ConfigCheck("unreachable-route", unreachable_routes, warns=True),
     ConfigCheck("unreachable-route", routes_without_people, warns=True),

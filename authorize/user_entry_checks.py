@@ -6,11 +6,10 @@ from typing import Any
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.documents.document import KeyPath, path_of
-from config.identity_provider import SERVICE_ACCOUNT, provider_ids
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
 from config.routes.policy_language import comparisons
 from config.settings.authenticate import PROVIDERS as KINDS
-from config.settings.authorize import claimed_groups
+from config.settings.identity_providers import SERVICE_ACCOUNT, groups_claims, provider_kinds, several
 from config.validation import Finding
 
 
@@ -26,8 +25,22 @@ def entries_for_nobody(settings: Any) -> Iterator[Finding]:
             entry = user_entry(written)
         except ValueError:
             continue  # that is an error
-        if message := _why_nobody(entry, provider_ids(settings), issuers):
+        if message := _why_nobody(entry, tuple(provider_kinds(settings)), issuers):
             yield place, f"{written!r} {message}"
+
+
+def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
+    """Subjects alone where there are several providers: each may call somebody so."""
+    if not several(settings):
+        return
+    for place, written, _ in _entries(settings):
+        try:
+            entry = user_entry(written)
+        except ValueError:
+            continue  # that is an error anyway
+        if entry.kind is EntryKind.SUBJECT:
+            id = next(iter(provider_kinds(settings)))
+            yield place, f"{written!r} may be somebody of any provider: write whose, as in {id}/{written}"
 
 
 def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
@@ -43,7 +56,7 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
 
 
 def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
-    of_our_people = {*OF_OUR_PEOPLE, claimed_groups(settings)}
+    of_our_people = {*OF_OUR_PEOPLE, *groups_claims(settings)}
     for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT:
             continue
@@ -82,7 +95,8 @@ def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset
     if entry.names_an_issuer:
         return "" if entry.provider in issuers else "names whom a token of that issuer names, and none is taken here"
     if entry.provider in KINDS:
-        return f"names somebody of {entry.provider}, and idp_provider is {providers[0]}"
+        ours = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"
+        return f"names somebody of {entry.provider}, and {ours}"
     if entry.provider == JWT:
         return f"names nobody: of bearer_token: jwt an entry is written https://issuer{ISSUER_ENDS}sub"
     return f"names somebody of {entry.provider}, which is no provider: a subject with a slash is written {providers[0]}/{entry.name}"

@@ -102,7 +102,7 @@ async def decisions(options: Options, broker: LocalBroker) -> bool:
     while not replica.seen:
         await asyncio.sleep(0.01)
     session = SessionRecord(
-        "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=options.sole_provider.issuer
+        "s", "azure/u000000", "u000000", "azure", time.time(), time.time() + 3600, {}, issuer=options.first_provider.issuer
     )
     await broker.put(USER, session.user_id, UserRecord(session.user_id, issuer=session.issuer).to_data())
     await broker.put(SESSION, session.id, session.to_data())

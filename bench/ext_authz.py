@@ -306,7 +306,7 @@ async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, L
     replica = Replica(broker)
     _kept.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}
-    session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=options.sole_provider.issuer)
+    session = SessionRecord("s1", "oidc/bench", "bench", "oidc", now, now + 36000, claims, issuer=options.first_provider.issuer)
     await broker.put(SESSION, "s1", session.to_data())
     await broker.put(USER, "oidc/bench", UserRecord("oidc/bench", "bench@example.com", issuer=session.issuer).to_data())
     service = AuthorizeService(options, replica, SigningKey.from_options(options))

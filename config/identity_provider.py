@@ -5,14 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.issuers import DEFAULT_URLS, issuer_of
-from config.routes.bearer_tokens import JWT
 from config.settings.authorize import claimed_groups, groups_are_claimed
 from config.settings.directory import groups_are_recorded
-from foundation.values import SecretText
-
-SERVICE_ACCOUNT = "service_account"
-# What ids begin with of whom no identity provider signs in.
-OF_NO_PROVIDER = frozenset({"", JWT, SERVICE_ACCOUNT})
+from config.settings.identity_providers import NOT_USED, IdentityProvider
+from foundation.values import SecretText, WatchedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +16,8 @@ class ConfiguredProvider:
     """Identity provider.  `id` is what the ids of its people begin with, `kind` what it is: a value of `idp_provider`.
 
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
-    `expects_record`: a directory tells everybody's groups.
+    `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
+    nothing of them.  `domains` is None where it may tell any address.  `is_sole`: there is no other.
     """
 
     id: str
@@ -33,19 +30,37 @@ class ConfiguredProvider:
     groups_claim: str = ""
     expects_groups: bool = False
     expects_record: bool = False
+    domains: frozenset[str] | None = None
+    is_sole: bool = True
+    has_directory: bool = True
+    title: str = ""
+    icon: str | WatchedFile | None = None
+
+    @property
+    def shown_as(self) -> str:
+        """Name for people to read."""
+        return self.title or self.id
+
+    def speaks_for(self, domain: str) -> bool:
+        """Whether addresses of this domain are this provider's to tell; the whole domain, never the end of one."""
+        return self.domains is None or domain in self.domains
 
     @property
     def issuer(self) -> str:
         return issuer_of(self.kind, self.url or DEFAULT_URLS.get(self.kind, ""))
 
 
-def provider_ids(settings: Any) -> tuple[str, ...]:
-    return (settings.idp_provider,)
-
-
 def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
     """The providers by their ids, in the order in which they are written.  That of `idp_provider` is called after its kind."""
-    provider = ConfiguredProvider(
+    if settings.identity_providers is None:
+        provider = _of_idp_keys(settings)
+        return {provider.id: provider}
+    is_sole = len(settings.identity_providers) == 1
+    return {entry.id: _of_entry(entry, is_sole=is_sole) for entry in settings.identity_providers}
+
+
+def _of_idp_keys(settings: Any) -> ConfiguredProvider:
+    return ConfiguredProvider(
         id=settings.idp_provider,
         kind=settings.idp_provider,
         url=settings.idp_provider_url,
@@ -57,5 +72,22 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
         expects_groups=groups_are_claimed(settings),
         expects_record=groups_are_recorded(settings),
     )
-    # No proxy of a map: options go to other processes with what they have worked out, and none can be written down.
-    return {provider.id: provider}
+
+
+def _of_entry(entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+    return ConfiguredProvider(
+        id=entry.id,
+        kind=entry.provider,
+        url=entry.url,
+        client_id=entry.client_id or NOT_USED,
+        client_secret=entry.client_secret or SecretText(NOT_USED),
+        scopes=entry.scopes,
+        request_params=entry.request_params,
+        groups_claim=entry.groups_claim,
+        expects_groups=bool(entry.groups_claim),
+        domains=None if entry.domains is None else frozenset(entry.domains),
+        is_sole=is_sole,
+        has_directory=False,
+        title=entry.title,
+        icon=entry.icon,
+    )

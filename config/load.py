@@ -17,6 +17,7 @@ from config.options import Options
 from config.routes.policy_tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
+from config.settings.identity_providers import in_place_of_one
 from config.settings.rpc import not_needed_by
 from config.shown.places import Places
 from config.types.files import LARGEST_CONFIGURATION, SettingFiles, read_capped
@@ -156,7 +157,7 @@ class _ConfigChecker:
     def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckedConfig:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
         given = _without_nulls(in_file, Options) | self._in_environment
-        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | given
+        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | {**in_place_of_one(given)} | given
         files = SettingFiles(self._source.directory)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)

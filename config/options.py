@@ -9,12 +9,14 @@ from pydantic import Field, WrapValidator
 
 from config import removed_keys
 from config.identity_provider import ConfiguredProvider, configured_providers
+from config.routes.provider_tokens import knows_github, providers_for
 from config.routes.route import Route
 from config.settings.authenticate import AuthenticateSettings
 from config.settings.authorize import AuthorizeSettings
 from config.settings.autocert import AutocertSettings
 from config.settings.databroker import DatabrokerSettings
 from config.settings.directory import DirectorySettings, groups_come_from_somewhere
+from config.settings.identity_providers import IdentityProviderSettings
 from config.settings.proxy import ProxySettings
 from config.settings.rpc import RpcSettings
 from config.settings.shared import AUTO, MOST_MEASURED_ROUTES, SharedSettings
@@ -120,9 +122,9 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
 
 
 def _strength_is_known(settings: Any) -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy if settings.idp_provider == "github" else ()):
+    for index, route in enumerate(settings.policy if knows_github(settings) else ()):
         for key in ("acr_values", "max_age"):
-            if getattr(route, key):
+            if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
                 yield ("policy", index, key), "needs a provider of OpenID Connect: github does not say how and when people signed in"
 
 
@@ -142,6 +144,7 @@ class Options(
     DatabrokerSettings,
     ProxySettings,
     DirectorySettings,
+    IdentityProviderSettings,
     AuthorizeSettings,
     AuthenticateSettings,
     RpcSettings,
@@ -161,6 +164,7 @@ class Options(
         *TracingSettings.RULES,
         *AuthorizeSettings.RULES,
         *DirectorySettings.RULES,
+        *IdentityProviderSettings.RULES,
         _transport_is_decided,
         _pairs_are_whole,
         _pairs_match,
@@ -200,10 +204,9 @@ class Options(
         return configured_providers(self)
 
     @property
-    def sole_provider(self) -> ConfiguredProvider:
-        """The one provider, of which speaks what names none: a subject alone, the directory, pushed users."""
-        (provider,) = self.providers.values()
-        return provider
+    def first_provider(self) -> ConfiguredProvider:
+        """The first provider, of which speaks what names none (the directory, pushed users): allowed where there is no other."""
+        return next(iter(self.providers.values()))
 
     @cached_property
     def process_count(self) -> int:

@@ -105,9 +105,15 @@ def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
         )
 
 
+_PLAIN = "is http, which is for development on one machine: use https"
+
+
 def _plain_provider(settings: Any) -> Iterator[Finding]:
     if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
-        yield ("idp_provider_url",), "is http, which is for development on one machine: use https"
+        yield ("idp_provider_url",), _PLAIN
+    for index, entry in enumerate(settings.identity_providers or ()):
+        if entry.url.lower().startswith("http:"):
+            yield ("identity_providers", index, "url"), _PLAIN
 
 
 def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:

@@ -103,7 +103,7 @@ class AccessDesk:
 
     async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         asking = route.access_requests
-        if asking is None or not caller.identity.own_subject:
+        if asking is None or not caller.identity.is_own:
             raise NoSuchRequest(Message("access can't be asked for there"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(

@@ -44,7 +44,7 @@ class DirectoryService:
 
     async def start(self) -> None:
         if self._options.directory_file:
-            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.sole_provider.id, health=self._health).run
+            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.first_provider.id, health=self._health).run
         elif self._source is not None:
             work = DirectorySchedule(self._source, self._broker, self._options, self._clock, health=self._health).run
         else:

@@ -46,7 +46,8 @@ class Icons:
 
     def __init__(self, options: Options):
         self._key = derive_keys(options.cookie_secret, "icon of the portal")[0]
-        self._served = dict(self._of(route.icon for route in options.policy if route.is_in_portal))
+        shown = (route.icon for route in options.policy if route.is_in_portal)
+        self._served = dict(self._of((*shown, *(provider.icon for provider in options.providers.values()))))
 
     def _of(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:
         for icon in icons:
@@ -55,6 +56,12 @@ class Icons:
 
     def _name(self, icon: WatchedFile) -> str:
         return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[picture.media_type(icon.content)]
+
+    def drawn(self, icon: str | WatchedFile | None) -> tuple[str, str]:
+        """Where a picture is and how it is drawn, one of them or none: (path of a file, lines of a drawing of ours)."""
+        if isinstance(icon, WatchedFile):
+            return self.path_of(icon), ""
+        return "", DRAWN.get(icon or "", "")
 
     def path_of(self, icon: WatchedFile) -> str:
         return PATH + self._name(icon)

@@ -20,8 +20,8 @@ class AccessRecords:
     """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
     def __init__(self, options: Options, broker: BrokerClient):
-        self._provider = options.sole_provider.id
-        self.issuer = options.sole_provider.issuer
+        self._provider = options.first_provider.id
+        self.issuer = options.first_provider.issuer
         self._broker = broker
 
     def user_id(self, subject: str) -> str:

@@ -3,8 +3,10 @@ meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -43,7 +45,7 @@ class SessionEnded(Exception):
 
 
 class RefreshUnderWay(Exception):
-    """Another refresh of this session is running."""
+    """Another refresh of this session is running, or as many of its provider as may."""
 
 
 class RefreshStep(Enum):
@@ -56,8 +58,19 @@ class RefreshStep(Enum):
 class SessionRefresh:
     """Refresher of single sessions, each under a lease of its own."""
 
-    def __init__(self, client_of: Callable[[SessionRecord], ProviderClient], broker: BrokerClient, clock: Callable[[], float]):
-        """`client_of` a session is that of its provider; AnotherPerson where there is none."""
+    def __init__(
+        self,
+        client_of: Callable[[SessionRecord], ProviderClient],
+        broker: BrokerClient,
+        clock: Callable[[], float],
+        *,
+        share: float = math.inf,
+    ):
+        """`client_of` a session is that of its provider; AnotherPerson where there is none.  So many refreshes at a time are a provider's
+        `share`: one that does not answer keeps nobody else's waiting.
+        """
+        self._share = share
+        self._under_way: Counter[str] = Counter()
         self._client_of = client_of
         self._broker = broker
         self._clock = clock
@@ -74,7 +87,8 @@ class SessionRefresh:
                 raise SessionEnded("it was ended by somebody else")
             session = SessionRecord.from_record(record)
             try:
-                return await self._renewed(record, session, step, by_hand or session.tokens_received == older_than, by_hand)
+                with self._turn(session.provider):
+                    return await self._renewed(record, session, step, by_hand or session.tokens_received == older_than, by_hand)
             except GrantRefused as error:
                 raise await self._ended(session, REFUSED, error) from error
             except (AnotherPerson, WrongToken) as error:
@@ -174,6 +188,16 @@ class SessionRefresh:
                     raise SessionEnded("it was ended by somebody else") from None
                 record = newer
         raise ProviderError("the session's record was overtaken again and again")
+
+    @contextmanager
+    def _turn(self, provider: str) -> Iterator[None]:
+        if self._under_way[provider] >= self._share:
+            raise RefreshUnderWay
+        self._under_way[provider] += 1
+        try:
+            yield
+        finally:
+            self._under_way[provider] -= 1
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:

@@ -38,7 +38,17 @@ class RefreshFailures:
 class RefreshWorker:
     """The elected work `run`; everything that it knows is read anew each time."""
 
-    def __init__(self, refresh: SessionRefresh, broker: BrokerClient, *, interval: float, clock: Callable[[], float], tick: float = TICK):
+    def __init__(
+        self,
+        refresh: SessionRefresh,
+        broker: BrokerClient,
+        *,
+        interval: float,
+        clock: Callable[[], float],
+        tick: float = TICK,
+        at_once: int = AT_ONCE,
+    ):
+        self._at_once = at_once
         self._refresh = refresh
         self._broker = broker
         self._clock = clock
@@ -47,7 +57,7 @@ class RefreshWorker:
         self._schedule = RefreshSchedule(interval, clock)
         self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._wanted = WantedRefreshes(refresh, broker)
+        self._wanted = WantedRefreshes(refresh, broker, at_once)
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -66,13 +76,13 @@ class RefreshWorker:
             self._failures.clear()
 
     def _begin_what_is_due(self) -> None:
-        while len(self._running) < AT_ONCE and (popped := self._schedule.pop(self._clock())) is not None:
+        while len(self._running) < self._at_once and (popped := self._schedule.pop(self._clock())) is not None:
             session_id, due = popped
             if session_id not in self._running:
                 self._running[session_id] = spawn(self._renew(session_id, due), name="session refresh")
 
     async def _sleep(self) -> None:
-        wait = self._tick if len(self._running) >= AT_ONCE else min(max(self._schedule.next() - self._clock(), 0.0), self._tick)
+        wait = self._tick if len(self._running) >= self._at_once else min(max(self._schedule.next() - self._clock(), 0.0), self._tick)
         try:
             async with asyncio.timeout(wait):
                 await self._news.wait()

@@ -21,10 +21,10 @@ PAUSE = 0.1
 class WantedRefreshes:
     """Refreshes under way; a wish is deleted when nothing more will come of it, so that whoever waits knows."""
 
-    def __init__(self, refresh: SessionRefresh, broker: BrokerClient):
+    def __init__(self, refresh: SessionRefresh, broker: BrokerClient, at_once: int = AT_ONCE):
         self._refresh = refresh
         self._broker = broker
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(at_once)
         self.running: dict[str, asyncio.Task[None]] = {}
 
     def want(self, record: Record) -> None:

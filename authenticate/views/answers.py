@@ -64,14 +64,17 @@ class TooManySignIns(ProviderError):
 
 
 @contextmanager
-def sign_in_slot(request: HttpRequest) -> Iterator[None]:
-    """A slot of the limit on requests to the provider that browsers cause; TooManySignIns.
+def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
+    """A slot of the limit on requests to this provider that browsers cause, none where it is not configured; TooManySignIns.
 
     Each network has a share: anybody can begin sign-ins and bring back made-up codes, and while the provider is slow each holds a
     connection to it.
     """
     gate = page_context(request)
-    places, network = gate.authenticate.places_at_provider, client_network(gate.client_address)
+    places, network = gate.authenticate.places_at_provider.get(provider), client_network(gate.client_address)
+    if places is None:
+        yield
+        return
     if not places.take(network):
         metrics.sign_ins_turned_away.inc()
         log.warning("sign-in turned away: too many wait for the identity provider", network=network, request_id=gate.request_id)

@@ -11,6 +11,7 @@ from authenticate.service import AuthenticateService
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
 from foundation.errors import BadRequest, ProviderError
+from foundation.web.message import Message
 
 # A browser keeps 4 KiB a cookie; the target is sealed with the rest of the attempt into one.
 MAX_REMEMBERED_URL = 2000
@@ -19,19 +20,20 @@ MAX_REMEMBERED_URL = 2000
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
     """A sign-in under way: `id` is the route host's, which the way back names; `provider` where the person signs in; `asked` what the
-    route wants of the sign-in.
+    route wants of the sign-in; `login_hint` the address that they typed.
     """
 
     target: RedirectTarget
     id: str
     provider: str
     asked: StepUpRequest = field(default_factory=StepUpRequest)
+    login_hint: str = ""
 
 
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
     client = service.providers.of(attempt.provider)
     if client is None:
-        raise BadRequest("this sign-in link names a sign-in service that is not there any more")
+        raise BadRequest(Message("this sign-in link names a sign-in service that is not there any more"))
     try:
         discovery = await client.discovery()
     except ProviderError as error:
@@ -44,10 +46,11 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
 
     provider = client.provider
     more = attempt.asked.request_params(provider.request_params, provider.pressing_prompt, takes_claims=discovery.takes_claims)
+    more |= {"login_hint": attempt.login_hint} if attempt.login_hint else {}
     settings = library_settings(service.options, client, discovery, more)
 
     async def push(params: dict[str, str]) -> dict[str, str]:
-        with answers.sign_in_slot(request):
+        with answers.sign_in_slot(request, client.provider.id):
             return await pushed(client, discovery, params)
 
     is_pushed = bool(discovery.pushed_request_endpoint)

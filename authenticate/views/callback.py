@@ -28,7 +28,7 @@ class CallbackView(GateCallbackView):
 
     async def get(self, request: HttpRequest) -> HttpResponse:
         try:
-            with answers.sign_in_slot(request):
+            with answers.sign_in_slot(request, self.find_attempt(request.GET.get("state", "")).get("provider", "")):
                 return await super().get(request)
         except answers.TooManySignIns:
             return answers.too_many_sign_ins(request)
@@ -113,6 +113,7 @@ class CallbackView(GateCallbackView):
         location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
+        cookies += service.choice.remembered(session.provider)
         return responses.redirect(location, cookies)
 
     def _deactivated(self) -> HttpResponse:

@@ -24,6 +24,7 @@ from foundation.web.times import time_element
 
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
 SCRIPT, STYLE = "portal.js", "portal.css"
+LONGEST_PROVIDER = 32  # characters of an id
 LONGEST_NUMBER = 6  # digits of a page's number
 
 
@@ -35,7 +36,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
     if session is None:
         if answers.wants_json(request):
             return responses.error_page(request, 401, answers.NOT_SIGNED_IN)
-        return responses.redirect(service.sign_in_url_for(PAGE))
+        return responses.redirect(service.sign_in_url_for(PAGE, **_wanted_provider(request)))
     if answers.wants_json(request):
         return responses.json_page(await described_person(service, session))
     shown, search = await _applications(request, session), request.GET.get("q", "")[:LONGEST_SEARCH]
@@ -115,7 +116,7 @@ async def why(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     session = await _session(request)
     if session is None:
-        return responses.redirect(service.sign_in_url_for(PAGE))
+        return responses.redirect(service.sign_in_url_for(PAGE, **_wanted_provider(request)))
     wanted = " ".join(request.GET.get("address", "")[:LONGEST_SEARCH].split())
     person = (await described_person(service, session))["user"]
     return responses.page(
@@ -142,6 +143,12 @@ async def icon(request: HttpRequest, name: str) -> HttpResponse:
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox; frame-ancestors 'none'"
     response.headers["Content-Disposition"] = f'inline; filename="icon.{"png" if found.media_type == PNG else "svg"}"'
     return responses.finished(response)
+
+
+def _wanted_provider(request: HttpRequest) -> dict[str, str]:
+    """The provider that a link to this page names, for the page of sign-in to judge."""
+    named = request.GET.get("gate_idp", "")
+    return {"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {}
 
 
 def _number(said: str) -> int:

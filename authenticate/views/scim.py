@@ -212,5 +212,5 @@ async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id:
     record, action = change.after or change.before, changes.action(change.before, change.after)
     if record is None or not action:
         return
-    id, words = changes.object_of(record, gate.authenticate.options.sole_provider.id)
+    id, words = changes.object_of(record, gate.authenticate.options.first_provider.id)
     await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words))

@@ -2,63 +2,143 @@
 session.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from authenticate.page_context import page_context
-from authenticate.redirect_targets import RedirectTarget
-from authenticate.service import SIGN_IN_PATH
+from authenticate.portal.icons import PATH as ICONS
+from authenticate.provider_choice import ProviderChoice, Providers
 from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.program import begin as begin_programmatic
+from config.identity_provider import ConfiguredProvider
+from databroker.records import SessionRecord
 from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
 from foundation.web.message import Message
+from foundation.web.pages import PageFiles
+
+CHOOSE_PATH, CHOICE = "/.gate/choose", "gate_choice"
 
 
 @require_GET
 @answers.errors_as_pages
 async def sign_in(request: HttpRequest) -> HttpResponse:
     gate = page_context(request)
-    service = gate.authenticate
-    now = service.clock()
+    query = str(request.META.get("QUERY_STRING", ""))
     try:
-        params = service.signer.verify(f"{service.origin}{SIGN_IN_PATH}?{request.META.get('QUERY_STRING', '')}", now)
+        params = gate.authenticate.sign_in_params(query)
     except UrlExpired as error:
-        return _too_old(request, service.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin))
+        return _too_old(request, error)
     except SealError:
-        return responses.error_page(
-            request,
-            400,
-            Message("This sign-in link is not complete, or was changed on its way."),
-            advice=Message("Please open the page you wanted again."),
-        )
+        return _changed(request)
     if params.get("gate_programmatic") == "true":
         return begin_programmatic(request, params)
+    return await _begin(request, params, ProviderQuestion(query, id=params.get("gate_idp", "")))
+
+
+@require_GET
+@answers.errors_as_pages
+async def choose(request: HttpRequest) -> HttpResponse:
+    """What a person has chosen on the page of `sign_in`, whose signed link comes along: a provider, or the address that they typed."""
+    said = {name: request.GET.getlist(name) for name in (CHOICE, "gate_idp", "gate_address")}
+    if any(len(values) > 1 for values in said.values()):
+        raise BadRequest(Message("this sign-in link says the same thing twice"))
+    query, id, address = ("".join(values) for values in said.values())
+    try:
+        params = page_context(request).authenticate.sign_in_params(query)
+    except UrlExpired as error:
+        return _too_old(request, error)
+    except SealError:
+        return _changed(request)
+    return await _begin(request, params, ProviderQuestion(query, id, address.strip(), is_asked=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderQuestion:
+    """Question at which provider somebody signs in: the signed `query` that brought them, and what they answer, or the link says."""
+
+    query: str
+    id: str = ""
+    address: str = ""
+    is_asked: bool = False
+
+
+async def _begin(request: HttpRequest, params: Mapping[str, str], question: ProviderQuestion) -> HttpResponse:
+    gate = page_context(request)
+    service = gate.authenticate
+    now, headers = service.clock(), answers.cookie_headers(request)
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
         raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
     asked = StepUpRequest.from_url(params)
-    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
+    session = await service.sessions.find(headers, service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
         return responses.redirect(service.return_location(session, target, attempt_id))
+    candidates = service.choice.among(params.get("gate_providers", ""))
+    provider = _provider(service.choice, candidates, question, session, headers)
+    if provider is None:
+        return _question(request, candidates, question)
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
-    response = await redirect_to_provider(request, service, SignInAttempt(target, attempt_id, service.options.sole_provider.id, asked))
+    attempt = SignInAttempt(target, attempt_id, provider.id, asked, question.address)
+    response = await redirect_to_provider(request, service, attempt)
     if session is not None:
         return response
-    return responses.with_cookies(
-        response, service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
+    return responses.with_cookies(response, service.sessions.clear_planted(headers, service.host_port, request.path))
+
+
+def _provider(
+    choice: ProviderChoice, candidates: Providers, question: ProviderQuestion, session: SessionRecord | None, headers: list[bytes]
+) -> ConfiguredProvider | None:
+    """Where the person signs in; None where they must be asked."""
+    if question.id:
+        return choice.wanted(candidates, question.id)
+    if question.address:
+        return choice.of_address(candidates, question.address)
+    return choice.left(candidates, session, [] if question.is_asked else headers)
+
+
+def _question(request: HttpRequest, candidates: Providers, question: ProviderQuestion) -> HttpResponse:
+    """The page that asks.  Nothing has begun; each answer is a link of its own."""
+    service = page_context(request).authenticate
+    return responses.page(
+        request,
+        "authenticate/choose.html",
+        status=400 if question.address else 200,
+        form_targets="",
+        files=PageFiles(icons=f"{service.origin}{ICONS}"),
+        action=CHOOSE_PATH,
+        choice=question.query,
+        providers=[
+            (
+                f"{CHOOSE_PATH}?{urlencode({CHOICE: question.query, 'gate_idp': each.id})}",
+                each.shown_as,
+                service.portal.icons.drawn(each.icon),
+            )
+            for each in candidates
+        ],
+        takes_address=any(provider.domains for provider in candidates),
+        is_unknown=bool(question.address),
     )
 
 
-def _too_old(request: HttpRequest, target: RedirectTarget | None) -> HttpResponse:
+def _changed(request: HttpRequest) -> HttpResponse:
+    reason = Message("This sign-in link is not complete, or was changed on its way.")
+    return responses.error_page(request, 400, reason, advice=Message("Please open the page you wanted again."))
+
+
+def _too_old(request: HttpRequest, error: UrlExpired) -> HttpResponse:
+    gate = page_context(request)
+    target = gate.authenticate.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     links = ((Message("Open the page again"), str(target)),) if target is not None else ()
     advice = Message("Sign-in links last a few minutes. Please open the page you wanted again.")
     return responses.error_page(request, 400, Message("This sign-in link is too old."), advice=advice, links=links)

@@ -50,7 +50,9 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
         next_url = await service.providers.of_session(session).end_session_url(session, params) or next_url
     await service.sessions.end_carried(headers, service.host_port, now)
     cleared = service.sessions.clear_cookies(headers, service.host_port, request.path)
-    return responses.with_cookies(_next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *_admin_cookies()])
+    return responses.with_cookies(
+        _next(request, next_url, everywhere=everywhere), [*cleared, service.csrf.clear(), *service.choice.forgotten(), *_admin_cookies()]
+    )
 
 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord, *, everywhere: bool) -> None:

@@ -38,7 +38,7 @@ def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
         if record is None:
             return FoundPerson(described_identity(InventedPerson(written), own.options), note="There is no such service account.")
         return FoundPerson(identity_of(ServiceAccountRecord.from_record(record), time.time()))
-    known = User.objects.filter(_named(written, own.options.sole_provider.id)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
+    known = User.objects.filter(_named(written, own.options.first_provider.id)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:
         identity = async_to_sync(own.authorize.identity_of_session)(session.pk)

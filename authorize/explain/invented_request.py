@@ -13,9 +13,11 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.account_identity import identity_of as account_identity
 from authorize.identity.person_records import PersonRecords, identity_of
+from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
@@ -98,7 +100,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     if person.user is None:
         return None
     said = dict(person.claims)
-    provider, subject = options.sole_provider.id, ""
+    provider, subject = _provider_of(person.user, options).id, ""
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")
         return account_identity(account, account.created)
@@ -126,9 +128,17 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     has_access = person.granted and provider in options.providers
     access = {route.access_key: AccessSpan(-math.inf, math.inf) for route in options.policy} if has_access else {}
     facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
-    identity = identity_of(facts, options.sole_provider.groups_claim)
+    of = options.providers.get(provider)
+    # What is not described, is not there: nobody keeps groups of theirs elsewhere.
+    identity = identity_of(facts, None if of is None else replace(of, expects_groups=False, expects_record=False))
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
+
+
+def _provider_of(written: str, options: Options) -> ConfiguredProvider:
+    """The provider that may tell an address; the first where none may, and for a subject alone."""
+    domain = canonical_email(written).rpartition("@")[2]
+    return next((each for each in options.providers.values() if each.speaks_for(domain)), options.first_provider)
 
 
 def _named(written: str) -> UserEntry:

@@ -187,7 +187,8 @@ class IdentityLoader:
     async def _identity(
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
     ) -> Identity:
-        person, provider = person_of(session, directory_record), self._sessions.providers.get(session.provider)
+        provider = self._sessions.providers.get(session.provider)
+        person = person_of(session, directory_record) if provider is None or provider.has_directory else None
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
         groups = await self._groups(session, person.group_ids if person else ())
         facts = PersonRecords(
@@ -198,11 +199,9 @@ class IdentityLoader:
             rule_group_names=await self._rule_group_names(groups) if has_names else frozenset(),
             access={access.route: AccessSpan(access.since, access.until) for access in _last(access_of(session, access_record))},
         )
-        if provider is None:
-            if session.provider != JWT:
-                raise ValueError("of no provider that is configured")
-            return identity_of(facts, None)
-        return identity_of(facts, provider.groups_claim, expects_groups=provider.expects_groups, expects_record=provider.expects_record)
+        if provider is None and session.provider != JWT:
+            raise ValueError("of no provider that is configured")
+        return identity_of(facts, provider)
 
     async def _groups(self, session: SessionRecord, ids: tuple[str, ...]) -> list[DirectoryGroup]:
         records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))

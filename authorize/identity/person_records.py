@@ -6,6 +6,7 @@ from typing import Any
 
 from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import AccessSpan, Identity
+from config.identity_provider import ConfiguredProvider
 from config.routes.bearer_tokens import JWT
 from databroker.claims import flattened, groups_among
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
@@ -28,10 +29,11 @@ class PersonRecords:
     access: Mapping[str, AccessSpan] = field(default_factory=dict)
 
 
-def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_groups: bool = False, expects_record: bool = False) -> Identity:
-    """Identity of these records.  `expects_groups`: the provider is to tell groups in that claim, so where it is missing they are not told.
+def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Identity:
+    """Identity of these records; `provider` is the one that the session is of, None for a token of another issuer.
 
-    `expects_record`: a directory is to tell them, and of who is in no group it has a record that says so.
+    Where the provider is to tell groups in a claim, they are not told where it is missing; a directory has of who is in no group a record
+    that says so.
     """
     session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
     # What a sign-in says of itself is not the person's: another, stronger session of theirs must not lend it to this one.
@@ -39,7 +41,8 @@ def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_group
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
     is_foreign = session.provider == JWT
     may_match = _may_match_by_email(user, session.claims)
-    rule_email = rule_email_of(user, session.claims) if not is_foreign else ""
+    rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
+    groups_claim = provider.groups_claim if provider is not None else ""
     if not (rule_email or (is_foreign and may_match)):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
         claims.pop("email", None)
@@ -52,29 +55,35 @@ def identity_of(facts: PersonRecords, groups_claim: str | None, *, expects_group
         expires=session.expires,
         issued=session.issued,
         authenticated=session.authenticated,
-        email="" if is_foreign else _text(user.email),
+        email="" if is_foreign else told_email_of(user, provider),
         rule_email=rule_email,
         directory_email="" if is_foreign else _text(person.email),
         name=_text(user.name) or _text(person.name),
         group_ids=frozenset(group_ids),
         group_names=frozenset() if is_foreign else facts.rule_group_names - frozenset(group_ids),
         groups=() if is_foreign else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
-        has_untold_groups=(expects_record and facts.person is None)
-        or (bool(groups_claim) and _has_untold_groups(facts, claims, groups_claim or "", expects_groups)),
+        has_untold_groups=provider is not None and _has_untold_groups(facts, claims, provider),
         claims=claims,
         access=facts.access,
+        is_sole=provider is None or provider.is_sole,
     )
 
 
-def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, Any], groups_claim: str, is_expected: bool) -> bool:
-    """Does the provider keep them elsewhere, or did it not give the claim that is to name them, in a form that can be read?
+def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, Any], provider: ConfiguredProvider) -> bool:
+    """Has the directory no record of them; does the provider keep them elsewhere, or did it not give the claim that is to name them, in a
+    form that can be read?
 
     An empty list says that there are none; no claim says nothing.
     """
+    groups_claim = provider.groups_claim
+    if provider.expects_record and facts.person is None:
+        return True
+    if not groups_claim:
+        return False
     if f"_claim_names.{groups_claim}" in claims:
         return True
     said = (_raw(each, groups_claim) for each in (facts.session.claims, facts.user.claims))
-    return is_expected and not any(isinstance(value, list | tuple | str) for value in said)
+    return provider.expects_groups and not any(isinstance(value, list | tuple | str) for value in said)
 
 
 def _raw(claims: Mapping[str, Any], path: str) -> Any:
@@ -87,9 +96,20 @@ def _raw(claims: Mapping[str, Any], path: str) -> Any:
     return None
 
 
-def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any] | None = None) -> str:
-    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it."""
-    return canonical_email(user.email) if _may_match_by_email(user, session_claims or {}) else ""
+def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
+    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
+    verified it, or it is not for this provider to tell.
+    """
+    email = canonical_email(user.email) if _may_match_by_email(user, session_claims) else ""
+    return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
+
+
+def told_email_of(user: UserRecord, provider: ConfiguredProvider | None) -> str:
+    """Address that is told of a person: none that is not for this provider to tell, in whatever form."""
+    email = _text(user.email)
+    if provider is None or provider.domains is None:
+        return email if provider is not None else ""
+    return email if provider.speaks_for(canonical_email(email).rpartition("@")[2]) else ""
 
 
 def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:

@@ -118,7 +118,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         has_escapes=has_escapes,
         client_ca=authority,
         requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
-        denials=tuple(block for block in blocks if block.effect == "deny"),
+        denials=(*_other_providers(route), *(block for block in blocks if block.effect == "deny")),
         allows=tuple(block for block in blocks if block.effect == "allow"),
         strengths=tuple(strengths_of(route)),
         policy_judges_strength=policy_judges_strength(route),
@@ -141,6 +141,13 @@ def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, M
     if problems:
         raise ConfigError(problems)
     return path, prefix, pattern, blocks
+
+
+def _other_providers(route: Route) -> Iterator[CompiledBlock]:
+    if route.identity_providers:
+        key = "identity_providers"
+        criterion = criteria.signed_in_elsewhere(route.identity_providers, key)
+        yield CompiledBlock(key, "deny", ENFORCE, single(criterion), is_timed=False, sees_person_alone=criterion.sees_person_alone)
 
 
 def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlock]:

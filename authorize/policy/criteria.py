@@ -16,6 +16,7 @@ __all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "Reason", "TraceS
 USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
 DOMAIN = CriterionReasons(Reason.DOMAIN_LISTED, Reason.DOMAIN_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
+PROVIDER = CriterionReasons(Reason.PROVIDER_LISTED, Reason.PROVIDER_NOT_LISTED, Reason.PROVIDER_OF_NOBODY)
 TRUST = CriterionReasons(
     Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING
 )
@@ -95,6 +96,17 @@ def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated
     return on_person(Criterion(rule, partial(wanted, listed), compared_email), DOMAIN, judge, is_negated=is_negated)
 
 
+def signed_in_elsewhere(ids: Iterable[str], rule: str = "identity_providers") -> Criterion:
+    """People of another provider than these.  Programs are of none, and are named by themselves."""
+    listed = frozenset(ids)
+
+    def judge(identity: Identity) -> int:
+        return TRUE if identity.is_own and identity.provider not in listed else FALSE
+
+    answers = CriterionReasons(Reason.SIGNED_IN_ELSEWHERE, Reason.PROVIDER_LISTED, Reason.PROVIDER_OF_NOBODY)
+    return on_person(Criterion(rule, partial(wanted, listed), compared_provider), answers, judge)
+
+
 def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_claims") -> Criterion:
     """Claims: any listed value of any listed claim; types count."""
     listed = {name: frozenset(map(with_type, values)) for name, values in listed_values.items()}
@@ -156,6 +168,10 @@ def compared_person(case: Case) -> str:
 
 def compared_email(case: Case) -> str:
     return "nobody" if case.identity is None else case.identity.rule_email or "no usable e-mail address"
+
+
+def compared_provider(case: Case) -> str:
+    return "nobody" if case.identity is None else case.identity.provider
 
 
 def compared_groups(case: Case) -> str:

@@ -19,7 +19,7 @@ from foundation.web.message import Message, enumerated
 
 # What a refused person can do nothing about, and need not read.
 _NOT_TOLD = frozenset({Reason.NOT_PREFLIGHT, Reason.NOT_SIGNED_IN, Reason.NOT_DENIED_BY_POLICY})
-_DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN})
+_DENIES = frozenset({Reason.DENIED_BY_POLICY, Reason.DENY_UNKNOWN, Reason.SIGNED_IN_ELSEWHERE})
 # Told where no criterion of the block may be.
 _BLOCKS = frozenset({Reason.NOT_ALLOWED_BY_POLICY, Reason.ALLOW_UNKNOWN})
 _ANSWERS = {TRUE: "yes", FALSE: "no", UNKNOWN: "unknown"}

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from config.identity_provider import OF_NO_PROVIDER
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
+from config.settings.identity_providers import OF_NO_PROVIDER
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
@@ -49,8 +49,9 @@ class Identity:
     Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them; or the directory
     that is to name them has no record of this person.
     `claims` is flattened: dotted keys, each with a tuple of scalar values.
-    `own_subject` is the subject of who is of a configured provider (of another the loader makes no identity), and empty for everybody
-    else: a token of another issuer, a service account.
+    `is_own`: a configured provider has signed them in (of another the loader makes no identity), and no token of another issuer or of a
+    service account.  `own_subject` is the subject of such a person where that says who it is: where there is one provider (`is_sole`),
+    else two may be called alike.
     `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail address nor groups,
     whatever the token says, and rules know them by `user_id` and by their claims.
     `access` is temporary access, by the access key of its route (config/routes/route.py).
@@ -75,7 +76,9 @@ class Identity:
     has_untold_groups: bool = False
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     access: Mapping[str, AccessSpan] = field(default_factory=dict)
+    is_sole: bool = field(default=True, repr=False)
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
+    is_own: bool = field(init=False, default=False, repr=False, compare=False)
     own_subject: str = field(init=False, default="", repr=False, compare=False)
     is_foreign: bool = field(init=False, default=False, repr=False, compare=False)
     is_bearer: bool = field(init=False, default=False, repr=False, compare=False)
@@ -83,7 +86,8 @@ class Identity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule_domain", self.rule_email.rpartition("@")[2])
-        object.__setattr__(self, "own_subject", self.subject if self.provider not in OF_NO_PROVIDER else "")
+        object.__setattr__(self, "is_own", self.provider not in OF_NO_PROVIDER)
+        object.__setattr__(self, "own_subject", self.subject if self.is_own and self.is_sole else "")
         object.__setattr__(self, "is_foreign", self.provider == JWT)
         object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
 

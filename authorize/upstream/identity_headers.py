@@ -14,7 +14,7 @@ from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTe
 from config.options import Options
 from config.routes.policy_language import comparisons
 from config.routes.route import Route
-from config.settings.authorize import claimed_groups
+from config.settings.identity_providers import groups_claims
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto.signing_key import SigningKey
 
@@ -48,7 +48,7 @@ class IdentityHeaders:
         self.names = identity_header_names(options)
         self._key = signing_key
         self._groups_filter = options.jwt_groups_filter
-        self._of_our_people = frozenset({"email", "name", "groups", claimed_groups(options)})
+        self._of_our_people = frozenset({"email", "name", "groups"}) | groups_claims(options)
         self._told_groups: dict[str, frozenset[str] | None] = {}
         self._templates: dict[str, RouteTemplates] = {}
         self._cached: BoundedCache[tuple[str, str, str], MadeHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)

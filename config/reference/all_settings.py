@@ -16,6 +16,7 @@ from config.settings.authorize import AuthorizeSettings
 from config.settings.autocert import AutocertSettings
 from config.settings.databroker import DatabrokerSettings
 from config.settings.directory import DirectorySettings
+from config.settings.identity_providers import IdentityProviderSettings
 from config.settings.proxy import ProxySettings
 from config.settings.rpc import RpcSettings
 from config.settings.shared import SharedSettings
@@ -28,6 +29,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "All parts of the service": SharedSettings,
     "Certificates that gate gets": AutocertSettings,
     "Sign-in": AuthenticateSettings,
+    "Several identity providers": IdentityProviderSettings,
     "The directory": DirectorySettings,
     "Groups and the admin": AuthorizeSettings,
     "Proxied requests": ProxySettings,
@@ -35,7 +37,7 @@ GROUPS: Mapping[str, type[Settings]] = {
     "Between services": RpcSettings,
     "Tracing": TracingSettings,
 }
-FILE_ONLY = frozenset({"certificates", "policy_tests"})
+FILE_ONLY = frozenset({"certificates", "identity_providers", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
 
 

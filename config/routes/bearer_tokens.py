@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from config.routes.provider_tokens import providers_for
 from config.types.fields import File, TextList, WebUrl, text
 from config.types.reader import WEB_URL, SettingReader, one_of
 from config.validation import Finding, Settings
@@ -119,11 +120,11 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
         yield ("allow_any_authenticated_user",), message
 
 
-def claims_are_of_one_issuer(settings: Any, groups_claim: str) -> Iterator[Finding]:
+def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> Iterator[Finding]:
     """Claims, users and groups of another issuer must be asked for by words that say so."""
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
-            if name in OF_OUR_PEOPLE or name == groups_claim:
+            if name in OF_OUR_PEOPLE or name in groups_claims:
                 yield (
                     ("policy", index, "allowed_idp_claims", name),
                     f"is what the provider says of its people, and tokens of {route.bearer_token_issuer} would say it as well: write "
@@ -133,9 +134,11 @@ def claims_are_of_one_issuer(settings: Any, groups_claim: str) -> Iterator[Findi
 
 def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
-        if route.bearer_token == ID_TOKEN and settings.idp_client_id == "not used":
-            yield ("policy", index, "bearer_token"), "needs idp_client_id here, too: it is the audience of ID tokens"
-        if settings.idp_provider != "github":
-            continue
-        if route.bearer_token == ID_TOKEN or (route.bearer_token == ACCESS_TOKEN and route.bearer_token_audience != (ANY_CLIENT,)):
-            yield ("policy", index, "bearer_token"), "github gives no signed tokens: only idp_access_token with bearer_token_audience: *"
+        for kind, client_id in providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
+            if route.bearer_token == ID_TOKEN and client_id in ("", "not used"):
+                yield ("policy", index, "bearer_token"), "needs idp_client_id here, too: it is the audience of ID tokens"
+            if kind == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
+                yield (
+                    ("policy", index, "bearer_token"),
+                    "github gives no signed tokens: only idp_access_token with bearer_token_audience: *",
+                )

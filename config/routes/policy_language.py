@@ -16,7 +16,7 @@ EFFECTS = ("allow", "deny")
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
 # Criteria that the records of a person answer, whatever they ask for at that moment.
-ON_PEOPLE = ("email", "domain", "user", "groups", "claim")
+ON_PEOPLE = ("email", "domain", "user", "groups", "provider", "claim")
 _DEEPEST = 16
 _MOST_COMPARISONS = 10_000
 

@@ -250,6 +250,7 @@ CRITERIA: dict[str, CriterionKind] = {
     "groups": CriterionKind(
         ("is", "in", "starts_with", "ends_with", "matches"), _text_operand, ("is", "in", "starts_with", "ends_with", "matches")
     ),
+    "provider": CriterionKind(("is", "in"), _text_operand, ("is", "in")),
     "claim": CriterionKind((*TEXT, "exists"), _claim_operand, TEXT, argument="path"),
     "source_ip": CriterionKind(("is", "in", "cidr"), _networks, ("is", "in", "cidr")),
     "http_method": CriterionKind(("is", "in"), _methods, ("is", "in")),

@@ -1,4 +1,4 @@
-"""Provider tokens of a route: whose upstream may see what the provider gave for a person, and which settings contradict that."""
+"""Providers of a route: whose people it is for, whose upstream may see what the provider gave for a person, and what contradicts that."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from config.routes.told_headers import names_token, told_templates
-from config.types.fields import Bool
+from config.types.fields import Bool, TextList
 from config.types.header_template import ID_TOKEN, Variable
 from config.validation import Finding, Settings
 from foundation.values import is_confidential
@@ -17,6 +17,12 @@ PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
 class ProviderTokenKeys(Settings):
     """Those keys of a route."""
 
+    identity_providers: TextList = Field(
+        (),
+        description="Ids of providers: only people whom one of them has signed in may pass, and who signs in is offered these alone.",
+        examples=[["oidc"], "oidc"],
+        json_schema_extra={"when_unset": "all providers"},
+    )
     pass_provider_tokens: Bool = Field(
         False,
         description="`${access_token}` and `${id_token}` may stand in `set_request_headers`: the application can act as the person at "
@@ -28,8 +34,24 @@ class ProviderTokenKeys(Settings):
     )
 
 
+def providers_for(settings: Any, route: Any) -> tuple[tuple[str, str], ...]:
+    """Kind and client id of each provider whose people the route is for."""
+    if settings.identity_providers is None:
+        return ((settings.idp_provider, settings.idp_client_id),)
+    entries = settings.identity_providers
+    return tuple((entry.provider, entry.client_id) for entry in entries if entry.id in (route.identity_providers or (entry.id,)))
+
+
+def knows_github(settings: Any) -> bool:
+    """Whether any provider is one that signs nothing; else ten thousand routes need not be asked."""
+    entries = settings.identity_providers
+    return settings.idp_provider == "github" if entries is None else any(entry.provider == "github" for entry in entries)
+
+
 def provider_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy if settings.idp_provider == "github" else ()):
+    for index, route in enumerate(settings.policy if knows_github(settings) else ()):
+        if not any(kind == "github" for kind, _ in providers_for(settings, route)):
+            continue
         for name, parts in told_templates(route).items():
             if Variable(ID_TOKEN) in parts:
                 yield ("policy", index, "set_request_headers", name), "holds an ID token, and github gives none"

@@ -99,7 +99,7 @@ def _origins_need_websockets(route: Any) -> Iterator[Finding]:
 
 def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
     if route.allow_public_unauthenticated_access or route.redirect is not None:
-        for key in ("acr_values", "max_age"):
+        for key in ("acr_values", "max_age", "identity_providers"):
             if getattr(route, key):
                 yield (key,), "has no effect where nobody needs to sign in"
 

@@ -71,7 +71,9 @@ def _part(rate: Decimal) -> Decimal:
 
 
 def _claims_are_of_one_issuer(settings: Any) -> Iterator[Finding]:
-    yield from claims_are_of_one_issuer(settings, claimed_groups(settings))
+    entries = settings.identity_providers
+    claims = (claimed_groups(settings),) if entries is None else tuple(entry.groups_claim for entry in entries)
+    yield from claims_are_of_one_issuer(settings, frozenset(claims))
 
 
 class AuthorizeSettings(Settings):

@@ -47,6 +47,8 @@ def account_key(settings: Any) -> str:
 
 def account_of(settings: Any) -> DirectoryAccount | None:
     """Account with which the provider's directory is read; None where it is not read.  ValueError for unusable ones."""
+    if settings.identity_providers is not None:
+        return None
     if settings.idp_service_account is not None:
         return parse(settings.idp_provider, settings.idp_service_account.reveal())
     if settings.idp_provider != "azure" or settings.directory_file or settings.scim_token or claimed_groups(settings):
@@ -65,6 +67,8 @@ def groups_are_recorded(settings: Any) -> bool:
 
     A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
     """
+    if settings.identity_providers is not None:
+        return False
     if settings.scim_token or settings.directory_file:
         return bool(settings.scim_token)
     is_elsewhere = settings.services != "all" and settings.idp_provider in PROVIDERS_WITH_DIRECTORY and not claimed_groups(settings)
@@ -83,6 +87,11 @@ def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
 
 
 def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
+    if settings.identity_providers is not None:
+        if not any(entry.groups_claim for entry in settings.identity_providers):
+            for place in wanted_groups(settings):
+                yield place, "needs groups_claim of a provider in identity_providers: without it nobody has groups"
+        return
     if settings.directory_file or settings.scim_token or claimed_groups(settings) or settings.idp_service_account is not None:
         return
     provider = settings.idp_provider

@@ -58,7 +58,7 @@ class GroupAdmin(ReadOnlyAdmin):
         words = {
             "claim": Value(_claim(options)),
             "directory": Value(_directory(options)),
-            "our_issuer": Value(options.sole_provider.issuer),
+            "our_issuer": Value(options.first_provider.issuer),
         }
         return super().get_queryset(request).annotate(size=size, **words)
 
@@ -83,7 +83,7 @@ class GroupAdmin(ReadOnlyAdmin):
 
 def about(options: Options, *, is_empty: bool) -> str:
     """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
-    claim = options.sole_provider.groups_claim
+    claim = any(provider.groups_claim for provider in options.providers.values())
     sources = " and ".join([_claim(options)] * bool(claim) + [_directory(options)] * _has_directory(options))
     if not sources:
         return NO_SOURCE.format(ways=ways_to_groups(options))
@@ -98,13 +98,14 @@ def origin_of(by_claim: bool, by_directory: bool, options: Options) -> str:
 
 
 def _claim(options: Options) -> str:
-    return f"the claim “{options.sole_provider.groups_claim}” of {options.sole_provider.issuer}"
+    named = ((provider.groups_claim, provider.issuer) for provider in options.providers.values() if provider.groups_claim)
+    return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
 
 
 def _directory(options: Options) -> str:
     if options.directory_file:
         return "directory_file"
-    return f"{'SCIM' if options.scim_token else 'the directory'} of {options.sole_provider.issuer}"
+    return f"{'SCIM' if options.scim_token else 'the directory'} of {options.first_provider.issuer}"
 
 
 def _has_directory(options: Options) -> bool:

@@ -20,6 +20,7 @@ from authenticate.provider.client import ProviderClient
 from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.tokens import error_code
 from config.documents.document import KeyPath
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from config.validation import Finding
 from databroker.client import BrokerClient
@@ -38,10 +39,10 @@ AT_ONCE = 64
 LISTENS = 0.3
 
 _NOT_US = {
-    "invalid_client": ("idp_client_secret", "the provider does not take this client: is idp_client_id right, and is this its secret?"),
+    "invalid_client": ("client_secret", "the provider does not take this client: is its client id right, and is this its secret?"),
     # GitHub's word for the same.
-    "incorrect_client_credentials": ("idp_client_secret", "the provider does not take this client: is this its secret?"),
-    "unauthorized_client": ("idp_client_id", "the provider does not let this client use the authorization code flow: allow it there"),
+    "incorrect_client_credentials": ("client_secret", "the provider does not take this client: is this its secret?"),
+    "unauthorized_client": ("client_id", "the provider does not let this client use the authorization code flow: allow it there"),
 }
 
 
@@ -54,32 +55,32 @@ def answers(settings: Any) -> Iterator[Finding]:
 async def findings(options: Options) -> list[Finding]:
     asked: list[Coroutine[Any, Any, list[Finding]]] = []
     if options.services in ("all", "authenticate"):
-        asked.append(provider_findings(options))
+        asked += [provider_findings(options, provider) for provider in options.providers.values()]
     if options.services in ("all", "proxy"):
         asked.append(_upstreams(options))
     asked += [_records(options), _authorizer(options)]
     return [finding for found in await asyncio.gather(*asked) for finding in found]
 
 
-async def provider_findings(options: Options) -> list[Finding]:
+async def provider_findings(options: Options, provider: ConfiguredProvider) -> list[Finding]:
     """What the provider says against this configuration: it can't be read, or it does not take this client."""
-    key = "idp_provider_url" if options.idp_provider_url is not None else "idp_provider"
-    client = ProviderClient(options, provider_of(options.sole_provider), time.time)
+    key = _place(options, provider, "url")
+    client = ProviderClient(options, provider_of(provider), time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()
             if discovery.jwks_uri and not await client.keys(discovery):
-                return [((key,), "the provider publishes no key that ID tokens could be signed with")]
-            return [finding async for finding in _client_of(client, options)]
+                return [(key, "the provider publishes no key that ID tokens could be signed with")]
+            return [finding async for finding in _client_of(client, options, provider)]
     except ProviderError as error:
-        return [((key,), str(error))]
+        return [(key, str(error))]
     except TimeoutError:
-        return [((key,), f"the provider did not answer all questions within {TOTAL_TIMEOUT:.0f} s")]
+        return [(key, f"the provider did not answer all questions within {TOTAL_TIMEOUT:.0f} s")]
     finally:
         await client.close()
 
 
-async def _client_of(client: ProviderClient, options: Options) -> AsyncIterator[Finding]:
+async def _client_of(client: ProviderClient, options: Options, provider: ConfiguredProvider) -> AsyncIterator[Finding]:
     """Any other error says nothing of the client: some providers look at the code first, or at the address that a person returns to."""
     discovery = await client.discovery()
     form = {
@@ -92,9 +93,16 @@ async def _client_of(client: ProviderClient, options: Options) -> AsyncIterator[
     error = error_code(answer)
     if error in _NOT_US:
         key, words = _NOT_US[error]
-        yield (key,), f"{words} (its token endpoint says {error})"
+        yield _place(options, provider, key), f"{words} (its token endpoint says {error})"
     elif answer.status >= 500:
-        yield ("idp_provider",), f"the provider's token endpoint answers with status {answer.status}"
+        yield _place(options, provider, "provider"), f"the provider's token endpoint answers with status {answer.status}"
+
+
+def _place(options: Options, provider: ConfiguredProvider, key: str) -> KeyPath:
+    """Where a key of this provider is written."""
+    if options.identity_providers is None:
+        return ("idp_provider_url" if key == "url" else f"idp_{key}",)
+    return "identity_providers", list(options.providers).index(provider.id), key
 
 
 async def _upstreams(options: Options) -> list[Finding]:

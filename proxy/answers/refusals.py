@@ -124,7 +124,7 @@ class Refusals:
         route, identity = check.decision.route, check.identity
         if route is None or route.route.access_requests is None or is_denied(check.decision):
             return ()
-        if identity is None or not identity.own_subject or identity.is_bearer:
+        if identity is None or not identity.is_own or identity.is_bearer:
             return ()
         return ((Message("Ask for access"), f"{self._asking}{route.id}"),)
 

@@ -52,12 +52,14 @@ def _asked(route: Route | None) -> dict[str, str]:
         asked["gate_acr_values"] = " ".join(route.acr_values)
     if route is not None and route.max_age is not None:
         asked["gate_max_age"] = str(int(route.max_age.total_seconds()))
+    if route is not None and route.identity_providers:
+        asked["gate_providers"] = " ".join(route.identity_providers)
     return asked
 
 
 def step_up_challenge(route: Route, reason: str) -> str:
     """WWW-Authenticate challenge for a program whose person must sign in in a stronger way (RFC 9470)."""
-    asked = {name.removeprefix("gate_"): value for name, value in _asked(route).items()}
+    asked = {name.removeprefix("gate_"): value for name, value in _asked(route).items() if name != "gate_providers"}
     return challenge(error="insufficient_user_authentication", error_description=reason, **asked)
 
 

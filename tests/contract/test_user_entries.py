@@ -15,6 +15,7 @@ from authorize.service import AuthorizeService
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.crypto.signing_key import SigningKey
 from tests.support.options import make_options
+from tests.support.providers import a_provider
 from tests.unit.authorize.broker import followed_broker
 from tests.unit.authorize.builders import make_route, request, table
 
@@ -41,7 +42,7 @@ def _of_records(user_id: str, sub: str, provider: str, claims: dict[str, Any], e
     in_directory = DirectoryUser(user_id, EMAIL, "", ("engineering",)), ("Engineers",), frozenset({"Engineers"})
     person = in_directory if provider == "jwt" else (DirectoryUser(user_id),)
     facts = PersonRecords(session, UserRecord(user_id, email, claims.get("email_verified"), "", said), *person)
-    return identity_of(facts, "groups")
+    return identity_of(facts, a_provider(groups_claim="groups") if provider == "oidc" else None)
 
 
 def account(name: str, *groups: str) -> Identity:

@@ -358,12 +358,14 @@ identity_facts.without(
     *ENTRIES,
 )
 identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
-identity_facts.without("groups that were to be told and were not are in doubt", "_has_untold_groups", never("is_expected"))
+identity_facts.without("groups that were to be told and were not are in doubt", "_has_untold_groups", never("provider.expects_groups"))
 identity_facts.without("every source must vouch for an address", "_may_match_by_email", replaced("all(...)", "any(...)"))
 identity_facts.without("a claim rule can't reach an unverified address", "identity_of", skips('claims.pop("email", None)'))
 
 identity_facts.without(
-    "who is not in the directory's records has unknown groups", "identity_of", never("expects_record and facts.person is None")
+    "who is not in the directory's records has unknown groups",
+    "_has_untold_groups",
+    never("provider.expects_record and facts.person is None"),
 )
 
 identity_loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py", "unit/authorize/identity/test_bearer_port.py")
@@ -426,14 +428,12 @@ giving.without("of two who write at once none is lost", "TemporaryAccesses._writ
 way = door("config.routes.access_requests", ACCESS_TESTS)
 way.without("another way to an upstream is another route", "way_of", never("ways"))
 named = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
-named.without(
-    "an address that only looks like another's names nobody", "_person", replaced("rule_email_of(person)", "person.email.lower()")
-)
+named.without("an address that only looks like another's names nobody", "_person", replaced("rule_email_of(...)", "person.email.lower()"))
 asker = door("authenticate.views.callers", "unit/authenticate/views/test_access.py")
 asker.without("nobody asks in another's name", "_name", always("identity.rule_email"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
-rules.without("only people approve", "AccessRules._fits", never("not identity.own_subject"))
+rules.without("only people approve", "AccessRules._fits", never("not identity.is_own"))
 rules.without("a token approves nothing", "AccessRules._fits", never("identity.is_bearer"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("nobody answers themselves", "AccessDesk.may_answer", never("caller.has_asked(asked)"))

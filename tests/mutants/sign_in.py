@@ -177,7 +177,7 @@ github.without("only a verified address of GitHub counts", "_primary_email", alw
 sign_in_view = door("authenticate.views.sign_in", "unit/authenticate/views/test_sign_in.py")
 sign_in_view.without(
     "sign-in leads to hosts of ours with an attempt only",
-    "sign_in",
+    "_begin",
     always("service.targets.is_own(target)"),
 )
 

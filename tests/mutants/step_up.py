@@ -51,7 +51,7 @@ asked.without("the age is asked for by name", "StepUpRequest.request_params", ne
 sign_in = door("authenticate.views.sign_in", "unit/authenticate/views/test_authorization_request.py")
 sign_in.without(
     "a weak session goes not straight back",
-    "sign_in",
+    "_begin",
     replaced("asked.shortfall(session.claims, session.issued, now)", '""'),
 )
 callback = door("authenticate.views.callback", "unit/authenticate/views/test_authorization_request.py")

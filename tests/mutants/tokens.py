@@ -119,7 +119,7 @@ identity = door("authorize.policy.identity", "unit/authorize/identity/test_accou
 identity.without(
     "only people of the configured provider have a subject",
     "Identity.__post_init__",
-    replaced("self.provider not in OF_NO_PROVIDER", "self.provider"),
+    replaced("self.provider not in OF_NO_PROVIDER", "bool(self.provider)"),
 )
 
 account_service = door("authorize.identity.credentials", "unit/authorize/test_service.py")
@@ -209,7 +209,7 @@ bearers.without("a token that has ended is nobody", "AuthorizeService._of_bearer
 bearer_settings = door("config.routes.bearer_tokens", "unit/config/routes/test_bearer_tokens.py")
 bearer_settings.without("a public issuer lets in whom the policy names", "_jwt_is_whole", never("route.allow_any_authenticated_user"))
 bearer_settings.without(
-    "who somebody is must be said with an issuer", "claims_are_of_one_issuer", never("name in OF_OUR_PEOPLE or name == groups_claim")
+    "who somebody is must be said with an issuer", "claims_are_of_one_issuer", never("name in OF_OUR_PEOPLE or name in groups_claims")
 )
 bearer_settings.without(
     "the audience is never left out", "bearer_tokens_are_whole", never("kind == ACCESS_TOKEN and not route.bearer_token_audience")

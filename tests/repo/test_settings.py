@@ -110,6 +110,7 @@ HOLDERS = frozenset(
         "part",
         "send",
         "asking",
+        "entry",
     }
 )
 RULES = frozenset(rule.__name__ for model in (Options, Route, *MODELS) for rule in model.RULES) | {rule.__name__ for rule in WEAKNESSES}

@@ -26,7 +26,7 @@ class SignedIn:
 async def sign_in(broker: LocalBroker, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:
     now = time.time()
     user_id = f"oidc/{name}"
-    issuer = options.sole_provider.issuer
+    issuer = options.first_provider.issuer
     email = claims.pop("email", f"{name}@example.com")
     session = SessionRecord(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims}, issuer=issuer)
     await broker.put(USER, user_id, UserRecord(user_id, email, claims.get("email_verified"), name.title(), issuer=issuer).to_data())

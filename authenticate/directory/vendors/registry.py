@@ -27,4 +27,4 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 def vendor_of(options: Options, clock: Callable[[], float]) -> Vendor | None:
     """The directory of the configured provider; None where the options give no credentials for one."""
     account = account_of(options)
-    return DIRECTORIES[options.sole_provider.kind](options, account, clock) if account is not None else None
+    return DIRECTORIES[options.first_provider.kind](options, account, clock) if account is not None else None

@@ -29,7 +29,7 @@ class Vendor(ABC):
     default_base: ClassVar[str] = ""
 
     def __init__(self, options: Options, account: DirectoryAccount, clock: Callable[[], float]):
-        self.provider_id = options.sole_provider.id
+        self.provider_id = options.first_provider.id
         self.provider_url = options.idp_provider_url or PROVIDERS[self.kind].default_url
         self.site = origin(self.provider_url)
         self.base = options.idp_directory_url or self.derived_base()

@@ -71,6 +71,18 @@ def user(comparison: Comparison) -> Criterion:
     return criteria.users(comparison.operand, comparison.key, is_negated=comparison.is_negated)
 
 
+def provider(comparison: Comparison) -> Criterion:
+    """Identity provider by its id; of whom none has signed in it says nothing."""
+    ids = frozenset(comparison.operand)
+
+    def judge(identity: Identity) -> int:
+        if not identity.is_own:
+            return UNKNOWN
+        return TRUE if identity.provider in ids else FALSE
+
+    return on_person(described(comparison, criteria.compared_provider), criteria.PROVIDER, judge, is_negated=comparison.is_negated)
+
+
 def groups(comparison: Comparison) -> Criterion:
     if comparison.operator in ("is", "in"):
         return criteria.groups(comparison.operand, comparison.key, is_negated=comparison.is_negated)

@@ -20,6 +20,7 @@ MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
     "domain": person_criteria.domain,
     "user": person_criteria.user,
     "groups": person_criteria.groups,
+    "provider": person_criteria.provider,
     "claim": person_criteria.claim,
     "acr": person_criteria.acr,
     "source_ip": request_criteria.source_ip,

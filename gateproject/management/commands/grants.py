@@ -64,7 +64,7 @@ class Command(ConfiguredCommand):
     async def _give(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
         async with opened_broker(options) as broker:
-            user = await _person(broker, arguments["user"])
+            user = await _person(broker, arguments["user"], options)
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
             access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
@@ -136,7 +136,7 @@ def _route(options: Options, written: str) -> Route:
     return found[0]
 
 
-async def _person(broker: BrokerClient, written: str) -> UserRecord:
+async def _person(broker: BrokerClient, written: str, options: Options) -> UserRecord:
     """The one who is meant; an address that several have names nobody."""
     if "/" in written:
         record = await broker.get(USER, written)
@@ -145,7 +145,9 @@ async def _person(broker: BrokerClient, written: str) -> UserRecord:
         people = [UserRecord.from_record(record) async for record in every(broker, USER)]
         # As rules know people: an address that nobody has verified, or that merely looks like this one, is not theirs.
         email = canonical_email(written)
-        found = [person for person in people if email and rule_email_of(person) == email]
+        found = [
+            person for person in people if email and rule_email_of(person, {}, options.providers.get(person.id.partition("/")[0])) == email
+        ]
     if len(found) != 1:
         nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
         raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")

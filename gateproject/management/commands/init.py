@@ -209,7 +209,7 @@ class Dialog:
         options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
         if options is None:
             return ["it can't be asked yet: other answers have problems"]
-        return [_told(finding) for finding in asyncio.run(provider_findings(options))]
+        return [_told(finding) for finding in asyncio.run(provider_findings(options, options.first_provider))]
 
     def _tell(self, text: str) -> None:
         self._command.stdout.write(text)

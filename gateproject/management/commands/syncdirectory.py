@@ -76,7 +76,7 @@ class Command(ConfiguredCommand):
 
 def _source_of(options: Options) -> DirectorySource | FileSource:
     if options.directory_file:
-        return FileSource(options.directory_file, options.sole_provider.id)
+        return FileSource(options.directory_file, options.first_provider.id)
     if (source := DirectorySource.from_options(options)) is None:
         raise CommandError("there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one")
     return source

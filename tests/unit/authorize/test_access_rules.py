@@ -32,6 +32,13 @@ def test_an_approver_is_a_person_whom_a_criterion_names_for_certain(person: dict
     assert RULES.may_approve(WAGES.access_key, user(**person), NOW) is expected
 
 
+def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
+    route = make_route(name="pay", allowed_groups=["payroll"], identity_providers=["corp"], access_requests=KEYS)
+    rules, lead = AccessRules([route]), frozenset({"leads"})
+    assert rules.may_approve(route.access_key, user(provider="corp", group_ids=lead), NOW)
+    assert not rules.may_approve(route.access_key, user(provider="partner", group_ids=lead), NOW)
+
+
 def test_only_routes_of_today_can_be_asked_for() -> None:
     assert RULES.routes == (WAGES,)
     assert RULES.by_id(WAGES.id) is WAGES

@@ -25,6 +25,7 @@ from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.examples import examples
 from tests.support.options import MINIMAL
+from tests.support.providers import a_provider
 
 ROUTES: list[dict[str, Any]] = [
     {"from": "https://open.example.com", "to": "http://a", "allow_public_unauthenticated_access": True},
@@ -204,7 +205,7 @@ def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any
     except ValidationError:
         assume(False)
     table = RouteTable.build([route], frozenset({443}), client_ca=None)
-    options = SimpleNamespace(policy=[route], idp_provider="oidc", groups_claim=None)
+    options = SimpleNamespace(policy=[route], providers={"oidc": a_provider()}, first_provider=a_provider())
     shown = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
     certificate = ClientCertificate("", "", "", verdicts=shown)
     asked = [

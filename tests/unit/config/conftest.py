@@ -77,6 +77,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "bearer_token_audience": _JWT,
     "bearer_token_jwks_url": _JWT,
     "bearer_token_jwks_file": _JWT,
+    "identity_providers": dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret")),
     "idp_service_account": OKTA,
     "idp_service_account_file": OKTA,
     "databroker_storage_type": {"databroker_storage_connection_string": "kvstore://127.0.0.1"},
@@ -137,6 +138,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
         "logo.svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
         "idp-account.json": b'{"api_key": "PUT-THE-KEY-HERE"}',
         "webhook-secret": b"PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE",
+        "corp-client-secret": b"PUT-THE-SECRET-HERE",
         "scim-token": b"PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE\n",
     }
     contents["keys.json"] = json.dumps({"keys": [public_jwk(RSA_KEY, "RS256", "one")]}).encode()

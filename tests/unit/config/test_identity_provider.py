@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from config.identity_provider import OF_NO_PROVIDER, provider_ids
 from config.settings.authenticate import PROVIDERS
+from config.settings.identity_providers import OF_NO_PROVIDER, provider_kinds
 from tests.support.options import make_options
 
 
 def test_the_scalar_keys_are_one_provider_called_after_its_kind(tmp_path: Path) -> None:
     options = make_options(tmp_path, idp_scopes=["openid", "email"], groups_claim="roles")
-    assert list(options.providers) == list(provider_ids(options)) == ["oidc"]
-    provider = options.sole_provider
+    assert list(options.providers) == list(provider_kinds(options)) == ["oidc"]
+    provider = options.first_provider
     assert provider is options.providers["oidc"]
     assert (provider.id, provider.kind, provider.url, provider.issuer) == (
         "oidc",
@@ -24,11 +24,11 @@ def test_the_scalar_keys_are_one_provider_called_after_its_kind(tmp_path: Path) 
 
 
 def test_parameters_that_the_operator_writes_replace_those_of_the_kind_also_where_there_are_none(tmp_path: Path) -> None:
-    assert make_options(tmp_path, idp_request_params={}).sole_provider.request_params == {}
+    assert make_options(tmp_path, idp_request_params={}).first_provider.request_params == {}
 
 
 def test_a_provider_shows_no_secret(tmp_path: Path) -> None:
-    assert "client-secret" not in repr(make_options(tmp_path).sole_provider)
+    assert "client-secret" not in repr(make_options(tmp_path).first_provider)
 
 
 def test_what_is_no_provider_has_the_name_of_none() -> None:

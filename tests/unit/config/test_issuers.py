@@ -29,7 +29,7 @@ MICROSOFT = "https://login.microsoftonline.com"
     ],
 )
 def test_each_provider_names_its_issuer(tmp_path: Path, provider: str, url: str | None, issuer: str) -> None:
-    assert make_options(tmp_path, idp_provider=provider, idp_provider_url=url).sole_provider.issuer == issuer
+    assert make_options(tmp_path, idp_provider=provider, idp_provider_url=url).first_provider.issuer == issuer
 
 
 @pytest.mark.parametrize("named", [f"{MICROSOFT}/{GUID}/v2.0"])

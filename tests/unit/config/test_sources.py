@@ -69,7 +69,8 @@ def test_every_example_means_the_same_from_every_source(
 ) -> None:
     attribute = Options.attributes()[key.name]
     for example in key.field.examples:
-        values = complete({**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: example})
+        whole = complete({**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: example})
+        values = {name: value for name, value in whole.items() if value is not None}
         wanted = getattr(from_file("yaml", values, tmp_path), attribute)
         for extension in WRITERS.keys() - ({"properties"} if key.name in FILE_ONLY else set()):
             assert getattr(from_file(extension, values, tmp_path), attribute) == wanted, extension

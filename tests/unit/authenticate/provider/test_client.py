@@ -28,7 +28,7 @@ SESSION = SessionRecord("s", "oidc/a", "a", "oidc", 0, 1, id_token="x.y.z", acce
 @pytest.fixture
 async def client(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[ProviderClient]:
     options = make_options(tmp_path, idp_provider_url=idp.issuer, idp_client_id="client:1", idp_client_secret=SECRET)
-    client = ProviderClient(options, provider_of(options.sole_provider), Clock())
+    client = ProviderClient(options, provider_of(options.first_provider), Clock())
     yield client
     await client.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
+from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
@@ -270,3 +270,20 @@ async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> Non
     renewed = await one.refresh.renew("session", RefreshStep.TOKENS, by_hand=True)
     assert renewed.refreshed_by_hand == pytest.approx(one.clock(), abs=2)
     assert one.idp.refreshed == 1
+
+
+async def test_a_provider_has_its_share_and_others_have_theirs(one: Renewals) -> None:
+    """One that does not answer keeps nobody else's refresh waiting."""
+    await one.signed_in(id="first")
+    await one.signed_in(id="second")
+    of_two = SessionRefresh(lambda session: one.client, one.broker, one.clock, share=1)
+    one.idp.bend.holds["/userinfo"] = asyncio.Event()
+    asked = one.idp.count("/userinfo")
+    held = asyncio.create_task(of_two.renew("first", RefreshStep.CLAIMS))
+    while one.idp.count("/userinfo") == asked:
+        await asyncio.sleep(0.001)
+    with pytest.raises(RefreshUnderWay):
+        await of_two.renew("second", RefreshStep.CLAIMS)
+    one.idp.bend.holds["/userinfo"].set()
+    await held
+    assert (await of_two.renew("second", RefreshStep.CLAIMS)).id == "second"

@@ -9,6 +9,7 @@ import pytest
 
 from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRecords
 from authorize.policy.identity import AccessSpan, Identity
+from config.settings.identity_providers import IN_PLACE
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     DIRECTORY_GROUP,
@@ -216,7 +217,7 @@ async def test_groups_have_names_only_where_the_provider_keeps_them_unique(
     broker, replica, _ = world
     options = make_options(tmp_path, idp_provider=provider)
     loader = IdentityLoader(replica, SessionReader(options))
-    await broker.sign_in(user_id=f"{provider}/1", issuer=options.sole_provider.issuer)
+    await broker.sign_in(user_id=f"{provider}/1", issuer=options.first_provider.issuer)
     await broker.join(f"{provider}/1", "g1")
     await broker.add_group("g1", "Sales")
     found = await loader.load("s1", NOW)
@@ -388,3 +389,14 @@ async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: W
     await broker.sign_in()
     await broker.put(TEMPORARY_ACCESS, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
     assert await loader.load("s1", NOW) is None
+
+
+async def test_what_is_left_of_a_directory_says_nothing_of_people_who_have_none(world: World, tmp_path: Path) -> None:
+    broker, replica, _ = world
+    said = {"id": "oidc", "provider": "oidc", "url": ISSUER, "client_id": "gate", "client_secret": "secret"}
+    loader = IdentityLoader(replica, SessionReader(make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[said])))
+    await broker.sign_in()
+    await broker.put(DIRECTORY_USER, "oidc/1", DirectoryUser("oidc/1", "boss@corp.com", "Boss", ("admins",)).to_data())
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.groups, found.directory_email) == ((), "")

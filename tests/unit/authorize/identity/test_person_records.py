@@ -9,6 +9,7 @@ from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
 from authorize.policy.truth import UNKNOWN
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from tests.support.providers import a_provider
 
 ABSENT = object()
 
@@ -26,8 +27,7 @@ def identity(
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
     return identity_of(
         PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
-        groups_claim,
-        expects_groups=expects_groups,
+        a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups),
     )
 
 
@@ -114,7 +114,9 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
 
 def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
-    found = identity_of(PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), None)
+    found = identity_of(
+        PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), a_provider()
+    )
     assert found.claims == {"team": ("new",), "level": (3,)}
 
 
@@ -173,7 +175,7 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
 ) -> None:
     session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims)
     facts = PersonRecords(session, UserRecord("oidc/1"), person)
-    found = identity_of(facts, groups_claim, expects_groups=expects_groups, expects_record=expects_record)
+    found = identity_of(facts, a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups, expects_record=expects_record))
     is_untold_claim = bool(groups_claim) and expects_groups and not claims
     assert found.has_untold_groups is (is_unknown or is_untold_claim)
     assert (no_group_fits(found) == UNKNOWN) is found.has_untold_groups

@@ -133,6 +133,7 @@ PEOPLE_ONLY = {
     "user": {"is": "oidc/1"},
     "groups": {"starts_with": "pay"},
     "claim/team": {"is": "a"},
+    "provider": {"is": "oidc"},
     "acr": {"is": "strong"},
 }
 MORE_THAN_PEOPLE = {

@@ -26,6 +26,7 @@ from config.routes.upstream_health import (
     TcpPayload,
 )
 from config.settings.brand import BrandKeys
+from config.settings.identity_providers import IdentityProvider
 from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
@@ -71,7 +72,8 @@ def configuration(key: SettingKey, value: Any) -> dict[str, Any]:
         return {**MINIMAL, **COMPANIONS.get(key.name, {}), key.name: value}
     if key.owner in HOMES:
         return {**MINIMAL, **HOMES[key.owner]({key.name: value})}
-    return {**MINIMAL, **AROUND_ROUTES.get(key.name, {}), "policy": [{**ROUTE, **COMPANIONS.get(key.name, {}), key.name: value}]}
+    companions = COMPANIONS.get(key.name, {}) if key.name not in {setting.name for setting in SETTINGS} else {}
+    return {**MINIMAL, **AROUND_ROUTES.get(key.name, {}), "policy": [{**ROUTE, **companions, key.name: value}]}
 
 
 def balanced(policy: str, **config: Any) -> dict[str, Any]:
@@ -83,6 +85,13 @@ def checked(keys: dict[str, Any]) -> dict[str, Any]:
     return {"policy": [{**ROUTE, "health_checks": [{**thresholds, **keys}]}]}
 
 
+A_PROVIDER = {"id": "corp", "provider": "oidc", "url": "https://idp.corp.example", "client_id": "gate", "client_secret": "secret"}
+
+
+def a_provider_with(keys: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (A_PROVIDER | keys).items() if name != "client_secret" or "client_secret_file" not in keys}
+
+
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandKeys: lambda keys: {"brand": keys},
@@ -91,6 +100,7 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BreakGlassKeys: lambda keys: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **keys}}}]
     },
+    IdentityProvider: lambda keys: {**COMPANIONS["identity_providers"], "identity_providers": [a_provider_with(keys)]},
     BasicAuth: lambda keys: {
         "policy": [{**ROUTE, "basic_auth": {"user": "gate", **({} if "password" in keys else {"password_file": "token"}), **keys}}]
     },

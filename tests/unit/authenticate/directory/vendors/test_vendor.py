@@ -49,7 +49,7 @@ def test_an_origin() -> None:
 )
 def test_whose_people_it_lists(services: str, url: str | None, issuer: str) -> None:
     provider = SimpleNamespace(id="google")
-    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services, sole_provider=provider)
+    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services, first_provider=provider)
     nothing: Any = None
     vendor = AnyVendor(options, nothing, lambda: 0.0)
     assert vendor.issuer == issuer

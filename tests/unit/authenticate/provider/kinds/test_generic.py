@@ -14,9 +14,9 @@ ANY = DiscoveryDocument("https://idp.example", "", "https://idp.example/token", 
 
 def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Path) -> None:
     published = DiscoveryDocument("", "", "", "", frozenset(), scopes=frozenset({"email", "phone"}))
-    assert provider_of(make_options(tmp_path).sole_provider).asked_scopes(published) == ("openid", "email")
-    assert provider_of(make_options(tmp_path, idp_scopes=["openid", "x"]).sole_provider).asked_scopes(published) == ("openid", "x")
-    assert "offline_access" in provider_of(make_options(tmp_path).sole_provider).asked_scopes(ANY)
+    assert provider_of(make_options(tmp_path).first_provider).asked_scopes(published) == ("openid", "email")
+    assert provider_of(make_options(tmp_path, idp_scopes=["openid", "x"]).first_provider).asked_scopes(published) == ("openid", "x")
+    assert "offline_access" in provider_of(make_options(tmp_path).first_provider).asked_scopes(ANY)
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_only_scopes_that_the_provider_has_are_asked_for_by_default(tmp_path: Pa
 )
 def test_only_tokens_whose_end_is_this_session_s_alone_are_revoked(tmp_path: Path, kind: str, hints: list[str]) -> None:
     session = SessionRecord("s", "x/1", "1", kind, 1.0, 2.0, access_token="at", refresh_token="rt")
-    provider = provider_of(make_options(tmp_path, idp_provider=kind).sole_provider)
+    provider = provider_of(make_options(tmp_path, idp_provider=kind).first_provider)
     assert [hint for _, hint in provider.revocable_tokens(session)] == hints  # type: ignore[attr-defined]

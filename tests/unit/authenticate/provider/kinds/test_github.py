@@ -34,7 +34,7 @@ class Api:
 
 
 async def claims(tmp_path: Path, api: Api, url: str | None = None) -> dict[str, Any]:
-    provider = provider_of(make_options(tmp_path, idp_provider="github", idp_provider_url=url).sole_provider)
+    provider = provider_of(make_options(tmp_path, idp_provider="github", idp_provider_url=url).first_provider)
     return await provider.userinfo(api, DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
 
 

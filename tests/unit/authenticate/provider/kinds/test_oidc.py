@@ -11,7 +11,7 @@ from tests.support.options import make_options
 
 
 def user(tmp_path: Path, **claims: Any) -> Any:
-    return provider_of(make_options(tmp_path).sole_provider).user({"sub": "a", **claims}, 5.0)
+    return provider_of(make_options(tmp_path).first_provider).user({"sub": "a", **claims}, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_without_a_name_others_will_do(tmp_path: Path) -> None:
 
 def test_the_issuer_is_as_written(tmp_path: Path) -> None:
     for issuer in ("https://idp.example.com", "https://idp.example.com/", "https://idp.example.com/realms/x"):
-        assert provider_of(make_options(tmp_path, idp_provider_url=issuer).sole_provider).issuer == issuer
+        assert provider_of(make_options(tmp_path, idp_provider_url=issuer).first_provider).issuer == issuer
 
 
 def test_a_word_for_one_address_does_not_vouch_for_another(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_configuration_knows_the_same_providers() -> None:
 )
 def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...], params: dict[str, str]) -> None:
     url = "https://idp.example" if name in config.PROVIDERS_WITHOUT_URL else None
-    provider = provider_of(make_options(tmp_path, idp_provider=name, idp_provider_url=url).sole_provider)
+    provider = provider_of(make_options(tmp_path, idp_provider=name, idp_provider_url=url).first_provider)
     assert (provider.id, provider.issuer, provider.asked_scopes(DISCOVERY)) == (name, issuer, scopes)
     assert provider.request_params == {"access_type": "offline", **params}
 
@@ -41,13 +41,13 @@ def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_what_the_operator_writes_replaces_the_defaults(tmp_path: Path, name: str) -> None:
     written = {"idp_scopes": ["openid", "x"], "idp_request_params": {"hd": "corp.example"}, "idp_provider_url": "https://own.example/a"}
-    provider = provider_of(make_options(tmp_path, idp_provider=name, **written).sole_provider)
+    provider = provider_of(make_options(tmp_path, idp_provider=name, **written).first_provider)
     assert provider.asked_scopes(DISCOVERY) == ("openid", "x")
     assert provider.request_params == {"access_type": "offline", "hd": "corp.example"}
     assert provider.issuer.startswith("https://own.example/a")
-    assert provider_of(make_options(tmp_path, idp_provider=name, **{**written, "idp_request_params": {}}).sole_provider).request_params == {
-        "access_type": "offline"
-    }
+    assert provider_of(
+        make_options(tmp_path, idp_provider=name, **{**written, "idp_request_params": {}}).first_provider
+    ).request_params == {"access_type": "offline"}
 
 
 LONG = "https://www.googleapis.com/auth/userinfo."
@@ -100,5 +100,5 @@ GRAPH = "https://graph.microsoft.com/User.Read"
 def test_each_provider_names_what_it_gave_in_its_own_way(
     tmp_path: Path, kind: str, asked: str, given: str, needed: str, other: str
 ) -> None:
-    missing = provider_of(make_options(tmp_path, idp_provider=kind).sole_provider).missing_scopes(asked.split(), given)
+    missing = provider_of(make_options(tmp_path, idp_provider=kind).first_provider).missing_scopes(asked.split(), given)
     assert (" ".join(missing.needed), " ".join(missing.other)) == (needed, other)

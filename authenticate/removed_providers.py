@@ -1,0 +1,54 @@
+"""Removed providers: sessions of those that are not configured any more, or under whose id another issuer is, end at once."""
+
+import asyncio
+from collections import defaultdict
+
+import structlog
+
+from config.options import Options
+from databroker.client import BrokerClient, every
+from databroker.end_sessions import end_sessions
+from databroker.records import SESSION, Record, SessionRecord
+from databroker.session_reader import vouches
+from foundation.backoff import pauses
+from foundation.errors import BrokerError
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE = 0.1
+
+
+class RemovedProviders:
+    """The work `run`, once for each configuration.  A session of such a provider counts as none from the first moment on
+    (`SessionReader`); here it ends, so that nothing of it is left when the provider comes back, and open streams end.
+    """
+
+    def __init__(self, options: Options, broker: BrokerClient):
+        self._providers = options.providers
+        self._broker = broker
+
+    async def run(self) -> None:
+        waits = pauses(FIRST_PAUSE)
+        while True:
+            try:
+                return await self._end()
+            except BrokerError as error:
+                log.warning("sessions of removed providers can't be ended yet", reason=str(error))
+                await asyncio.sleep(next(waits))
+
+    async def _end(self) -> None:
+        gone = defaultdict[str, list[str]](list)
+        async for record in every(self._broker, SESSION):
+            if (provider := self._gone(record)) is not None:
+                gone[provider].append(record.id)
+        for provider, ids in gone.items():
+            ended = await end_sessions(self._broker, ids)
+            log.warning("sessions ended: their identity provider is not configured any more", provider=provider, sessions=len(ended))
+
+    def _gone(self, record: Record) -> str | None:
+        """The id of the provider whose session this was; None for one that counts, or that makes no sense."""
+        try:
+            session = SessionRecord.from_record(record)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            return None  # the reader of sessions says what is wrong with it
+        return None if vouches(self._providers.get(session.provider), session) else session.provider

@@ -1,0 +1,155 @@
+"""The whole product with two providers: people choose, each is somebody of their own, and one that goes takes its sessions along."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from examples.demo.people import ALICE
+from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.integration.test_portal_in_browser import SCHEMES, errors, look
+from tests.support.browser import Browser, headless_browser
+from tests.support.development_provider import DevelopmentProvider, pick_person
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
+from tests.support.reloading import reload
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HTML = {"Accept": "text/html"}
+OPEN, CORP_ONLY, BOSS = "open.localhost", "corp.localhost", "boss.localhost"
+LONG = "Partners with a name of sixty characters, as somebody has it"
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
+IDP_KEYS = ("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret", "idp_scopes")
+
+
+def entry(id: str, provider: DevelopmentProvider, *domains: str, **more: Any) -> dict[str, Any]:
+    client = {"client_id": "gate-tests", "client_secret": "not a secret", "scopes": ["openid", "profile", "email"]}
+    return {"id": id, "provider": "oidc", "url": provider.url, **client, "domains": list(domains), **more}
+
+
+@pytest.fixture(scope="module")
+def providers() -> Iterator[tuple[DevelopmentProvider, DevelopmentProvider]]:
+    """At both there is an alice, and both say that she is alice@example.com."""
+    with DevelopmentProvider() as corp, DevelopmentProvider([replace(ALICE, full_name="Alice of the partner")]) as partner:
+        yield corp, partner
+
+
+@pytest.fixture(scope="module")
+def entries(providers: tuple[DevelopmentProvider, DevelopmentProvider]) -> list[dict[str, Any]]:
+    corp, partner = providers
+    return [
+        entry("corp", corp, "example.com", title="Employees", icon="people", groups_claim="groups"),
+        entry("partner", partner, "partner.example", title=LONG, icon="logo.svg"),
+    ]
+
+
+@pytest.fixture
+def gate(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
+    (tmp_path / "logo.svg").write_bytes(SVG)
+    builder = GateBuilder("https://not-used.invalid").setting(**dict.fromkeys(IDP_KEYS), identity_providers=entries)
+    builder.route(OPEN, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
+    builder.setting(jwt_claims_headers=["email", "sub", "groups"])
+    builder.route(CORP_ONLY, to=upstream.url, allow_any_authenticated_user=True, identity_providers=["corp"])
+    builder.route(BOSS, to=upstream.url, allowed_users=["alice@example.com"])
+    with builder.start(tmp_path) as running:
+        yield running
+
+
+async def signed_in(gate: RunningGate, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> httpx.Response:
+    """Alice at this provider, who opens the route for everybody."""
+    page = await follow(client, await client.get(gate.url(OPEN), headers=HTML))
+    assert "Where do you sign in?" in page.text
+    (href,) = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="')[1:] if f"gate_idp={id}" in part[:900]][:1]
+    offered = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, href), headers=HTML))
+    assert str(offered.url).startswith(provider.url)
+    return await follow(client, await pick_person(client, offered, "alice"))
+
+
+async def test_each_is_somebody_of_their_own_provider(
+    gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider]
+) -> None:
+    corp, partner = providers
+    told = {}
+    for id, provider in (("corp", corp), ("partner", partner)):
+        async with gate.client() as client:
+            page = await signed_in(gate, client, id, provider)
+            assert page.status_code == 200
+            person = (await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})).json()
+            told[id] = person["user"]["id"]
+            headers = (await client.get(gate.url(OPEN), headers={"Accept": "application/json"})).text
+            assert ("alice@example.com" in headers) is (id == "corp"), "an address that is not the provider's to tell is told nobody"
+            for host in (CORP_ONLY, BOSS):
+                answer = await follow(client, await client.get(gate.url(host), headers=HTML))
+                assert answer.status_code == (200 if id == "corp" else 403), (id, host)
+    assert told == {"corp": "corp/alice", "partner": "partner/alice"}
+
+
+async def test_a_removed_provider_takes_its_sessions_along_and_no_others(
+    gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider], entries: list[dict[str, Any]]
+) -> None:
+    corp, partner = providers
+    async with gate.client() as employee, gate.client() as guest:
+        await signed_in(gate, employee, "corp", corp)
+        await signed_in(gate, guest, "partner", partner)
+        reload(gate, identity_providers=[entries[0]])
+        gate.wait_for_event(
+            "sessions ended: their identity provider is not configured any more",
+            lambda line: (line["provider"], line["sessions"]) == ("partner", 1),
+        )
+        assert (await employee.get(gate.url(OPEN), headers=HTML)).status_code == 200
+        answer = await guest.get(gate.url(OPEN), headers=HTML)
+        assert (answer.status_code, "/.gate/sign_in" in answer.headers["location"]) == (302, True)
+        reload(gate, identity_providers=entries)
+        assert (await guest.get(gate.url(OPEN), headers=HTML)).status_code == 302, "it does not come back with its provider"
+
+
+async def test_no_secret_and_no_token_is_in_the_log(gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider]) -> None:
+    async with gate.client() as client:
+        await signed_in(gate, client, "corp", providers[0])
+    assert "not a secret" not in json.dumps(gate.log)
+
+
+@pytest.fixture
+def browser(gate: RunningGate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
+        yield running
+
+
+def test_people_choose_on_a_phone_and_on_a_desk(
+    browser: Browser, gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider]
+) -> None:
+    corp, partner = providers
+    browser.open(gate.url(OPEN))
+    browser.wait_for_url(gate.url(AUTHENTICATE_HOST, "/.gate/sign_in"))
+    found = []
+    for width in (390, 1440):
+        for scheme in SCHEMES:
+            look(browser, width, scheme)
+            browser.picture(f"choose-{width}-{scheme}")
+            browser.driver.execute_script(AXE.read_text())
+            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
+            found += [f"{width} {scheme}: {rule}: {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
+            if browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth") > 0:
+                found.append(f"{width} {scheme}: too wide")
+    assert found == []
+    assert errors(browser) == []
+    browser.find("#address").send_keys("somebody@nowhere.example")
+    browser.submit("form button")
+    assert "does not tell us where you sign in" in browser.text
+    browser.picture("choose-unknown")
+    browser.find("#address").send_keys("alice@example.com")
+    browser.click("form button")
+    browser.wait_for_url(corp.url)
+    browser.open(gate.url(OPEN))
+    browser.click(".choices li:nth-child(2) a")
+    browser.wait_for_url(partner.url)
+    browser.click('button[value="alice"]')
+    browser.wait_for_url(gate.url(OPEN))
+    browser.open(gate.url(CORP_ONLY))
+    assert "another identity provider" in browser.text
+    browser.picture("choose-refused")

@@ -1,0 +1,71 @@
+"""Defences of several identity providers: whose word counts for whom, and what goes to which."""
+
+from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, replaced, skips
+
+CONFIG = "unit/config/settings/test_identity_providers.py"
+MIXED_UP = "unit/authenticate/test_several_providers.py"
+JUDGED = "unit/authorize/test_several_providers.py"
+
+entries = door("config.settings.identity_providers", CONFIG)
+entries.without("two providers are two names", "_are_told_apart", never("entry.id == other.id"))
+entries.without("an issuer is of one provider", "_are_told_apart", never("_are_one_issuer(entry.issuer, other.issuer)"))
+entries.without(
+    "a shared endpoint speaks for each tenant",
+    "_are_one_issuer",
+    replaced("is_issuer(other, one.replace(TENANT, tenant))", "False"),
+)
+entries.without("each of several says whose addresses it tells", "_say_whose_addresses", never("entry.domains is None"))
+entries.without("no provider is called as programs are", "_id", never("written in OF_NO_PROVIDER"))
+entries.without("a domain is no pattern", "_domains", never("not _DOMAIN.fullmatch(domain)"))
+entries.without("one more provider is not meant", "_stand_alone", never("getattr(settings, key)", 2))
+entries.without("a bearer token is shown to one provider", "_tokens_are_of_one_provider", never("len(route.identity_providers) != 1"))
+entries.without("what a claim is worth depends on who says it", "_claims_are_of_named_providers", never("not route.identity_providers"))
+entries.without("and in a policy, too", "_looks_at_claims", replaced('comparison.criterion == "claim"', "False"))
+
+configured = door("config.identity_provider", JUDGED, CONFIG)
+configured.without("an address is of its own domain", "ConfiguredProvider.speaks_for", always("domain in self.domains"))
+
+entries.without(
+    "an upstream is told whose name it is", "_told_claims", replaced("part.name.removeprefix(CLAIM) not in OURS_TO_TELL", "False")
+)
+
+loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py")
+loader.without("what is left of a directory says nothing", "IdentityLoader._identity", always("provider.has_directory"))
+
+approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
+approvers.without(
+    "an approver is of the route's providers", "AccessRules._fits", never("identity.provider not in route.identity_providers")
+)
+
+records = door("authorize.identity.person_records", JUDGED)
+records.without("no rule takes another's address", "rule_email_of", always('provider.speaks_for(email.rpartition("@")[2])'))
+records.without(
+    "no upstream is told another's address", "told_email_of", always('provider.speaks_for(canonical_email(email).rpartition("@")[2])')
+)
+
+identity = door("authorize.policy.identity", JUDGED)
+identity.without("a subject alone says nobody", "Identity.__post_init__", replaced("self.is_own and self.is_sole", "self.is_own"))
+
+entry_checks = door("authorize.user_entry_checks", JUDGED)
+entry_checks.without("a subject names its provider", "subjects_of_nobody_in_particular", never("entry.kind is EntryKind.SUBJECT"))
+
+routes = door("authorize.policy.compiled_route", JUDGED)
+routes.without("a route is for its providers' people", "_other_providers", never("route.identity_providers"))
+criteria = door("authorize.policy.criteria", JUDGED)
+criteria.without("others are kept out", "signed_in_elsewhere.judge", replaced("identity.provider not in listed", "False"))
+
+choice = door("authenticate.provider_choice", MIXED_UP)
+choice.without("a link leads to a provider of its route", "ProviderChoice.among", replaced("not ids or id in ids", "True"))
+choice.without("a removed provider is nobody's", "ProviderChoice.among", never("not found"))
+
+pages = door("authenticate.views.sign_in", MIXED_UP)
+pages.without("a choice says each thing once", "choose", never("any((len(values) > 1 for values in said.values()))"))
+
+removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
+removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
+
+refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")
+refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._turn", never("self._under_way[provider] >= self._share"))
+
+DOORS = (entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, removed, refresh)

@@ -1,0 +1,76 @@
+"""Sessions of a provider that was removed or renamed end with the configuration that does not know it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.removed_providers import RemovedProviders
+from config.settings.identity_providers import IN_PLACE
+from databroker.client import LocalBroker
+from databroker.records import SESSION, SessionRecord
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.options import make_options
+
+CORP, PARTNER = "https://idp.corp.example", "https://idp.partner.example"
+
+
+def entry(id: str, url: str) -> dict[str, Any]:
+    return {"id": id, "provider": "oidc", "url": url, "client_id": "gate", "client_secret": "secret", "domains": []}
+
+
+def several(directory: Path, *entries: dict[str, Any]) -> Any:
+    return make_options(directory, **{**dict.fromkeys(IN_PLACE), "identity_providers": list(entries)})
+
+
+@pytest.fixture
+async def broker() -> LocalBroker:
+    broker = LocalBroker(MemoryStore())
+    for number in range(40):
+        for provider, issuer in (("corp", CORP), ("partner", PARTNER)):
+            session = SessionRecord(f"{provider}-{number}", f"{provider}/{number}", str(number), provider, 1000.0, 9e9, issuer=issuer)
+            await broker.put(SESSION, session.id, session.to_data())
+    await broker.put(SESSION, "broken", {"provider": 7})
+    return broker
+
+
+async def left(broker: LocalBroker) -> set[str]:
+    return {record.id.partition("-")[0] for record in await broker.page(SESSION, "", 1000)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "stay"),
+    [
+        ((entry("corp", CORP), entry("partner", PARTNER)), {"corp", "partner"}),
+        ((entry("corp", CORP),), {"corp"}),
+        ((entry("corp", CORP), entry("renamed", PARTNER)), {"corp"}),
+        ((entry("corp", PARTNER), entry("partner", CORP)), set()),
+        ((entry("corp", CORP), entry("partner", "https://idp.newer.example")), {"corp"}),
+    ],
+)
+async def test_what_is_not_configured_any_more_ends_and_is_told(
+    tmp_path: Path, broker: LocalBroker, entries: tuple[dict[str, Any], ...], stay: set[str]
+) -> None:
+    with capture_logs() as logged:
+        await RemovedProviders(several(tmp_path, *entries), broker).run()
+    assert await left(broker) == {*stay, "broken"}
+    told = {entry["provider"]: entry["sessions"] for entry in logged if "not configured any more" in entry["event"]}
+    assert told == dict.fromkeys({"corp", "partner"} - stay, 40)
+
+
+async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
+
+    async def away_at_first(*asked: Any) -> Any:
+        if (error := next(answers, None)) is not None:
+            raise error
+        return await page(*asked)
+
+    monkeypatch.setattr(broker, "page", away_at_first)
+    with capture_logs() as logged:
+        await RemovedProviders(several(tmp_path, entry("corp", CORP)), broker).run()
+    monkeypatch.undo()
+    assert await left(broker) == {"corp", "broken"}
+    assert sum("can't be ended yet" in entry["event"] for entry in logged) == 2

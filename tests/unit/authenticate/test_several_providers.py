@@ -1,0 +1,308 @@
+"""Several providers: an answer of one to a request for another signs nobody in, whatever it holds, and what is one's goes to no other."""
+
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from authenticate.provider.signed_token import WrongToken
+from authenticate.session.refresh import RefreshStep
+from databroker.records import SessionRecord
+from foundation.errors import BadRequest
+from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser
+from tests.support.fake_idp import ABSENT, DISCOVERY, Answer, FakeIdP, signed
+from tests.support.several_providers import SeveralSite, entry
+
+IDS = ("corp", "partner", "third")
+PAIRS = list(itertools.permutations(IDS, 2))
+SID = "a-session-of-the-provider"
+
+
+@pytest.fixture
+async def idps() -> AsyncIterator[dict[str, FakeIdP]]:
+    started = {id: await FakeIdP.started() for id in IDS}
+    for id, idp in started.items():
+        idp.kid = f"key-of-{id}"
+    yield started
+    for idp in started.values():
+        await idp.stop()
+
+
+@pytest.fixture
+async def site(tmp_path: Path, idps: dict[str, FakeIdP], django_pages: ASGIHandler) -> AsyncIterator[SeveralSite]:
+    site = SeveralSite(tmp_path, idps, django_pages)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+def choice_url(site: SeveralSite, **answer: str) -> str:
+    query = urlsplit(site.sign_in_url()).query
+    return f"{ORIGIN}/.gate/choose?{urlencode({'gate_choice': query, **answer})}"
+
+
+async def to(site: SeveralSite, browser: Browser, id: str) -> str:
+    """The authorization URL of the provider that this browser chooses."""
+    url = (await browser.get(choice_url(site, gate_idp=id))).location
+    assert url.startswith(site.idps[id].issuer)
+    return url
+
+
+async def signed_in(site: SeveralSite, id: str, sub: str = "alice", **claims: Any) -> tuple[Browser, SessionRecord]:
+    browser, idp = site.browser(), site.idps[id]
+    idp.bend.claims = {"sid": f"{SID}-{id}", "email": f"{sub}@{id}.example", **claims}
+    idp.bend.userinfo = {"email": f"{sub}@{id}.example"}
+    known = {record.id for record in await site.sessions()}
+    response = await browser.get(idp.pick(await to(site, browser, id), sub))
+    assert response.status == 302, response.text
+    (record,) = [record for record in await site.sessions() if record.id not in known]
+    return browser, SessionRecord.from_record(record)
+
+
+def asked(idp: FakeIdP, path: str) -> int:
+    return idp.count(path)
+
+
+@pytest.mark.parametrize("id", IDS)
+async def test_people_are_of_the_provider_that_they_chose(site: SeveralSite, id: str) -> None:
+    _, session = await signed_in(site, id)
+    assert (session.user_id, session.provider, session.subject, session.issuer) == (f"{id}/alice", id, "alice", site.idps[id].issuer)
+    assert all(not idp.requests for other, idp in site.idps.items() if other != id)
+
+
+async def test_one_subject_at_three_providers_is_three_people(site: SeveralSite) -> None:
+    sessions = [(await signed_in(site, id))[1] for id in IDS]
+    assert {session.user_id for session in sessions} == {f"{id}/alice" for id in IDS}
+    for session in sessions:
+        assert {each.id for each in await site.service.sessions.of_person(session, site.clock())} == {session.id}
+        for other in sessions:
+            assert (await site.service.sessions.own(session, other.id, site.clock()) is None) is (other.id != session.id)
+
+
+@pytest.mark.parametrize(("chosen", "other"), PAIRS)
+@pytest.mark.parametrize("names_itself", ["as itself", "as the chosen one", "not at all"])
+async def test_a_code_of_another_provider_signs_nobody_in_and_is_shown_to_nobody_who_could_use_it(
+    site: SeveralSite, chosen: str, other: str, names_itself: str
+) -> None:
+    browser = site.browser()
+    callback = site.idps[other].pick(await to(site, browser, chosen), "alice")
+    said = {name: values[0] for name, values in parse_qs(urlsplit(callback).query).items()}
+    if names_itself == "as the chosen one":
+        said["iss"] = site.idps[chosen].issuer
+    elif names_itself == "not at all":
+        del said["iss"]
+    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode(said)}")
+    assert response.status == 400
+    assert await site.sessions() == []
+    assert asked(site.idps[other], "/token") == 0
+    assert asked(site.idps[chosen], "/token") == (1 if names_itself == "as the chosen one" else 0)
+
+
+@pytest.mark.parametrize(("chosen", "other"), PAIRS)
+async def test_an_error_of_another_provider_is_not_the_chosen_one_s(site: SeveralSite, chosen: str, other: str) -> None:
+    browser = site.browser()
+    url = await to(site, browser, chosen)
+    told = urlencode({"state": parse_qs(urlsplit(url).query)["state"][0], "error": "access_denied", "iss": site.idps[other].issuer})
+    assert (await browser.get(f"{ORIGIN}/oauth2/callback?{told}")).status == 400
+    assert (await browser.get(site.idps[chosen].pick(url, "alice"))).status == 302, "the attempt goes on"
+
+
+@pytest.mark.parametrize(("hostile", "other"), PAIRS)
+@pytest.mark.parametrize("trick", ["a token of the other", "the other's issuer", "the other's key", "the other's whole answer"])
+async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite, hostile: str, other: str, trick: str) -> None:
+    mine, theirs = site.idps[hostile], site.idps[other]
+    if trick == "a token of the other":
+        mine.bend.token = lambda header, claims: signed(header | {"kid": theirs.kid}, claims, theirs.signing_key, theirs.algorithm)
+        mine.bend.claims = {"iss": theirs.issuer}
+    elif trick == "the other's issuer":
+        mine.bend.claims = {"iss": theirs.issuer}
+    elif trick == "the other's key":
+        mine.bend.token = lambda header, claims: signed(header | {"kid": theirs.kid}, claims, theirs.signing_key, theirs.algorithm)
+    else:
+        answer = theirs.signed_in("alice")
+        mine.bend.tokens = {name: answer[name] for name in ("id_token", "access_token")}
+    browser = site.browser()
+    response = await browser.get(mine.pick(await to(site, browser, hostile), "alice"))
+    assert response.status in (400, 503)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize(("hostile", "other"), PAIRS)
+async def test_a_provider_whose_endpoints_are_another_s_signs_in_none_of_its_people(site: SeveralSite, hostile: str, other: str) -> None:
+    theirs = site.idps[other]
+    names = {"authorization": "authorize", "token": "token", "userinfo": "userinfo"}
+    site.idps[hostile].bend.discovery = {f"{name}_endpoint": f"{theirs.issuer}/{path}" for name, path in names.items()}
+    site.idps[hostile].bend.discovery["jwks_uri"] = f"{theirs.issuer}/jwks"
+    browser = site.browser()
+    url = (await browser.get(choice_url(site, gate_idp=hostile))).location
+    for issuer in (theirs.issuer, site.idps[hostile].issuer):
+        response = await browser.get(theirs.pick(url, "alice", iss=issuer))
+        assert response.status in (400, 503)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize(("teller", "other"), PAIRS)
+async def test_the_word_of_one_provider_signs_nobody_of_another_out(site: SeveralSite, teller: str, other: str) -> None:
+    _, session = await signed_in(site, other)
+    mine, theirs, logout = site.idps[teller], site.idps[other], site.service.provider_logout
+    sid = f"{SID}-{other}"
+    assert await logout.by_token(mine.logout_token(sid=sid)) == 0
+    assert await logout.by_token(mine.logout_token(sub="alice")) == 0
+    assert await logout.by_browser(mine.issuer, sid) == 0
+    for forged in (mine.logout_token(sid=sid, iss=theirs.issuer), mine.logout_token(sub="alice", iss=theirs.issuer)):
+        with pytest.raises(WrongToken):
+            await logout.by_token(forged)
+    with pytest.raises(WrongToken, match="another issuer"):
+        await logout.by_token(mine.logout_token(sid=sid, iss="https://idp.nobody.example"))
+    with pytest.raises(WrongToken, match="another issuer"):
+        await logout.by_token(mine.logout_token(sid=sid, iss=ABSENT))
+    with pytest.raises(BadRequest):
+        await logout.by_browser("https://idp.nobody.example", sid)
+    assert [record.id for record in await site.sessions()] == [session.id]
+    assert await logout.by_token(theirs.logout_token(sid=sid)) == 1
+
+
+@pytest.mark.parametrize("id", IDS)
+async def test_a_session_is_refreshed_revoked_and_signed_out_at_its_own_provider(site: SeveralSite, id: str) -> None:
+    browser, session = await signed_in(site, id)
+    before = {other: len(idp.requests) for other, idp in site.idps.items()}
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+    assert renewed.access_token != session.access_token
+    page = await browser.get(f"{ORIGIN}/.gate/signout/")
+    token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
+    response = await browser.post(f"{ORIGIN}/.gate/signout/", {"_gate_csrf": token})
+    assert response.location.startswith(f"{site.idps[id].issuer}/end?")
+    assert {other: len(idp.requests) > before[other] for other, idp in site.idps.items()} == {other: other == id for other in IDS}
+
+
+async def test_one_provider_that_is_away_keeps_nobody_of_another_out(site: SeveralSite) -> None:
+    site.idps["partner"].bend.answers[DISCOVERY] = Answer(status=500)
+    assert (await site.browser().get(choice_url(site, gate_idp="partner"))).status == 503
+    await signed_in(site, "corp")
+    assert "nobody can sign in at partner since" in site.service.readiness().reason
+    assert "corp" not in site.service.readiness().reason
+
+
+async def test_a_start_asks_no_provider(site: SeveralSite) -> None:
+    assert (await site.browser().get(site.sign_in_url())).status == 200
+    assert all(not idp.requests for idp in site.idps.values())
+
+
+async def test_the_question_is_a_page_without_a_script_that_nobody_frames(site: SeveralSite) -> None:
+    browser = site.browser()
+    page = await browser.get(site.sign_in_url())
+    policy = page.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "<script" not in page.text
+    for id in IDS:
+        assert id.title() in page.text
+    assert page.set_cookies == []
+    hrefs = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="/.gate/choose')[1:]]
+    found = [(await site.browser().get(f"{ORIGIN}/.gate/choose{href}")).location for href in hrefs]
+    assert [url.partition("/authorize")[0] for url in found] == [site.idps[id].issuer for id in IDS]
+
+
+@pytest.mark.parametrize(
+    ("address", "id"), [("ann@corp.example", "corp"), (" Ann@PARTNER.example ", "partner"), ("ann@sub.corp.example", None), ("ann", None)]
+)
+async def test_an_address_that_is_typed_chooses_and_goes_along(site: SeveralSite, address: str, id: str | None) -> None:
+    response = await site.browser().get(choice_url(site, gate_address=address))
+    if id is None:
+        assert response.status == 400
+        assert "does not tell us where you sign in" in response.text
+        assert address not in response.text
+        return
+    assert response.location.startswith(site.idps[id].issuer)
+    assert parse_qs(urlsplit(response.location).query)["login_hint"] == [address.strip()]
+
+
+async def test_a_browser_is_not_asked_twice_until_its_person_signs_out(site: SeveralSite) -> None:
+    browser, session = await signed_in(site, "partner")
+    await site.service.sessions.end(session)
+    assert (await browser.get(site.sign_in_url())).location.startswith(site.idps["partner"].issuer)
+    page = await browser.get(f"{ORIGIN}/.gate/signout/")
+    token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
+    await browser.post(f"{ORIGIN}/.gate/signout/", {"_gate_csrf": token})
+    assert (await browser.get(site.sign_in_url())).status == 200
+
+
+async def test_a_choice_that_led_to_no_sign_in_is_not_remembered(site: SeveralSite) -> None:
+    browser = site.browser()
+    await to(site, browser, "partner")
+    assert (await browser.get(site.sign_in_url())).status == 200
+
+
+@pytest.mark.parametrize("planted", ["", "gone", "corp; __Host-_gate_idp=partner", "%00"])
+async def test_a_planted_choice_is_a_question(site: SeveralSite, planted: str) -> None:
+    browser = site.browser()
+    browser.cookies["__Host-_gate_idp"] = planted
+    assert (await browser.get(site.sign_in_url())).status == 200
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"gate_idp": "gone"}, {"gate_idp": ""}, {}, {"gate_idp": "corp", "gate_choice": ""}, {"gate_idp": "corp", "gate_choice": "a=b"}],
+)
+async def test_only_a_link_of_ours_with_one_of_its_providers_leads_on(site: SeveralSite, answer: dict[str, str]) -> None:
+    response = await site.browser().get(choice_url(site, **answer))
+    assert response.status == (200 if answer in ({"gate_idp": ""}, {}) else 400)
+    assert response.set_cookies == []
+
+
+@pytest.mark.parametrize("twice", ["gate_idp", "gate_choice", "gate_address"])
+async def test_an_answer_that_says_a_thing_twice_is_refused(site: SeveralSite, twice: str) -> None:
+    url = choice_url(site, gate_idp="corp", gate_address="ann@corp.example")
+    said = parse_qs(urlsplit(url).query)[twice][0]
+    assert (await site.browser().get(f"{url}&{urlencode({twice: said})}")).status == 400
+
+
+async def test_a_replayed_question_expires(site: SeveralSite) -> None:
+    url = choice_url(site, gate_idp="corp")
+    site.clock.ahead = 1000
+    assert (await site.browser().get(url)).status == 400
+
+
+async def test_a_route_s_providers_are_offered_and_no_others(site: SeveralSite) -> None:
+    def url(providers: str) -> str:
+        params = {"gate_redirect_uri": f"{APP}/", "gate_attempt": ATTEMPT, "gate_providers": providers}
+        return site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", params, site.clock())
+
+    assert (await site.browser().get(url("partner"))).location.startswith(site.idps["partner"].issuer)
+    page = await site.browser().get(url("partner third"))
+    assert ("Corp" in page.text, "Partner" in page.text, "Third" in page.text) == (False, True, True)
+    chosen = f"{ORIGIN}/.gate/choose?{urlencode({'gate_choice': urlsplit(url('partner third')).query, 'gate_idp': 'corp'})}"
+    assert (await site.browser().get(chosen)).status == 400
+    assert (await site.browser().get(url("gone"))).status == 400
+
+
+async def test_a_link_to_the_portal_may_name_the_provider(site: SeveralSite) -> None:
+    browser = site.browser()
+    begun = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=third")).location
+    assert (await browser.get(begun)).location.startswith(site.idps["third"].issuer)
+    begun = (await browser.get(f"{ORIGIN}/.gate/?gate_idp=gone")).location
+    assert (await browser.get(begun)).status == 400
+
+
+async def test_an_attempt_of_a_provider_that_was_removed_or_renamed_meanwhile_is_over(
+    site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler
+) -> None:
+    browser = site.browser()
+    callback = site.idps["partner"].pick(await to(site, browser, "partner"), "alice")
+    for entries in (
+        [entry("corp", site.idps["corp"]), entry("third", site.idps["third"])],
+        [entry("corp", site.idps["corp"]), entry("renamed", site.idps["partner"])],
+        [entry("partner", site.idps["corp"]), entry("corp", site.idps["partner"])],
+    ):
+        later = SeveralSite(tmp_path, site.idps, django_pages, identity_providers=entries)
+        twin = later.browser()
+        twin.cookies = dict(browser.cookies)
+        response = await twin.get(callback)
+        assert response.status == 400
+        assert await later.sessions() == []
+        await later.service.stop()
+    assert asked(site.idps["partner"], "/token") == 0
+    assert asked(site.idps["corp"], "/token") == 0

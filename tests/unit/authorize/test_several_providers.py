@@ -1,0 +1,191 @@
+"""What the people of one provider may is nothing that another provider's word gives them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from authorize.config_checks import CONFIG_CHECKS
+from authorize.explain.invented_request import InventedPerson, described_identity
+from authorize.identity.person_records import PersonRecords, identity_of, rule_email_of
+from authorize.policy.criteria import Reason
+from authorize.policy.decision import Outcome, decide
+from authorize.policy.identity import Identity
+from authorize.upstream.identity_headers import attested_claims
+from config.identity_provider import ConfiguredProvider
+from config.load import check_configuration
+from config.settings.identity_providers import IN_PLACE
+from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from tests.support.options import make_options
+from tests.support.providers import a_provider
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+CORP = a_provider("corp", domains=frozenset({"corp.example"}), groups_claim="groups", is_sole=False)
+PARTNER = a_provider("partner", url="https://idp.partner.example", domains=frozenset({"partner.example"}), is_sole=False)
+ALLOWED, FORBIDDEN, SIGN_IN = Outcome.ALLOWED, Outcome.FORBIDDEN, Outcome.SIGN_IN
+
+
+def person(provider: ConfiguredProvider, email: str, sub: str = "1", **claims: Any) -> Identity:
+    said = {"sub": sub, "email": email, "email_verified": True, **claims}
+    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, said, issuer=provider.issuer)
+    known = UserRecord(session.user_id, email, True, "Ann", said, issuer=provider.issuer)
+    return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
+
+
+def outcome(caller: Identity | None, **keys: Any) -> Outcome:
+    return decide(request(), caller, table(make_route(**keys)), NOW).outcome
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"allowed_users": ["boss@corp.example"]},
+        {"allowed_domains": ["corp.example"]},
+        {"policy": [{"allow": {"email": "boss@corp.example"}}]},
+        {"policy": [{"allow": {"email": {"ends_with": "@corp.example"}}}]},
+        {"policy": [{"allow": {"claim/email": "boss@corp.example"}}]},
+    ],
+)
+def test_an_address_counts_only_of_the_provider_that_may_tell_it(keys: dict[str, Any]) -> None:
+    assert outcome(person(CORP, "boss@corp.example"), **keys) is ALLOWED
+    assert outcome(person(PARTNER, "boss@corp.example"), **keys) is FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "email",
+    [
+        "boss@corp.example",
+        "boss@sub.partner.example",
+        "boss@evil-partner.example",
+        "boss@corp.example@partner.example",
+        "partner.example",
+        "",
+    ],
+)
+def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) -> None:
+    found = person(PARTNER, email)
+    assert (found.email, found.rule_email, found.rule_domain, found.shown_as) == ("", "", "", "Ann")
+    assert "email" not in found.claims
+    assert "email" not in attested_claims(found, "gate", "app", ())
+
+
+def test_an_address_of_its_own_is_told() -> None:
+    found = person(PARTNER, "ann@Partner.example")
+    assert (found.email, found.rule_email) == ("ann@Partner.example", "ann@partner.example")
+
+
+def test_an_empty_list_of_domains_is_no_address_at_all() -> None:
+    found = person(a_provider("partner", domains=frozenset(), is_sole=False), "ann@partner.example")
+    assert (found.email, found.rule_email) == ("", "")
+
+
+def test_a_deny_by_address_keeps_out_whose_address_counts_for_nothing() -> None:
+    keys = {"policy": [{"deny": {"email": "mallory@corp.example"}}, {"allow": {"provider": "partner"}}]}
+    assert outcome(person(PARTNER, "mallory@corp.example"), **keys) is FORBIDDEN
+
+
+def test_groups_are_told_by_the_providers_that_were_given_the_word() -> None:
+    assert person(CORP, "", groups=["admins"]).group_ids == {"admins"}
+    assert person(PARTNER, "", groups=["admins"]).group_ids == frozenset()
+
+
+@pytest.mark.parametrize("keys", [{"allowed_users": ["1"]}, {"policy": [{"allow": {"user": "1"}}]}])
+def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, Any]) -> None:
+    for provider in (CORP, PARTNER):
+        found = person(provider, "")
+        assert (found.own_subject, found.is_own) == ("", True)
+        assert outcome(found, **keys) is FORBIDDEN
+    assert outcome(person(a_provider("corp"), ""), **keys) is ALLOWED
+
+
+def test_one_subject_at_two_providers_is_two_people() -> None:
+    assert outcome(person(CORP, ""), allowed_users=["corp/1"]) is ALLOWED
+    assert outcome(person(PARTNER, ""), allowed_users=["corp/1"]) is FORBIDDEN
+
+
+def test_a_route_for_one_provider_s_people_refuses_all_others() -> None:
+    keys: dict[str, Any] = {"identity_providers": ["corp"], "allow_any_authenticated_user": True}
+    assert outcome(person(CORP, ""), **keys) is ALLOWED
+    assert outcome(None, **keys) is SIGN_IN
+    found = decide(request(), person(PARTNER, ""), table(make_route(**keys)), NOW)
+    assert (found.outcome, found.trace[-1].reason) == (FORBIDDEN, Reason.SIGNED_IN_ELSEWHERE)
+
+
+def test_a_program_is_of_no_provider_and_is_named_by_itself() -> None:
+    program = user("", provider="service_account", subject="deploy", user_id="service_account/deploy")
+    assert outcome(program, identity_providers=["corp"], allowed_users=["service_account/deploy"]) is ALLOWED
+
+
+def test_a_preflight_passes_to_a_route_for_one_provider_s_people() -> None:
+    asked = {"method": "OPTIONS", "origin": b"https://o.example", "access_control_request_method": b"PUT"}
+    routes = table(make_route(identity_providers=["corp"], allow_any_authenticated_user=True, cors_allow_preflight=True))
+    assert decide(request(**asked), None, routes, NOW).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("written", "of_corp", "of_partner", "of_a_program"),
+    [
+        ({"provider": "corp"}, ALLOWED, FORBIDDEN, FORBIDDEN),
+        ({"provider": {"in": ["corp", "partner"]}}, ALLOWED, ALLOWED, FORBIDDEN),
+        ({"provider": {"not_in": ["corp"]}}, FORBIDDEN, ALLOWED, FORBIDDEN),
+    ],
+)
+def test_the_criterion_provider(written: dict[str, Any], of_corp: Outcome, of_partner: Outcome, of_a_program: Outcome) -> None:
+    keys = {"policy": [{"allow": written}]}
+    program = user("", provider="service_account", subject="deploy")
+    found = [outcome(each, **keys) for each in (person(CORP, ""), person(PARTNER, ""), program)]
+    assert found == [of_corp, of_partner, of_a_program]
+
+
+def entry(id: str) -> dict[str, Any]:
+    said = {"provider": "oidc", "url": f"https://idp.{id}.example", "client_id": "gate", "client_secret": "secret"}
+    return {"id": id, **said, "domains": [f"{id}.example"], "groups_claim": "groups"}
+
+
+SEVERAL = {**dict.fromkeys(IN_PLACE), "identity_providers": [entry("corp"), entry("partner")]}
+
+
+@pytest.mark.parametrize(
+    ("written", "user_id", "provider", "rule_email"),
+    [
+        ("ann@partner.example", "", "partner", "ann@partner.example"),
+        ("ann@nobody.example", "", "corp", ""),
+        ("partner/7", "partner/7", "partner", ""),
+        ("gone/7", "gone/7", "", ""),
+    ],
+)
+def test_a_described_person_is_of_the_provider_that_may_tell_of_them(
+    tmp_path: Path, written: str, user_id: str, provider: str, rule_email: str
+) -> None:
+    found = described_identity(InventedPerson(written), make_options(tmp_path, **SEVERAL))
+    assert found is not None
+    assert (found.user_id, found.provider, found.rule_email) == (user_id, provider, rule_email)
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"policy": [{"from": "https://a.example.com", "to": "http://a", "allowed_users": ["alice"]}]}, "policy[0].allowed_users[0]"),
+        ({"admin_allowed_users": ["alice"]}, "admin_allowed_users[0]"),
+        (
+            {"policy": [{"from": "https://a.example.com", "to": "http://a", "policy": [{"allow": {"user": "alice"}}]}]},
+            "policy[0].policy[0].allow.user",
+        ),
+    ],
+)
+def test_a_subject_alone_is_refused_with_several_providers(tmp_path: Path, settings: dict[str, Any], place: str) -> None:
+    make_options(tmp_path, **SEVERAL)
+    path = tmp_path / "config.yaml"
+    whole = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**whole, **settings}))
+    found = {problem.key: problem.message for problem in check_configuration(path, {}, CONFIG_CHECKS).errors}
+    assert list(found) == [place]
+    assert "may be somebody of any provider: write whose, as in corp/alice" in found[place]
+
+
+def test_access_is_given_by_an_address_to_whom_it_counts_for() -> None:
+    known = UserRecord("partner/1", "boss@corp.example", True, "Mallory", {}, issuer=PARTNER.issuer)
+    assert rule_email_of(known, {}, PARTNER) == ""
+    assert rule_email_of(known, {}, None) == ""
+    assert rule_email_of(UserRecord("corp/1", "boss@corp.example", True), {}, CORP) == "boss@corp.example"

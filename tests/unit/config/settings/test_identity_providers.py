@@ -1,0 +1,211 @@
+"""Several identity providers: what an entry says, and which configurations would leave open whose word something is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings.identity_providers import IN_PLACE, MOST_PROVIDERS, OF_NO_PROVIDER
+from tests.unit.config.conftest import Load, Problems
+
+WITHOUT = dict.fromkeys(IN_PLACE)
+TENANT = "11111111-2222-3333-4444-555555555555"
+MICROSOFT = "https://login.microsoftonline.com"
+APP = {"from": "https://app.example.com", "to": "http://a"}
+
+
+def entry(name: str = "corp", **more: Any) -> dict[str, Any]:
+    said = {"provider": "oidc", "url": f"https://idp.{name}.example", "client_id": "gate", "client_secret": f"secret-of-{name}"}
+    return {"id": name, **said, "domains": [f"{name}.example"], **more}
+
+
+def several(*entries: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    return {**WITHOUT, "identity_providers": list(entries) or [entry("corp"), entry("partner")], **settings}
+
+
+def without(made: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in made.items() if key not in keys}
+
+
+AZURE = without(entry("a", provider="azure"), "url")
+
+
+def test_each_entry_is_a_provider_by_its_id(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("from-a-file\n")
+    partner = without(
+        entry("partner", client_secret_file="secret", scopes="openid,email", groups_claim="roles", title="Partners"), "client_secret"
+    )
+    options = load(**several(entry("corp", request_params={}, domains=["Corp.example", "corp.example"]), partner))
+    corp, other = options.providers.values()
+    assert list(options.providers) == ["corp", "partner"]
+    assert (corp.kind, corp.issuer, corp.client_secret.reveal(), corp.request_params) == (
+        "oidc",
+        "https://idp.corp.example",
+        "secret-of-corp",
+        {},
+    )
+    assert (corp.domains, corp.groups_claim, corp.expects_groups, corp.is_sole, corp.shown_as) == (
+        {"corp.example"},
+        "",
+        False,
+        False,
+        "corp",
+    )
+    assert (other.client_secret.reveal(), other.scopes, other.request_params) == ("from-a-file", ("openid", "email"), None)
+    assert (other.groups_claim, other.expects_groups, other.expects_record, other.shown_as) == ("roles", True, False, "Partners")
+
+
+def test_one_entry_alone_may_tell_any_address(load: Load) -> None:
+    (provider,) = load(**several(without(entry(), "domains"))).providers.values()
+    assert (provider.domains, provider.is_sole) == (None, True)
+    assert provider.speaks_for("anything.example")
+
+
+def test_a_domain_is_the_whole_of_it(load: Load) -> None:
+    corp = load(**several()).providers["corp"]
+    assert corp.speaks_for("corp.example")
+    assert not any(map(corp.speaks_for, ("sub.corp.example", "evil-corp.example", "example", "", "partner.example")))
+    assert not load(**several(entry(), entry("partner", domains=[]))).providers["partner"].speaks_for("partner.example")
+
+
+@pytest.mark.parametrize(
+    ("entries", "place", "message"),
+    [
+        ([], "identity_providers", "must name a provider"),
+        ([entry(), entry("partner", id="corp")], "identity_providers[1].id", "is the id of identity_providers[0]"),
+        (
+            [entry(), entry("partner", url="https://idp.corp.example")],
+            "identity_providers[1].url",
+            "is the issuer of identity_providers[0]",
+        ),
+        (
+            [entry(), AZURE, entry("b", provider="azure", url=f"{MICROSOFT}/{TENANT}/v2.0")],
+            "identity_providers[2].url",
+            "is the issuer of identity_providers[1]",
+        ),
+        (
+            [entry("b", provider="azure", url=f"{MICROSOFT}/{TENANT}/v2.0"), AZURE],
+            "identity_providers[1].url",
+            "is the issuer of identity_providers[0]",
+        ),
+        (
+            [entry("a", provider="azure", url=f"{MICROSOFT}/organizations/v2.0"), without(entry("b", provider="azure"), "url")],
+            "identity_providers[1].url",
+            "is the issuer of identity_providers[0]",
+        ),
+        ([entry(), without(entry("partner"), "domains")], "identity_providers[1].domains", "is required beside other providers"),
+        ([without(entry(), "client_secret")], "identity_providers[0].client_secret", "is required: the provider gives it"),
+        ([without(entry(), "client_id")], "identity_providers[0].client_id", "is required: the provider gives it"),
+        ([without(entry(), "url")], "identity_providers[0].url", "is required"),
+        ([entry(scopes=["email"])], "identity_providers[0].scopes", "must contain openid"),
+        ([entry(id="Corp")], "identity_providers[0].id", "must be a short name in lower case"),
+        ([entry(id="a/b")], "identity_providers[0].id", "must be a short name in lower case"),
+        ([entry(id="corp\n")], "identity_providers[0].id", "must not hold control characters"),
+        *(([entry(id=id)], "identity_providers[0].id", "choose another name") for id in sorted(OF_NO_PROVIDER - {""})),
+        ([entry(domains=["*.corp.example"])], "identity_providers[0].domains", "is no domain such as"),
+        ([entry(domains=["bücher.example"])], "identity_providers[0].domains", "xn--"),
+        ([entry(domains=["@corp.example"])], "identity_providers[0].domains", "is no domain such as"),
+        ([entry(request_params={"state": "x"})], "identity_providers[0].request_params", "is set by the service itself"),
+        ([entry(titel="Corp")], "identity_providers[0].titel", "did you mean title?"),
+        ([entry(issuer="https://x.example")], "identity_providers[0].issuer", "is called `url` here"),
+        ([entry(icon="corp.gif")], "identity_providers[0].icon", "must be the path of a .png or .svg file"),
+        ([entry(f"p{number}") for number in range(MOST_PROVIDERS + 1)], "identity_providers", f"at most {MOST_PROVIDERS}"),
+    ],
+)
+def test_what_leaves_open_whose_word_it_is_is_refused(problems: Problems, entries: list[dict[str, Any]], place: str, message: str) -> None:
+    found = problems(**{**WITHOUT, "identity_providers": entries})
+    assert list(found) == [place], found
+    assert message in found[place]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("idp_provider", "okta"),
+        ("idp_provider_url", "https://idp.example.com"),
+        ("idp_client_id", "gate"),
+        ("idp_client_secret", "secret"),
+        ("idp_scopes", ["openid"]),
+        ("idp_request_params", {"a": "b"}),
+        ("idp_service_account", '{"api_key": "k"}'),
+        ("idp_directory_url", "https://graph.example"),
+        ("groups_claim", "groups"),
+        ("scim_token", "a-token-of-32-characters-and-more"),
+    ],
+)
+def test_a_key_of_one_provider_does_not_stand_beside_several(problems: Problems, key: str, value: Any) -> None:
+    assert key in problems(**{**several(), key: value})
+
+
+def test_a_process_that_signs_nobody_in_needs_no_client(load: Load) -> None:
+    entries = [without(entry(id), "client_id", "client_secret") for id in ("corp", "partner")]
+    elsewhere = {
+        "services": "authorize",
+        "databroker_service_url": "https://databroker.internal:5443",
+        "grpc_insecure": True,
+        "grpc_address": ":5443",
+    }
+    assert list(load(**several(*entries), **elsewhere).providers) == ["corp", "partner"]
+
+
+def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
+    assert "secret-of-corp" not in repr(load(**several()))
+    assert "secret-of-corp" not in str(problems(**several(entry(titel="x"), entry("partner", url=""))))
+
+
+@pytest.mark.parametrize(
+    ("route", "place", "message"),
+    [
+        ({"identity_providers": ["crop"]}, "identity_providers[0]", "did you mean corp?"),
+        ({"policy": [{"allow": {"provider": "nobody"}}]}, "policy[0].allow.provider", "there are: corp, partner"),
+        ({"allowed_idp_claims": {"team": ["a"]}}, "allowed_idp_claims", "may be said by any provider"),
+        ({"policy": [{"allow": {"claim/team": "a"}}]}, "policy[0].allow.claim/team", "may be said by any provider"),
+        ({"identity_headers": "remote-user"}, "identity_headers", "tells preferred_username, which may be said by any provider"),
+        ({"set_request_headers": {"X-User": "${claim.upn}"}}, "set_request_headers", "tells upn, which may be said by any provider"),
+        ({"pass_identity_headers": True}, "pass_identity_headers", "tells nickname"),
+        (
+            {"allowed_domains": ["a.example"], "access_requests": {"approvers": [{"claim/role": "lead"}]}},
+            "access_requests.approvers",
+            "may be said by any provider",
+        ),
+        (
+            {"access_requests": {"approvers": [{"user": "corp/1"}], "break_glass": {"allowed": [{"provider": "nobody"}]}}},
+            "access_requests.break_glass.allowed",
+            "is the id of no provider",
+        ),
+        ({"bearer_token": "idp_id_token", "allowed_domains": ["corp.example"]}, "bearer_token", "is of one provider"),
+        (
+            {"bearer_token": "idp_id_token", "allowed_domains": ["corp.example"], "identity_providers": ["corp", "partner"]},
+            "bearer_token",
+            "is of one provider",
+        ),
+        ({"allow_public_unauthenticated_access": True, "identity_providers": ["corp"]}, "identity_providers", "has no effect"),
+        ({"allowed_groups": ["g"]}, "allowed_groups", "needs groups_claim of a provider"),
+    ],
+)
+def test_a_route_says_whose_word_counts_there(problems: Problems, route: dict[str, Any], place: str, message: str) -> None:
+    found = problems(**several(policy=[{**APP, **route}], jwt_claims_headers=["email", "nickname"]))
+    assert list(found) == [f"policy[0].{place}"], found
+    assert message in found[f"policy[0].{place}"]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        {"identity_providers": ["corp"], "allowed_idp_claims": {"team": ["a"]}},
+        {"identity_providers": ["corp"], "policy": [{"allow": {"claim/team": "a"}}]},
+        {"identity_providers": ["corp"], "bearer_token": "idp_id_token", "allow_any_authenticated_user": True},
+        {"identity_providers": ["corp"], "identity_headers": "remote-user", "allowed_domains": ["corp.example"]},
+        {"identity_headers": "cloudflare", "set_request_headers": {"X-Who": "${user}"}, "allowed_domains": ["corp.example"]},
+        {"policy": [{"allow": {"and": [{"provider": "corp"}, {"domain": "corp.example"}]}}]},
+    ],
+)
+def test_a_route_that_says_so_is_accepted(problems: Problems, route: dict[str, Any]) -> None:
+    assert problems(**several(policy=[{**APP, **route}])) == {}
+
+
+def test_github_is_judged_where_its_people_come(problems: Problems) -> None:
+    github = {"id": "hub", "provider": "github", "client_id": "c", "client_secret": "s", "domains": []}
+    strict = {**APP, "allowed_domains": ["corp.example"], "max_age": "15m"}
+    assert "policy[0].max_age" in problems(**several(entry(), github, policy=[strict]))
+    assert problems(**several(entry(), github, policy=[{**strict, "identity_providers": ["corp"]}])) == {}
