@@ -1,7 +1,6 @@
 """The operator's brand on every page that people see: shown by a browser that obeys the pages' policies, and changed by a reload."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ LOGO = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 120 32" width="120" height="32"><rect width="120" height="32" rx="6" fill="%s"/>'
     '<circle cx="16" cy="16" r="9" fill="#fff"/></svg>'
 )
+BRAND = {"name": "Example & Sons", "logo": "logo.svg", "accent": YELLOW}
 SEEN = """
 const logo = document.querySelector("header.top img"), accent = getComputedStyle(document.documentElement).getPropertyValue("--brand");
 return [document.querySelector("header.top bdi").textContent, logo ? logo.naturalWidth : 0, accent];
@@ -37,7 +37,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
         .route(OPEN, to=upstream.url, allow_any_authenticated_user=True)
         .route(CLOSED, to=upstream.url, allowed_users=["nobody@example.com"], refusal_message="Payroll <b>lets</b> you in.")
         .route(NOWHERE, to="http://127.0.0.1:1", allow_public_unauthenticated_access=True)
-        .setting(brand={"name": "Example & Sons", "logo": "logo.svg", "accent": YELLOW}, admin_allowed_users=["alice@example.com"])
+        .setting(brand=BRAND, admin_allowed_users=["alice@example.com"])
     )
     with builder.start(directory) as running:
         yield running
@@ -109,16 +109,18 @@ def test_a_refused_person_reads_the_routes_own_words_as_they_are_written(browser
 
 def test_a_reload_brings_another_and_takes_it_away(browser: Browser, gate: RunningGate) -> None:
     look(browser, 1440, "dark")
-    logo = Path(gate.config_file).with_name("logo.svg")
-    logo.write_text((LOGO % NAVY).replace("120", "64"))
-    reload(gate, brand={"name": "Others", "logo": "logo.svg", "accent": NAVY})
-    for url in places(gate).values():
-        browser.open(url)
-        shown, wide, colour = browser.driver.execute_script(SEEN)
-        assert (shown, wide) == ("Others", 64), url
-        assert colour not in (NAVY, YELLOW), url
-    reload(gate, brand=None)
-    for url in places(gate).values():
-        browser.open(url)
-        assert browser.driver.execute_script(SEEN) == ["gate", 0, "#8aa4ff"], url
+    gate.config_file.with_name("other.svg").write_text((LOGO % NAVY).replace("120", "64"))
+    try:
+        reload(gate, brand={"name": "Others", "logo": "other.svg", "accent": NAVY})
+        for url in places(gate).values():
+            browser.open(url)
+            shown, wide, colour = browser.driver.execute_script(SEEN)
+            assert (shown, wide) == ("Others", 64), url
+            assert colour not in (NAVY, YELLOW), url
+        reload(gate, brand=None)
+        for url in places(gate).values():
+            browser.open(url)
+            assert browser.driver.execute_script(SEEN) == ["gate", 0, "#8aa4ff"], url
+    finally:
+        reload(gate, brand=BRAND)
     assert complaints(browser) == []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from foundation.web.next_steps import next_step
+from tests.support.browser import headless_browser
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in
@@ -93,6 +94,29 @@ async def test_a_person_reads_what_to_do_next_and_whom_to_write_to(gate: Running
     assert page.headers["content-type"].startswith("text/html"), page.text
     assert next_steps(page.text), page.text
     assert 'href="mailto:help@corp.example?subject=Help%20with%20' in page.text
+
+
+@pytest.mark.browser
+def test_who_signs_in_as_somebody_else_is_where_they_wanted_to_go(
+    gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    wanted = gate.url(STAFF, "/wages?year=2026")
+    with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as browser:
+        browser.open(wanted)
+        browser.wait_for_url(provider.url)
+        browser.click('button[value="carol"]')
+        browser.wait_for_url(wanted)
+        assert "carol@example.com" in browser.text
+        browser.click("a[href*=signout]")
+        browser.wait_for_url(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"))
+        browser.click("form button")
+        browser.wait_for_url(f"{provider.url}/oauth2/end_session")
+        browser.click("form button")
+        browser.wait_for_url(f"{provider.url}/oauth2/authorize")
+        browser.click('button[value="alice"]')
+        browser.wait_for_url(wanted)
+        assert "alice" in browser.text
+        assert "access" not in browser.driver.title
 
 
 @pytest.mark.parametrize(("line", "status"), [(b"Cookie: " + b"a" * 40_000, 431), (b"Transfer-Encoding: gzip", 501)])

@@ -23,6 +23,8 @@ BOUNDED_OTHERWISE = {
     "authenticate/api/openapi.py:openapi_document": FINITE,
     "foundation/client_tls.py:client_context": CONFIGURED,
     "authorize/identity/client_certificates.py:_store": CONFIGURED,
+    "authorize/timeline/zone.py:_known": FINITE,
+    "authorize/timeline/zone.py:zones": FINITE,
     "authorize/policy/language/time_criteria.py:_once_a_second": "four numbers",
     "databroker/records.py:_names": FINITE,
     "databroker/store/kvstore.py:_sha1": FINITE,

@@ -56,6 +56,7 @@ def test_a_png_is_taken() -> None:
         f"{HEAD}<rect style=\"fill:SRC('http://x')\"/></svg>",
         f'{HEAD}<rect fill="url(http://x)"/></svg>',
         f'{HEAD}<rect style="fill:\\75rl(http://x)"/></svg>',
+        f'{HEAD}<rect style="fill:\\72 ed"/></svg>',
         f'{HEAD}<rect style="fill:u/**/rl(x)"/></svg>',
         f'{HEAD}<rect style="@import x"/></svg>',
         f'<?xml-stylesheet href="http://x"?>{HEAD}</svg>',

@@ -195,6 +195,18 @@ def refusals_of_every_kind() -> dict[str, Check]:
     }
 
 
+@pytest.mark.parametrize(
+    ("accept", "words"), [("text/html", "Payroll &lt;lets&gt; you in &amp; out."), ("text/plain", "Payroll <lets> you in & out.")]
+)
+@pytest.mark.parametrize("asker", PLANES)
+async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path: Path, asker: Asker, accept: str, words: str) -> None:
+    check = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
+    incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
+    page = (await answered(make_options(tmp_path), incoming, check, asker)).body.decode()
+    assert words in page
+    assert "ask the people who run this application" not in page
+
+
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])
 @pytest.mark.parametrize("asker", PLANES)
 @pytest.mark.parametrize("kind", refusals_of_every_kind())
