@@ -136,7 +136,8 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, 
     if ip_of(host):
         cluster["type"] = "STATIC"
     else:
-        cluster |= {"type": "STRICT_DNS", "dns_lookup_family": family}
+        # All addresses of the name are tried, as our own connections do it.
+        cluster |= {"type": "LOGICAL_DNS", "dns_lookup_family": family}
     if upstream.is_ssl():
         cluster["transport_socket"] = {
             "name": "envoy.transport_sockets.tls",

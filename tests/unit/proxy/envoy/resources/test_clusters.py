@@ -55,7 +55,7 @@ def test_each_upstream_has_a_cluster_of_its_own(tmp_path: Path) -> None:
     assert len(made.resources) == 3
     first, third, second = (named(made, chosen, number) for number in range(3))
     assert (first["type"], address(first)) == ("STATIC", {"address": "10.0.0.1", "port_value": 8001})
-    assert (second["type"], second["dns_lookup_family"], address(second)["address"]) == ("STRICT_DNS", "ALL", "app.internal")
+    assert (second["type"], second["dns_lookup_family"], address(second)["address"]) == ("LOGICAL_DNS", "ALL", "app.internal")
     assert address(third) == address(first)
     spoken = [each["explicit_http_config"] for made in (first, third) for each in made["typed_extension_protocol_options"].values()]
     assert [list(each) for each in spoken] == [["http_protocol_options"], ["http2_protocol_options"]]
