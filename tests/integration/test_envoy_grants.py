@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 
+from foundation.web.next_steps import next_step
 from tests.integration.test_envoy import end_session, envoy_of
 from tests.support.children import free_port, wait_until
 from tests.support.cookies import of_client
@@ -401,7 +402,8 @@ async def test_an_application_that_does_not_answer_is_told_of_with_the_request_i
     judged = ask(gate, "/x", cookie, "X_Ignored: 1", host=DOWN)
     assert (answer.status, judged.status) == (502, 502)
     assert b"be reached" in judged.body
-    assert re.fullmatch(rb"502: the application does not answer. Request id: [0-9a-f]{32}\n", answer.body)
+    told = f"502: the application does not answer. {next_step(502)} Request id: "
+    assert re.fullmatch(re.escape(told) + "[0-9a-f]{32}\n", answer.body.decode())
 
 
 async def test_what_envoy_carried_alone_is_told_of_as_all_is(gate: RunningGate) -> None:
