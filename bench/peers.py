@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.many_sessions import many_sessions
+from bench.records.many_sessions import many_sessions
 from bench.support.contender import Contender, Turns
 from bench.support.load import Figure, Sample, counting
 from bench.support.processes import mebibytes

@@ -1,7 +1,7 @@
 """What do a million sessions cost, with services apart?  A data broker on a real Redis and two authorizes, processes of their own.
 
-    python -m bench.split                                     # 20,000 sessions
-    python -m bench.split --sessions 1000000 --records DIR    # Redis keeps its file in DIR, which the next run need not fill again
+    python -m bench.records.split                                     # 20,000 sessions
+    python -m bench.records.split --sessions 1000000 --records DIR    # Redis keeps its file in DIR, which the next run need not fill again
 
 All is measured through gRPC, as between services: how soon an authorize that starts decides, what it weighs when its replica is full,
 how long a Sync of 100,000 changes takes, and after how long a session that is deleted is refused by both.  Each line ends with its
@@ -25,7 +25,7 @@ import yaml
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from authorize.rpc.client import RemoteAuthorizer
-from bench.stores import opened, tell
+from bench.records.stores import opened, tell
 from bench.support.rig import child, free_port
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord

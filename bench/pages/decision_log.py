@@ -1,6 +1,6 @@
 """What does the decision log cost where every request is refused, and is it quick to search?
 
-    python -m bench.decision_log
+    python -m bench.pages.decision_log
 
 Two gates that differ in `decision_log_size` alone refuse as fast as wrk -t1 -c32 asks, in turns; the goal is 0.95 of the rate
 without the log, as the median of the turns' own ratios: what else the machine does changes more slowly than whose turn it is.

@@ -1,6 +1,6 @@
 """How long does the directory of a large company take, and how much memory?  100,000 users, each in 20 of 10,000 groups, by Azure's deltas.
 
-    python -m bench.directory
+    python -m bench.records.directory
 
 The vendor is a child on the other core.  Goals: 90 s and 600 MiB, a second reading writes nothing, and a decision by group costs what one
 by user costs.  The status is 1 where one is missed.
@@ -46,7 +46,7 @@ def main() -> None:
         return
     pin(0)
     configure_logs("warn", "warn", readable=False)
-    command = [sys.executable, "-m", "bench.directory", "--vendor"]
+    command = [sys.executable, "-m", "bench.records.directory", "--vendor"]
     with tempfile.TemporaryDirectory() as directory, child(command, core=1, stdout=subprocess.PIPE) as vendor:
         assert vendor.stdout is not None
         url = vendor.stdout.readline().strip()

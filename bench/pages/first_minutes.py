@@ -1,6 +1,6 @@
 """How long until gate asks the first person to sign in?
 
-    python -m bench.first_minutes [--wheels FOLDER]
+    python -m bench.pages.first_minutes [--wheels FOLDER]
 
 In an empty virtual environment: the wheel is installed (from FOLDER, or by pip's own cache and index; one round before fills the cache),
 a configuration is written by `gate init --answers`, served until a browser's first request is led to the sign-in, and checked with ten
@@ -23,7 +23,7 @@ import yaml
 
 from bench.support.rig import free_port
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOMAIN = "first.localhost"
 ROUTES = 10
 ROUNDS = 3

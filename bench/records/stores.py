@@ -1,8 +1,8 @@
 """How fast are the stores' hottest paths, on a real Redis with an append-only file, sealed?
 
-    python -m bench.stores
+    python -m bench.records.stores
 
-What a million sessions cost, and the same between processes: bench/split.py.
+What a million sessions cost, and the same between processes: bench/records/split.py.
 Each line ends with its goal, where there is one; the status is 1 where one is missed.
 """
 

@@ -1,6 +1,6 @@
 """How long does a sign-in keep the person waiting for us?  All our pages of one sign-in, without the provider's own work.
 
-    python -m bench.sign_in
+    python -m bench.pages.sign_in
 
 The provider runs in this process; the time in which it makes its answers is taken off.  Goal: at most 15 ms in the middle.
 The processor's time stands beside it: on a machine that does other things, too, that one is to be believed.

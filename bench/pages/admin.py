@@ -1,6 +1,6 @@
 """How long does a page of the admin take, with as many people as a large company has?
 
-    python -m bench.admin
+    python -m bench.pages.admin
 
 100,000 people, a session each, 10,000 groups of 20, 100,000 entries in the audit log and in the decision log;
 in SQLite and in a real PostgreSQL.  Goal: every page in less than half a second.

@@ -1,6 +1,6 @@
 """What does it cost when a provider pushes a large company?  Users and groups of 1,000, one request after the other.
 
-    python -m bench.scim [20000 | 100000 | ...]
+    python -m bench.records.scim [20000 | 100000 | ...]
 
 gate is a child on the other core, as a customer starts it: memory store, audit log in SQLite.  Goals: no user costs more because others
 are there (by the processor's clock), the process grows by at most 12 KiB a user, every change is one row of the audit log, and a push of

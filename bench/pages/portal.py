@@ -1,6 +1,6 @@
 """How long does a person with a thousand applications wait for the portal, and for how long does everybody else meanwhile?
 
-    python -m bench.portal
+    python -m bench.pages.portal
 
 1,000 routes of five kinds of policy, all open to one signed-in person, who asks for the first page again and again.  Goals: 60 kB, 60 ms
 for 99 of 100 pages, and no turn of the event loop longer than 20 ms.  The processor's time stands beside that of the wall: on a machine

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.stores import opened
+from bench.records.stores import opened
 from bench.support.contender import SCRIPT, Contender, Turns
 from bench.support.load import CONNECTIONS
 from bench.support.processes import processor_seconds
