@@ -9,7 +9,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import TRUE
-from config.routes.policy_language import ENFORCE, Combination, Comparison
+from config.routes.policy.language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
 
 # Approvers are found by who they are, whatever they ask for.

@@ -24,8 +24,8 @@ from authorize.user_entry_checks import (
 from config.documents.document import path_of
 from config.load import ConfigCheck
 from config.options import Options
-from config.routes.policy_language import ENFORCE
-from config.routes.policy_tests import PolicyTest
+from config.routes.policy.language import ENFORCE
+from config.routes.policy.tests import PolicyTest
 from config.routes.route import Route
 from config.validation import Finding
 from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings

@@ -11,7 +11,7 @@ from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from config.options import Options
-from config.routes.upstream_credentials import shows_credentials
+from config.routes.upstreams.credentials import shows_credentials
 from foundation.errors import BadRequest
 
 

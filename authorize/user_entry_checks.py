@@ -7,7 +7,7 @@ from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.documents.document import KeyPath, path_of
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
-from config.routes.policy_language import comparisons
+from config.routes.policy.language import comparisons
 from config.settings.authenticate import PROVIDERS as KINDS
 from config.settings.identity_providers import SERVICE_ACCOUNT, groups_claims, provider_kinds, several
 from config.validation import Finding

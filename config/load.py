@@ -14,7 +14,7 @@ from config.documents.document import Document, DocumentError, KeyPath, key_path
 from config.documents.list_items import ItemTexts, item_texts, read_unknown_items
 from config.documents.parse import decoded, is_yaml, parse
 from config.options import Options
-from config.routes.policy_tests import read_tests_file
+from config.routes.policy.tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
 from config.settings.identity_providers import in_place_of_one

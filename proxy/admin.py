@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 
 from authorize.policy.decision import Outcome
 from config.reference.all_settings import written_duration
-from config.routes.policy_language import SHADOW
+from config.routes.policy.language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
 from config.routes.told_headers import tells_person
 from config.shown.policy_words import policy_words

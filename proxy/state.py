@@ -8,7 +8,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from config.routes.told_headers import ToldNames
-from config.routes.upstream_credentials import shows_credentials
+from config.routes.upstreams.credentials import shows_credentials
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
 from proxy.rewriting.response_headers import ResponseHeaders

@@ -11,7 +11,7 @@ from typing import Any
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.request import AccessRequest, ClientCertificate
-from config.routes.policy_language import comparisons
+from config.routes.policy.language import comparisons
 from config.routes.route import Route
 
 LONGEST_PATH = 2048

@@ -19,7 +19,7 @@ from authorize.policy.reasons import Reason
 from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry
 from config.routes.access_requests import AccessRequestKeys
-from config.routes.policy_language import ENFORCE, Block
+from config.routes.policy.language import ENFORCE, Block
 from config.routes.route import Route
 from config.routes.told_headers import varies_by_request
 from foundation.errors import BadRequest, ConfigError, Problem

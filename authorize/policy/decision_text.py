@@ -12,7 +12,7 @@ from authorize.policy.paths.readings import readings
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy_language import SHADOW
+from config.routes.policy.language import SHADOW
 from config.routes.route import Route
 from foundation.errors import TooManyReadings
 from foundation.web.message import Message, enumerated

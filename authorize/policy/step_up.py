@@ -6,7 +6,7 @@ from datetime import timedelta
 from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, on_request, wanted
 from authorize.policy.language.person_criteria import STRENGTH, acr_among, compared_acr
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy_language import comparisons
+from config.routes.policy.language import comparisons
 from config.routes.route import Route
 
 AGE = CriterionReasons(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)

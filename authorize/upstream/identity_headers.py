@@ -12,7 +12,7 @@ from authorize.policy.request import AccessRequest
 from authorize.upstream.header_values import header_value
 from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, of_request
 from config.options import Options
-from config.routes.policy_language import comparisons
+from config.routes.policy.language import comparisons
 from config.routes.route import Route
 from config.settings.identity_providers import groups_claims
 from foundation.bounded_cache import MIB, BoundedCache, together

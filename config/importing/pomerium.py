@@ -12,7 +12,7 @@ from config.importing.foreign_file import POMERIUM, ForeignConfig
 from config.importing.templates import request_headers
 from config.load import raw_routes
 from config.options import Options
-from config.routes.policy_language import policy_blocks
+from config.routes.policy.language import policy_blocks
 from config.routes.route import Route
 from config.routes.tcp import HTTP_ONLY
 from config.routes.tcp import SCHEME as TCP

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from config.routes.policy_language import Expression, Place, people_expression
+from config.routes.policy.language import Expression, Place, people_expression
 from config.routes.tcp import REWRITES
 from config.types.fields import PositiveDuration
 from config.types.reader import SettingReader, Shape, one_of, whole_number

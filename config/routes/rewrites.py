@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import re2
 
-from config.routes.policy_values import regular_expression
+from config.routes.policy.values import regular_expression
 from config.types.fields import text
 from config.types.headers import header_name
 from config.types.reader import TEXT, SettingReader

@@ -10,17 +10,9 @@ from pydantic import AfterValidator, Field
 
 from config import removed_keys
 from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
-from config.routes.balancing import (
-    POLICIES,
-    ROUND_ROBIN,
-    LeastRequestSettings,
-    MaglevSettings,
-    RingHashSettings,
-    settings_fit_the_policy,
-)
 from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
-from config.routes.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
-from config.routes.policy_values import regular_expression
+from config.routes.policy.language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
+from config.routes.policy.values import regular_expression
 from config.routes.portal import CHOICES as PORTAL_CHOICES
 from config.routes.portal import HIDE, SHOW, Category, Description, Icon, RefusalMessage, Title
 from config.routes.provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
@@ -36,7 +28,15 @@ from config.routes.rewrites import (
 )
 from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set
-from config.routes.upstream_credentials import (
+from config.routes.upstreams.balancing import (
+    POLICIES,
+    ROUND_ROBIN,
+    LeastRequestSettings,
+    MaglevSettings,
+    RingHashSettings,
+    settings_fit_the_policy,
+)
+from config.routes.upstreams.credentials import (
     BasicAuth,
     ClusterToken,
     basic_auth_is_alone,
@@ -45,8 +45,8 @@ from config.routes.upstream_credentials import (
     impersonation_needs_a_person,
     serverless_needs_an_upstream,
 )
-from config.routes.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
-from config.routes.upstream_urls import UpstreamUrls
+from config.routes.upstreams.health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
+from config.routes.upstreams.urls import UpstreamUrls
 from config.routes.values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
 from config.types.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
 from config.types.headers import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders

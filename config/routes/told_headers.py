@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from config.routes.policy_language import ENFORCE
+from config.routes.policy.language import ENFORCE
 from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, literal, template
 from config.types.headers import folded, header_name
 from config.types.reader import TEXT, SettingReader

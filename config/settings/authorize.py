@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field
 
 from config.documents.document import KeyPath
 from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
-from config.routes.policy_tests import PolicyTest, read_tests_file
+from config.routes.policy.tests import PolicyTest, read_tests_file
 from config.routes.provider_tokens import provider_tokens_fit_the_provider
-from config.routes.upstream_credentials import authorization_is_set_once, service_account_is_usable
+from config.routes.upstreams.credentials import authorization_is_set_once, service_account_is_usable
 from config.types.fields import (
     Base64Secret,
     Bool,

@@ -10,7 +10,7 @@ from pydantic import Field
 from config.documents.document import KeyPath, path_of
 from config.issuers import DEFAULT_URLS, TENANT, is_issuer, issuer_of
 from config.routes.bearer_tokens import ACCESS_TOKEN, ID_TOKEN, JWT
-from config.routes.policy_language import Comparison, comparisons, comparisons_in
+from config.routes.policy.language import Comparison, comparisons, comparisons_in
 from config.routes.portal import Icon, Title
 from config.routes.told_headers import told_templates
 from config.settings.authenticate import PROVIDERS, PROVIDERS_WITHOUT_URL, Scopes, provider_url

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from config.routes.policy_language import SHADOW, Block, Combination, Comparison
-from config.routes.policy_values import CRITERIA
+from config.routes.policy.language import SHADOW, Block, Combination, Comparison
+from config.routes.policy.values import CRITERIA
 from config.routes.route import Route
 
 LONGEST = 300  # characters of one block

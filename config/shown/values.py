@@ -13,10 +13,10 @@ import yaml
 
 from config.options import Options
 from config.reference.all_settings import SettingKey, route_keys, settings, written_duration
-from config.routes.policy_language import Block, Combination, Comparison
-from config.routes.policy_tests import PolicyTest, ShownCertificate
+from config.routes.policy.language import Block, Combination, Comparison
+from config.routes.policy.tests import PolicyTest, ShownCertificate
 from config.routes.route import Route
-from config.routes.upstream_urls import WeightedUrl
+from config.routes.upstreams.urls import WeightedUrl
 from config.settings.storage_url import DatabaseUrl, StorageUrl
 from config.shown.places import DEFAULT, Places
 from config.shown.policy_words import block_words, expression_words

@@ -9,7 +9,7 @@ from authorize.client import WithheldCredentials
 from config.options import Options
 from config.routes.route import Route
 from config.routes.told_headers import ToldNames
-from config.routes.upstream_credentials import authorizes
+from config.routes.upstreams.credentials import authorizes
 from config.types.header_template import literal
 from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies

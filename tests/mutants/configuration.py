@@ -76,7 +76,7 @@ route.without("an open route has no lists", "Route.RULES", lacks("_open_routes_h
 route_values = door("config.routes.values", "unit/config/routes/test_route.py")
 route_values.without("a route is reached by https", "_from_url", never('parsed.scheme not in ("https", "tcp+https")'))
 
-upstream_urls = door("config.routes.upstream_urls", "unit/config/routes/test_upstream_urls.py")
+upstream_urls = door("config.routes.upstreams.urls", "unit/config/routes/upstreams/test_urls.py")
 upstream_urls.without("a weight is not lost", "upstream_urls", never("len({weight is None for _, weight in pairs}) > 1"))
 upstream_urls.without("a path of one upstream is not lost", "upstream_urls", never("len({url.path for url, _ in pairs}) > 1"))
 

@@ -218,7 +218,7 @@ service_accounts.without(
     "_token_url",
     never("not is_confidential(url.scheme, url.host)"),
 )
-contradictions = door("config.routes.upstream_credentials", "unit/config/routes/test_upstream_credentials.py")
+contradictions = door("config.routes.upstreams.credentials", "unit/config/routes/upstreams/test_credentials.py")
 contradictions.without("a token has no spaces", "cluster_token", never("not _TOKEN.fullmatch(token)"))
 contradictions.without(
     "a public route acts in nobody's name", "impersonation_needs_a_person", never("route.allow_public_unauthenticated_access")

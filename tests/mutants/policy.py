@@ -304,7 +304,7 @@ moments.without(
     replaced("datetime.fromtimestamp(moment, zone)", 'datetime.fromtimestamp(moment, ZoneInfo("UTC"))'),
 )
 
-language = door("config.routes.policy_language", "unit/config/routes/test_policy_language.py")
+language = door("config.routes.policy.language", "unit/config/routes/policy/test_language.py")
 language.without("two keys in one map are no guess", "_PolicyReader._expression", never("len(value) > 1"))
 language.without(
     "an empty list lets nobody in",
@@ -312,7 +312,7 @@ language.without(
     always("value"),
 )
 
-values = door("config.routes.policy_values", "unit/config/routes/test_policy_language.py")
+values = door("config.routes.policy.values", "unit/config/routes/policy/test_language.py")
 values.without("what trusted proxies alone may say is no criterion", "_header_name", never('name.startswith("x-forwarded-")'))
 values.without("the end of a domain begins with a dot", "_domain_end", never('not end.startswith(".")'))
 values.without("the end of an address is a whole domain", "_email_operand", never('not each.startswith((".", "@"))'))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
 from authorize.policy.identity import AccessSpan
 from authorize.policy.truth import FALSE, TRUE
-from config.routes.policy_language import Comparison
+from config.routes.policy.language import Comparison
 
 ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN)
 

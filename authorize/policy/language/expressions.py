@@ -6,7 +6,7 @@ from authorize.policy.criterion import Case, Criterion, Evaluation, TraceStep, e
 from authorize.policy.language.registry import TIMED, criterion_of
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
-from config.routes.policy_language import Block, Comparison, Expression, comparisons
+from config.routes.policy.language import Block, Comparison, Expression, comparisons
 
 _REASONS = {
     "allow": {TRUE: Reason.ALLOWED_BY_POLICY, FALSE: Reason.NOT_ALLOWED_BY_POLICY, UNKNOWN: Reason.ALLOW_UNKNOWN},

@@ -12,7 +12,7 @@ from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy_language import Comparison
+from config.routes.policy.language import Comparison
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 

@@ -7,7 +7,7 @@ from typing import Any
 import re2
 
 from authorize.policy.criteria import Case, Criterion, shown
-from config.routes.policy_language import Comparison
+from config.routes.policy.language import Comparison
 
 TextTest = Callable[[str], bool]
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy_language import Comparison
+from config.routes.policy.language import Comparison
 
 TIME = CriterionReasons(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
 AGE = CriterionReasons(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)

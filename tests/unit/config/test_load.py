@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from config.load import config_path, load_options
 from config.options import Options
 from config.routes.route import Route
-from config.routes.upstream_urls import WeightedUrl
+from config.routes.upstreams.urls import WeightedUrl
 from foundation.errors import ConfigError
 from foundation.values import Url
 from tests.support.examples import examples

@@ -12,11 +12,11 @@ from jsonschema import Draft202012Validator
 from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
 from config.reference.schema import json_schema, properties_of
 from config.routes.access_requests import AccessRequestKeys, BreakGlassKeys
-from config.routes.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
-from config.routes.policy_tests import PolicyTest
+from config.routes.policy.tests import PolicyTest
 from config.routes.redirect import RouteRedirect
-from config.routes.upstream_credentials import BasicAuth
-from config.routes.upstream_health import (
+from config.routes.upstreams.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from config.routes.upstreams.credentials import BasicAuth
+from config.routes.upstreams.health import (
     GrpcHealthCheck,
     HealthCheck,
     HttpHealthCheck,

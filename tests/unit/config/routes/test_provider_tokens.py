@@ -6,7 +6,7 @@ import pytest
 
 from config.routes.route import Route
 from config.routes.told_headers import token_templates
-from config.routes.upstream_credentials import authorizes, shows_credentials
+from config.routes.upstreams.credentials import authorizes, shows_credentials
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from config.routes.upstream_urls import WeightedUrl, upstream_urls
+from config.routes.upstreams.urls import WeightedUrl, upstream_urls
 from foundation.values import Url
 
 A, B = Url("http", "a", 8000), Url("http", "b", 8000)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from config.routes.policy_values import CRITERIA, CriterionKind, time_zone
+from config.routes.policy.values import CRITERIA, CriterionKind, time_zone
 
 EFFECTS = ("allow", "deny")
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")

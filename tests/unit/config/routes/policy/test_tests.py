@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.routes.policy_tests import read_tests_file
+from config.routes.policy.tests import read_tests_file
 from foundation.values import WatchedFile
 from tests.unit.config.conftest import Load, Problems
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.routes.policy_values import CRITERIA, regular_expression
+from config.routes.policy.values import CRITERIA, regular_expression
 
-PAGE = (Path(__file__).parents[4] / "docs" / "policy.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "policy.md").read_text()
 
 
 @pytest.mark.parametrize("name", CRITERIA)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from config.documents.document import Document, DocumentError, KeyPath, path_of
 from config.documents.parse import parse
-from config.routes.policy_values import fingerprint, spki_hash
+from config.routes.policy.values import fingerprint, spki_hash
 from config.types.fields import Bool, Text, TextList, text
 from config.types.headers import header_map
 from config.types.reader import MAP, TEXT, SettingReader, Shape, one_of

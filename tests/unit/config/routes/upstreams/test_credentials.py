@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
-from config.routes.upstream_credentials import is_serverless, shows_credentials
+from config.routes.upstreams.credentials import is_serverless, shows_credentials
 from foundation.errors import ConfigError
 from tests.support.options import make_options
 from tests.unit.config.conftest import Problems

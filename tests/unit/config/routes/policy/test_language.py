@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from config.routes.policy_language import Block, Combination, Comparison, policy_blocks
+from config.routes.policy.language import Block, Combination, Comparison, policy_blocks
 from config.routes.route import Route
 from tests.unit.config.conftest import Problems
 
@@ -119,7 +119,7 @@ def test_an_allow_block_beside_an_open_door_has_no_effect(route_problems: Proble
 
 
 def test_the_examples_of_the_documentation_are_right() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "policy.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "policy.md").read_text()
     examples = [yaml.safe_load(part.partition("```")[0]) for part in page.split("```yaml\n")[1:]]
     routes = [written["policy"][0] if "from" in written.get("policy", ({},))[0] else written for written in examples]
     with_policy = [route for route in routes if "policy" in route]
