@@ -78,6 +78,7 @@ preflight of a bearer    | 200 200 200 400 400   - | 200 200 200 400 400   - | 2
 in another proxy's words | 200 200 200 101 101   - | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
 who pretends those       | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
 who spells those with _  | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
+whose claim is missing   | 403 403 403 403 403   - | 403 403 403 403 403   - | 403 403 403 403 403   - | 403 403 403 403 403   -
 who pretends             | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 200 200 200 200 200   -
 """
 
@@ -174,6 +175,16 @@ class Stage:
         head = "\r\n".join([f"{kind.method} {sent.path} HTTP/1.1", *carried, "", ""])
         return str(status), self._normal(head.encode()) if status == 200 else ""
 
+    def words(self, sent: Sent) -> str:
+        """What the client is told."""
+        if self.plane == "ext_authz":
+            return self._asked("GET", sent.path, sent.lines).denied_response.body
+        host, target = (ASKED, "/verify") if self.plane == "forward auth" else (APP, sent.path)
+        front = (f"X-Original-URL: {self.gate.url(APP, sent.path)}",) if self.plane == "forward auth" else ()
+        head = "\r\n".join([f"GET {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *front, *sent.lines, "", ""])
+        with RawClient(self.gate.port, tls=self.gate.certificates.client_context(), server_name=APP) as client:
+            return client.send(head.encode()).response().body.decode()
+
     def _send(self, method: str, target: str, host: str, *lines: str, body: bytes = b"") -> tuple[int, list[tuple[str, str]]]:
         head = "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {host}:{self.gate.port}", *lines, "", ""])
         with RawClient(self.gate.port, tls=self.gate.certificates.client_context(), server_name=APP) as client:
@@ -185,7 +196,7 @@ class Stage:
         status, said = self._send("GET", "/verify", ASKED, *front, *lines)
         return status, {name.lower(): [value] for name, value in said if name.lower() not in OF_THE_ANSWER}
 
-    def _check(self, method: str, path: str, lines: tuple[str, ...]) -> tuple[int, dict[str, list[str]]]:
+    def _asked(self, method: str, path: str, lines: tuple[str, ...]) -> pb.CheckResponse:
         asked = pb.CheckRequest()
         asked.attributes.source.address.socket_address.address = "127.0.0.1"
         http = asked.attributes.request.http
@@ -193,7 +204,10 @@ class Stage:
         http.headers.update(dict(pairs(lines)))
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
             call = channel.unary_unary(CHECK, pb.CheckRequest.SerializeToString, pb.CheckResponse.FromString)
-            answer = call(asked, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
+            return call(asked, metadata=(("authorization", f"Bearer {self.token}"),), timeout=10)
+
+    def _check(self, method: str, path: str, lines: tuple[str, ...]) -> tuple[int, dict[str, list[str]]]:
+        answer = self._asked(method, path, lines)
         replaced: dict[str, list[str]] = {name: [] for name in answer.ok_response.headers_to_remove}
         for each in answer.ok_response.headers:
             is_added = each.append_action == base_pb2.HeaderValueOption.HeaderAppendAction.APPEND_IF_EXISTS_OR_ADD
@@ -290,6 +304,7 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "who spells those with _": Sent(
             "/words/", (alice, "X_Auth_Request_Email: evil@example.com", "X_Missing: evil"), (MINE, *IN_WORDS), (own, "evil"), tunnel=()
         ),
+        "whose claim is missing": Sent("/missing/", (alice,), tunnel=()),
         "program token": token("/", "Gate ", program, *ALICE, tunnel=(f"Authorization: Gate {tunnel}",)),
         "in Proxy-Authorization": Sent(
             "/", (mine, f"Proxy-Authorization: Gate {program}"), tunnel=(f"Proxy-Authorization: Gate {tunnel}",)
@@ -335,6 +350,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             .route(APP, prefix="/cluster/", **{**people, "pass_identity_headers": False}, cluster_service_account_token="of-the-cluster")
             .route(APP, prefix="/tokens/", **{**people, "pass_identity_headers": False, **WITH_TOKENS})
             .route(APP, prefix="/words/", **{**people, "pass_identity_headers": False, **WORDS})
+            .route(APP, prefix="/missing/", **{**people, "set_request_headers": {"Authorization": "Bearer ${claim.unheard.of}"}})
             .route(APP, prefix="/id/", **people, bearer_token="idp_id_token")
             .route(APP, prefix="/access/", **people, bearer_token="idp_access_token", bearer_token_audience="*")
             .route(
@@ -382,6 +398,12 @@ def test_every_verdict_and_every_byte_that_an_upstream_sees(stage: Stage) -> Non
         if (status, seen) != expected or any(secret in seen for secret in sent.secrets):
             wrong.append(f"{credential}, {kind}: {status}\n{seen}\nand not {expected[0]}\n{expected[1]}")
     assert not wrong, "\n\n".join(wrong)
+
+
+def test_a_refusal_for_a_missing_claim_names_it(stage: Stage) -> None:
+    """An application that reads `Authorization` would take a request without for somebody else's."""
+    assert "claim.unheard.of" in stage.words(stage.sent["whose claim is missing"])
+    assert stage.words(Sent("/missing/", ("Cookie: mine=1",))).find("unheard") == -1, "who is not signed in learns nothing of it"
 
 
 @pytest.mark.parametrize(

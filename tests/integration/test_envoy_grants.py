@@ -27,8 +27,8 @@ from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
-NAMES = ("app", "team", "other", "paths", "methods", "answered", "down")
-APP, TEAM, OTHER, PATHS, METHODS, ANSWERED, DOWN = (f"{name}.localhost" for name in NAMES)
+NAMES = ("app", "team", "other", "paths", "methods", "tokens", "answered", "down")
+APP, TEAM, OTHER, PATHS, METHODS, TOKENS, ANSWERED, DOWN = (f"{name}.localhost" for name in NAMES)
 DOWN_PORT = free_port()
 SOON = 10.0
 
@@ -86,6 +86,13 @@ def gate(
         .route(PATHS, prefix="/a", **anybody)
         .route(PATHS, **anybody)
         .route(METHODS, to=upstream.url, policy=[{"allow": {"and": [{"user": "oidc/alice"}, {"http_method": "GET"}]}}])
+        .route(
+            TOKENS,
+            to=upstream.url,
+            allow_any_authenticated_user=True,
+            pass_provider_tokens=True,
+            set_request_headers={"Authorization": "Bearer ${access_token}"},
+        )
         .setting(data_plane="envoy", envoy_remembers=100, groups_claim="groups", jwt_claims_headers=["email"])
     )
     with builder.start(tmp_path_factory.mktemp("gate")) as running:
@@ -213,11 +220,14 @@ async def test_nobody_marks_a_request_as_judged(gate: RunningGate) -> None:
         assert answer["x-request-id"] != "mine"
 
 
-@pytest.mark.parametrize("host", [PATHS, METHODS])
+@pytest.mark.parametrize("host", [PATHS, METHODS, TOKENS])
 async def test_what_depends_on_more_than_the_person_is_judged_each_time(gate: RunningGate, host: str) -> None:
     cookie = await session(gate, host)
     for _ in range(6):
-        assert not is_alone(ask(gate, "/x", cookie, host=host))
+        answer = ask(gate, "/x", cookie, host=host)
+        assert not is_alone(answer)
+        if host == TOKENS:
+            assert heard(answer)["authorization"].startswith("Bearer ")
         await asyncio.sleep(0.1)
 
 

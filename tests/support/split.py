@@ -16,6 +16,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import Child, free_port
 from tests.support.prepared import manage
 from tests.support.redis_server import RedisServer
+from tests.support.reloading import replace
 
 AUTHENTICATE_HOST, ROUTE_HOST = "authenticate.localhost", "hello.localhost"
 # gRPC's resolver gives both for "localhost", as it would give every replica's address for a service's name.
@@ -76,7 +77,7 @@ class Split:
         directory.mkdir(exist_ok=True)
         config = {"services": services, listener: address, "data_dir": str(directory), **self.shared, **self.settings[services]}
         path = directory / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
+        replace(path, yaml.safe_dump(config).encode())
         return path
 
     def begin(self, services: str, number: int) -> Child:

@@ -1,5 +1,6 @@
 """What the people of one provider may is nothing that another provider's word gives them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,40 @@ def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, An
 def test_one_subject_at_two_providers_is_two_people() -> None:
     assert outcome(person(CORP, ""), allowed_users=["corp/1"]) is ALLOWED
     assert outcome(person(PARTNER, ""), allowed_users=["corp/1"]) is FORBIDDEN
+
+
+@pytest.mark.parametrize("sub", ["corp/1", "/1", "../corp/1", "corp/1/", "corp%2F1"])
+def test_no_subject_makes_somebody_of_another_provider(sub: str) -> None:
+    found = person(PARTNER, "", sub)
+    assert found.user_id == f"partner/{sub}"
+    assert outcome(found, allowed_users=["corp/1"]) is FORBIDDEN
+    assert outcome(found, policy=[{"allow": {"user": "corp/1"}}]) is FORBIDDEN
+    assert outcome(found, allowed_users=[f"partner/{sub}"]) is ALLOWED
+
+
+def test_whatever_a_provider_says_of_its_people_they_are_no_other_s() -> None:
+    """Each claim of an ID token that names somebody, an issuer or a group of the other provider."""
+    claims = {"iss": CORP.issuer, "aud": "gate", "user": "corp/1", "groups": ["admins"], "roles": ["admins"]}
+    found = person(PARTNER, "boss@corp.example", "1", **claims)
+    assert (found.user_id, found.provider, found.rule_email, found.groups) == ("partner/1", "partner", "", ())
+    for keys in (
+        {"allowed_users": ["corp/1", "boss@corp.example"], "allowed_domains": ["corp.example"], "allowed_groups": ["admins"]},
+        {"policy": [{"allow": {"or": [{"provider": "corp"}, {"user": "corp/1"}, {"groups": "admins"}, {"domain": "corp.example"}]}}]},
+        {"identity_providers": ["corp"], "allowed_idp_claims": {"iss": [CORP.issuer], "roles": ["admins"]}},
+    ):
+        assert outcome(found, **keys) is FORBIDDEN
+    told = attested_claims(found, "gate", "app", found.groups)
+    assert (told["sub"], told["user"], told["groups"], "email" in told) == ("partner/1", "partner/1", [], False)
+
+
+def test_one_address_at_two_providers_that_may_tell_it_is_two_people_with_the_same_rules() -> None:
+    both = [replace(each, domains=frozenset({"shared.example"})) for each in (CORP, PARTNER)]
+    found = [person(each, "ann@shared.example") for each in both]
+    assert [each.user_id for each in found] == ["corp/1", "partner/1"]
+    assert [outcome(each, allowed_users=["ann@shared.example"]) for each in found] == [ALLOWED, ALLOWED]
+    assert [outcome(each, identity_providers=["corp"], allowed_users=["ann@shared.example"]) for each in found] == [ALLOWED, FORBIDDEN]
+    unverified = person(both[0], "ann@shared.example", email_verified=False)
+    assert outcome(unverified, allowed_users=["ann@shared.example"]) is FORBIDDEN
 
 
 def test_a_route_for_one_provider_s_people_refuses_all_others() -> None:
