@@ -1,6 +1,7 @@
 """Proxy service, its front door: what answers at the hosts of routes."""
 
 from collections.abc import Callable
+from itertools import chain
 
 from authorize.client import Authorizer
 from authorize.policy.request import CONNECT, AccessRequest, access_request
@@ -108,6 +109,11 @@ class ProxyService:
             return None
         found = self._authorize.routes.match(AccessRequest(CONNECT, host, int(port), "/"))
         return found.route if found is not None else None
+
+    def providers_at(self, request: AccessRequest) -> tuple[str, ...]:
+        """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
+        named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_of(request.host, request.port)]
+        return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()
 
     def client_address(self, incoming: IncomingRequest) -> str:
         """Client address: the peer, or whom a trusted peer names."""

@@ -1,6 +1,6 @@
 """Consent page for programmatic login: only the signed-in person answers, on this page, with proof that it was here."""
 
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -12,17 +12,18 @@ from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import CALLBACK_PATH, AuthenticateService
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
+from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
 from foundation.crypto.csrf_token import FIELD
 from foundation.crypto.program_tokens import ProgramRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
-from foundation.web.message import Message
+from foundation.web.message import Message, Sentence
 
 log = structlog.get_logger(__name__)
 
-PATH = "/.gate/program"
+PATH, SIGN_OUT_PATH = "/.gate/program", "/.gate/signout/"
 START_AGAIN = Message("Start the sign-in again in the program that led you here.")
 
 
@@ -36,7 +37,13 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     if callback is None or callback.path != CALLBACK_PATH:
         raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
     asked = StepUpRequest.from_url(params)
-    wanted = ProgramRequest(callback.origin, params.get("gate_redirect_uri", ""), asked.acr_values, asked.max_age)
+    wanted = ProgramRequest(
+        callback.origin,
+        params.get("gate_redirect_uri", ""),
+        asked.acr_values,
+        asked.max_age,
+        tuple(params.get("gate_providers", "").split()),
+    )
     sealed = service.program_requests.seal(wanted, service.clock())
     return responses.redirect(f"{service.origin}{PATH}?request={sealed}")
 
@@ -64,10 +71,24 @@ async def program(request: HttpRequest) -> HttpResponse:
     now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
     if session is None or asked.shortfall(session.claims, session.issued, now):
-        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url()))
+        named = {"gate_providers": " ".join(wanted.providers)} if wanted.providers else {}
+        return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url(), **named))
+    if wanted.providers and session.provider not in wanted.providers:
+        return _elsewhere(request, service, sealed)
     if request.method == "POST" and _is_proven(request, service, session):
         return await _agreed(request, service, session, route, wanted)
     return await _question(request, service, session, route, wanted, sealed)
+
+
+def _elsewhere(request: HttpRequest, service: AuthenticateService, sealed: str) -> HttpResponse:
+    """The page for people whom no route of that host takes: a token of theirs would open nothing."""
+    back = urlencode({"gate_redirect_uri": f"{service.origin}{PATH}?request={sealed}"})
+    return responses.error_page(
+        request,
+        403,
+        Sentence("%(error)s.", error=Reason.SIGNED_IN_ELSEWHERE.value),
+        links=((Message("Sign in as somebody else"), f"{SIGN_OUT_PATH}?{back}"),),
+    )
 
 
 def _is_proven(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:

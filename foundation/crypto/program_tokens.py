@@ -20,13 +20,15 @@ REQUEST_LIFETIME = 900.0
 class ProgramRequest:
     """A program's request to act for whoever agrees: at the route host of `origin`; `redirect_uri` is where its token goes.
 
-    `acr_values` and `max_age`, in seconds, are what the sign-in behind the token must come up to.
+    `acr_values` and `max_age`, in seconds, are what the sign-in behind the token must come up to; `providers` are those whose people are
+    taken there, () for any.
     """
 
     origin: str
     redirect_uri: str
     acr_values: tuple[str, ...] = ()
     max_age: int | None = None
+    providers: tuple[str, ...] = ()
 
 
 class ProgramRequests:
@@ -38,11 +40,12 @@ class ProgramRequests:
 
     def seal(self, request: ProgramRequest, now: float) -> str:
         claims = {"at": request.origin, "to": request.redirect_uri, "acr": list(request.acr_values), "age": request.max_age}
+        claims |= {"idp": list(request.providers)}
         return self._sealer.seal(claims, audience=self._audience, expires=now + REQUEST_LIFETIME)
 
     def open(self, sealed: str, now: float) -> ProgramRequest:
         claims = self._sealer.open(sealed, audience=self._audience, now=now)
-        return ProgramRequest(claims["at"], claims["to"], tuple(claims["acr"]), claims["age"])
+        return ProgramRequest(claims["at"], claims["to"], tuple(claims["acr"]), claims["age"], tuple(claims.get("idp", ())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Sign-in redirects: how a browser without a session is sent to the authenticate service, and how its way back is bound to it."""
 
+from collections.abc import Iterable
+
 from config.options import Options
 from config.routes.route import Route
 from foundation.challenges import challenge
@@ -40,10 +42,13 @@ class SignInRedirects:
         }
         return self._signer.sign(self._sign_in_url, params, now), set_cookies
 
-    def for_program(self, origin: str, redirect_uri: str, now: float, route: Route | None = None) -> str:
-        """URL that a program opens in its person's browser, who is asked there; good for five minutes."""
+    def for_program(self, origin: str, redirect_uri: str, now: float, route: Route | None = None, providers: Iterable[str] = ()) -> str:
+        """URL that a program opens in its person's browser, who is asked there; good for five minutes.  `route` asks what a sign-in must
+        be, `providers` are those of its host where it is not known which route the program means.
+        """
         params = {"gate_redirect_uri": redirect_uri, "gate_callback_uri": f"{origin}{CALLBACK_PATH}", "gate_programmatic": "true"}
-        return self._signer.sign(self._sign_in_url, params | _asked(route), now)
+        named = {} if route is not None else _named(providers)
+        return self._signer.sign(self._sign_in_url, params | _asked(route) | named, now)
 
 
 def _asked(route: Route | None) -> dict[str, str]:
@@ -52,9 +57,11 @@ def _asked(route: Route | None) -> dict[str, str]:
         asked["gate_acr_values"] = " ".join(route.acr_values)
     if route is not None and route.max_age is not None:
         asked["gate_max_age"] = str(int(route.max_age.total_seconds()))
-    if route is not None and route.identity_providers:
-        asked["gate_providers"] = " ".join(route.identity_providers)
-    return asked
+    return asked | _named(route.identity_providers if route is not None else ())
+
+
+def _named(providers: Iterable[str]) -> dict[str, str]:
+    return {"gate_providers": ids} if (ids := " ".join(providers)) else {}
 
 
 def step_up_challenge(route: Route, reason: str) -> str:

@@ -30,7 +30,8 @@ async def login(request: HttpRequest) -> HttpResponse:
     if redirect_uri is None:
         return error_page(request, 400, NOT_ALLOWED, advice=NOT_ALLOWED_ADVICE)
     route = own.proxy.route_of_tunnel(own.incoming.request.host, request.GET.get("gate_tunnel_port", ""))
-    url = own.proxy.sign_in.for_program(own.proxy.origin_of(own.incoming.request), redirect_uri, own.proxy.clock(), route)
+    asked, providers = own.incoming.request, own.proxy.providers_at(own.incoming.request)
+    url = own.proxy.sign_in.for_program(own.proxy.origin_of(asked), redirect_uri, own.proxy.clock(), route, providers)
     return finished(HttpResponse(url, content_type="text/plain; charset=utf-8"))
 
 

@@ -62,10 +62,22 @@ choice.without("a removed provider is nobody's", "ProviderChoice.among", never("
 pages = door("authenticate.views.sign_in", MIXED_UP)
 pages.without("a choice says each thing once", "choose", never("any((len(values) > 1 for values in said.values()))"))
 
+programs = door("authenticate.views.program", MIXED_UP)
+programs.without(
+    "a program acts for nobody whom no route takes",
+    "program",
+    never("wanted.providers and session.provider not in wanted.providers"),
+)
+of_host = door("proxy.service", "unit/proxy/views/test_program_login.py")
+of_host.without("a host is for some people where all of its routes are", "ProxyService.providers_at", always("all(named)"))
+
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
 
 refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")
 refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._turn", never("self._under_way[provider] >= self._share"))
 
-DOORS = (entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, removed, refresh)
+DOORS = (
+    *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
+    *(removed, refresh),
+)

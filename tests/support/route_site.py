@@ -38,9 +38,9 @@ ROUTES = [
 class RouteSite:
     """`ahead` moves the clock, in seconds."""
 
-    def __init__(self, directory: Path, django_pages: ASGIHandler):
+    def __init__(self, directory: Path, django_pages: ASGIHandler, **settings: Any):
         self.ahead = 0.0
-        self.options = make_options(directory, policy=ROUTES, forward_auth_url="http://forward.example.com")
+        self.options = make_options(directory, **{"policy": ROUTES, "forward_auth_url": "http://forward.example.com", **settings})
         self.broker = LocalBroker(MemoryStore(self.clock))
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock

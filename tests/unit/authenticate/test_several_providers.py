@@ -11,7 +11,10 @@ from django.core.handlers.asgi import ASGIHandler
 
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.refresh import RefreshStep
-from databroker.records import SessionRecord
+from databroker.access.temporary import TemporaryAccesses
+from databroker.access.values import TemporaryAccess
+from databroker.records import USER, SessionRecord, UserRecord
+from databroker.session_reader import user_of
 from foundation.errors import BadRequest
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser
 from tests.support.fake_idp import ABSENT, DISCOVERY, Answer, FakeIdP, signed
@@ -142,6 +145,61 @@ async def test_a_provider_whose_endpoints_are_another_s_signs_in_none_of_its_peo
     for issuer in (theirs.issuer, site.idps[hostile].issuer):
         response = await browser.get(theirs.pick(url, "alice", iss=issuer))
         assert response.status in (400, 503)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize("sub", ["corp/alice", "/alice", "../corp/alice"])
+async def test_a_subject_that_looks_like_another_provider_s_person_is_none(site: SeveralSite, sub: str) -> None:
+    _, session = await signed_in(site, "corp")
+    mallory = site.idps["partner"]
+    mallory.bend.claims, mallory.bend.userinfo = {"sub": sub}, {"sub": sub}
+    other = site.browser()
+    assert (await other.get(mallory.pick(await to(site, other, "partner"), "alice"))).status == 302
+    (record,) = [record for record in await site.sessions() if record.id != session.id]
+    stranger = SessionRecord.from_record(record)
+    assert (stranger.user_id, stranger.subject) == (f"partner/{sub}", sub)
+    assert await site.service.sessions.own(stranger, session.id, site.clock()) is None
+    assert await site.service.sessions.end_all_of(stranger) == 1
+    assert [record.id for record in await site.sessions()] == [session.id]
+
+
+async def test_who_has_an_id_after_somebody_else_has_nothing_of_theirs(
+    site: SeveralSite, tmp_path: Path, django_pages: ASGIHandler
+) -> None:
+    """The entry points at another issuer, which calls somebody by the same subject."""
+    _, session = await signed_in(site, "partner")
+    user = UserRecord(session.user_id, name="Alice", issuer=session.vouched_by)
+    now = site.clock()
+    access = TemporaryAccess("a" * 32, "app", now, now + 600, "boss", "to look")
+    accesses = TemporaryAccesses(site.broker, site.clock)
+    await accesses.give(user, access)
+    later = SeveralSite(
+        tmp_path, site.idps, django_pages, identity_providers=[entry("corp", site.idps["corp"]), entry("partner", site.idps["third"])]
+    )
+    later.broker = site.broker
+    heir = SessionRecord("heir", session.user_id, "alice", "partner", now, now + 600, issuer=site.idps["third"].issuer)
+    assert await accesses.of(session.user_id, session.vouched_by) == [access]
+    assert await accesses.of(heir.user_id, heir.vouched_by) == []
+    assert user_of(heir, await site.broker.get(USER, session.user_id)).name == ""
+    assert await later.service.sessions.own(heir, session.id, now) is None
+    await later.service.stop()
+
+
+@pytest.mark.parametrize("answer", [{"gate_address": "<script>x</script>@nowhere.example"}, {"gate_idp": "gone"}, {}])
+async def test_no_answer_to_the_question_can_be_framed_or_says_again_what_the_link_said(site: SeveralSite, answer: dict[str, str]) -> None:
+    page = await site.browser().get(choice_url(site, **answer))
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
+    assert "<script" not in page.text
+    assert "nowhere.example" not in page.text
+    assert page.set_cookies == []
+
+
+async def test_a_choice_that_somebody_else_made_signs_their_victim_in_nowhere(site: SeveralSite) -> None:
+    """A link with the sender's attempt, opened by another: each callback is for the browser that began it."""
+    sender, victim = site.browser(), site.browser()
+    callback = site.idps["partner"].pick(await to(site, sender, "partner"), "alice")
+    assert (await victim.get(callback)).status == 400
     assert await site.sessions() == []
 
 
@@ -277,6 +335,25 @@ async def test_a_route_s_providers_are_offered_and_no_others(site: SeveralSite) 
     chosen = f"{ORIGIN}/.gate/choose?{urlencode({'gate_choice': urlsplit(url('partner third')).query, 'gate_idp': 'corp'})}"
     assert (await site.browser().get(chosen)).status == 400
     assert (await site.browser().get(url("gone"))).status == 400
+
+
+async def test_a_program_s_person_is_offered_the_providers_of_its_host_and_is_taken_from_no_other(site: SeveralSite) -> None:
+    params = {"gate_callback_uri": f"{APP}/.gate/callback/", "gate_programmatic": "true", "gate_providers": "corp partner"}
+    url = site.service.signer.sign(f"{ORIGIN}/.gate/sign_in", {"gate_redirect_uri": "http://localhost:7000/cb", **params}, site.clock())
+    browser = site.browser()
+    question = (await browser.get(url)).location
+    page = await browser.get((await browser.get(question)).location)
+    assert ("Corp" in page.text, "Partner" in page.text, "Third" in page.text) == (True, True, False)
+    insider, _ = await signed_in(site, "corp")
+    assert "localhost:7000" in (await insider.get(question)).text
+    stranger, _ = await signed_in(site, "third")
+    refused = await stranger.get(question)
+    assert refused.status == 403
+    assert "you signed in at another identity provider" in refused.text.lower()
+    assert "/.gate/signout/?gate_redirect_uri=" in refused.text
+    token = (await insider.get(question)).text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
+    sent = {"_gate_csrf": token, "request": parse_qs(urlsplit(question).query)["request"][0]}
+    assert (await stranger.post(f"{ORIGIN}/.gate/program", sent)).status == 403
 
 
 async def test_a_link_to_the_portal_may_name_the_provider(site: SeveralSite) -> None:

@@ -26,7 +26,7 @@ def options(tmp_path: Path) -> Options:
 
 
 def test_each_comes_back_as_it_went(options: Options) -> None:
-    wanted = ProgramRequest("https://app.example.com", "http://localhost:7000/cb?a=b")
+    wanted = ProgramRequest("https://app.example.com", "http://localhost:7000/cb?a=b", ("mfa",), 900, ("corp", "partner"))
     requests, hand_overs, tokens = ProgramRequests(options), ProgramHandOvers(options), ProgramTokens(options)
     assert requests.open(requests.seal(wanted, NOW), NOW) == wanted
     opened = hand_overs.open(hand_overs.seal("s1", HOST, "http://localhost/", NOW), HOST, NOW)

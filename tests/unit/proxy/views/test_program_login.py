@@ -13,6 +13,7 @@ from foundation.crypto.program_tokens import ProgramHandOvers
 from foundation.crypto.signed_urls import UrlSigner
 from tests.support.asgi import Answer
 from tests.support.route_site import RouteSite
+from tests.support.several_providers import several
 from tests.support.signed_in import SignedIn, sign_in
 
 HOST = "app.example.com"
@@ -65,6 +66,45 @@ async def test_what_a_tunnel_s_route_asks_of_a_sign_in_goes_along(site: RouteSit
         "gate_programmatic": "true",
         **asked,
     }
+
+
+@pytest.mark.parametrize(
+    ("named", "offered"),
+    [
+        ([["corp"]], {"gate_providers": "corp"}),
+        ([["corp", "partner"], ["third", "corp"]], {"gate_providers": "corp partner third"}),
+        ([["corp"], None], {}),
+        ([None], {}),
+    ],
+)
+async def test_a_program_s_person_is_offered_the_providers_of_that_host(
+    tmp_path: Path, named: list[list[str] | None], offered: dict[str, str]
+) -> None:
+    keys = {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True}
+    policy = [{**keys, "prefix": f"/{number}/", **({"identity_providers": ids} if ids else {})} for number, ids in enumerate(named)]
+    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        site = RouteSite(tmp_path, ASGIHandler(), policy=policy, **several("corp", "partner", "third"))
+        answer = await login(site, PROGRAM)
+    params = UrlSigner(site.options).verify(answer.body.decode(), site.clock())
+    assert {name: value for name, value in params.items() if name == "gate_providers"} == offered
+
+
+async def test_a_program_that_names_a_tunnel_is_offered_that_one_s_providers(tmp_path: Path) -> None:
+    policy = [
+        {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allow_any_authenticated_user": True, "identity_providers": ["third"]},
+        *(
+            {"from": f"tcp+https://{HOST}:{port}", "to": "tcp://127.0.0.1:9", "allow_any_authenticated_user": True, **more}
+            for port, more in ((5432, {"identity_providers": ["partner"]}), (5433, {}))
+        ),
+    ]
+    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
+        site = RouteSite(tmp_path, ASGIHandler(), policy=policy, **several("corp", "partner", "third"))
+        found = {}
+        for port in ("5432", "5433", ""):
+            query = f"gate_redirect_uri={quote(PROGRAM, safe='')}&gate_tunnel_port={port}"
+            answer = await site.ask(f"https://{HOST}/.gate/api/v1/login?{query}")
+            found[port] = UrlSigner(site.options).verify(answer.body.decode(), site.clock()).get("gate_providers")
+    assert found == {"5432": "partner", "5433": None, "": "third"}
 
 
 @pytest.mark.parametrize("uris", [(), ("https://evil.example/",), (PROGRAM, PROGRAM), (PROGRAM, "https://evil.example/")])
