@@ -156,6 +156,8 @@ class ProxyState:
         self.response_headers = ResponseHeaders.build(options)
         # Seconds; as long may a client hold what it doesn't use.
         self.idle = options.timeout_idle.total_seconds() or math.inf
+        # Seconds; as long may a client be silent that has more to say.
+        self.read = options.timeout_read.total_seconds() or math.inf
 
     def __repr__(self) -> str:
         return f"<ProxyState {len(self._by_route)} routes>"

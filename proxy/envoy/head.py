@@ -24,6 +24,9 @@ _SINGLE = (b"cookie", b"authorization")
 # Names of headers that Envoy takes away (envoy.extensions.filters.http.ext_authz.v3).
 REMOVED = b"x-envoy-auth-headers-to-remove"
 _NO_BODY = (b"", b"0")
+# So much the kernel takes of us at once for an upstream, whatever it does: nothing is left to be written when it answers and hangs up.
+LARGEST_BODY = 32 * 1024
+_LONGEST_LENGTH = 9  # digits
 # Methods of requests that hardly ever have a body.
 _BODILESS = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
@@ -65,6 +68,12 @@ class EnvoyRequestHead:
         if facts.is_http2 and not facts.length:
             return self.method not in _BODILESS
         return facts.length not in _NO_BODY or bool(facts.coding)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its body has a length that was told, and that Envoy may take as a whole."""
+        length = self.facts.length
+        return length.isdigit() and len(length) <= _LONGEST_LENGTH and int(length) <= LARGEST_BODY
 
     @property
     def is_bodiless_by_word(self) -> bool:

@@ -2,8 +2,8 @@
 socket, in HTTP/1.1.
 
 What our own data plane would simply forward, Envoy carries: it is told the whole head that the upstream gets, and the cluster.
-Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a body, may
-become a stream of events, or may be silent for longer than `timeout_idle` (but for upstreams that speak HTTP/2, which is Envoy's alone).
+Everything else goes to our own data plane, through its internal listener: pages, refusals, redirects, websockets, what has a large body,
+may become a stream of events, or may be silent for longer than `timeout_idle` (but for upstreams that speak HTTP/2, Envoy's alone).
 There it is read and judged as if this had not happened, so nothing is decided here but that a request may pass.
 """
 
@@ -95,15 +95,17 @@ class Judge:
         incoming.request = service.read(incoming)
         if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
+        if plane.forms.may_be_button(incoming):
+            return None  # its body says what it stands for
         log = plane.observer.begin(incoming)
         judged = await plane.judge.without_shadow(log)
         verdict = plane.verdicts.of(judged)
         if not isinstance(verdict, Carry):
             return None
         is_http2 = verdict.route.route.upstream_http2
-        if not is_http2 and (head.has_body or head.is_doubtful or incoming.wants_events):
-            # gate's plane reads a body as strictly, and as patiently, as ever, sees what was sent as it was sent, and knows a stream from a
-            # client that does not read; but HTTP/2 it does not speak.
+        if not is_http2 and (head.is_doubtful or incoming.wants_events or (head.has_body and not head.is_small)):
+            # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
+            # stream from a client that does not read; but HTTP/2 it does not speak.
             return None
         if not is_http2 and plane.state.may_be_silent(verdict.route):
             return None  # it knows an application that thinks

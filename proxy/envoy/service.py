@@ -40,7 +40,7 @@ from proxy.envoy.resources.connections import Connections, cut_listener
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
-from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, JudgeFilter
+from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, OF_UPLOADS, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from proxy.envoy.unconnected import UnconnectedRequests
 from proxy.listener.context import Application
@@ -101,6 +101,7 @@ class EnvoyPlane:
         self._carried = CarriedRequests(connections, time.monotonic)
         granted = GrantAccessLog(service, 2 * options.envoy_remembers)
         readers = {OF_JUDGED: self._carried.tell, OF_GRANTS: granted.tell, OF_UPGRADES: EndedUpgrades(connections).tell}
+        readers[OF_UPLOADS] = self._carried.tell_upload
         self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
         self._keeper = None
         if self._table is not None:

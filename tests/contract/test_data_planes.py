@@ -433,23 +433,30 @@ async def test_an_answer_that_takes_too_long_is_a_504(gate: RunningGate) -> None
     assert (answer.status, json.loads(answer.body)["status"]) == (504, 504)
 
 
-async def test_bodies_stream_both_ways(gate: RunningGate) -> None:
-    """An upload reaches its upstream, and the answer its client, before either has ended."""
+CHUNKED, LONG = ("Transfer-Encoding: chunked", b"2\r\n%b\r\n"), ("Content-Length: 100000", b"%b")
+
+
+@pytest.mark.parametrize(("framing", "piece"), [CHUNKED, LONG])
+async def test_bodies_stream_both_ways(framing: str, piece: bytes, gate: RunningGate) -> None:
+    """An upload reaches its upstream, and the answer its client, before either has ended; a short one, which has said so, may wait."""
 
     async def mirror(conversation: Conversation) -> None:
         await conversation.head()
         await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
-        for _ in range(2):
-            await conversation.send(await conversation.read(2))
+        for said in (b"ab", b"cd"):
+            received = b""
+            while said not in received:
+                received += await conversation.read(1)
+            await conversation.send(said)
 
     async with canary(gate, mirror):
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", gate.port, ssl=gate.certificates.client_context(), server_hostname=CANARY
         )
-        writer.write(f"POST / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\nContent-Length: 4\r\n\r\nab".encode())
+        writer.write(f"POST / HTTP/1.1\r\nHost: {CANARY}:{gate.port}\r\n{framing}\r\n\r\n".encode() + piece % b"ab")
         assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SOON)).startswith(b"HTTP/1.1 200")
         assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"ab"
-        writer.write(b"cd")
+        writer.write(piece % b"cd")
         assert await asyncio.wait_for(reader.readexactly(2), SOON) == b"cd"
         writer.close()
         with contextlib.suppress(OSError):

@@ -9,7 +9,9 @@ judge.without(
     "our own pages are not an application's", "Judge.how_carried", never("service.owner(incoming.request) is not Owner.DATA_PLANE")
 )
 judge.without("an upgrade is not carried", "Judge.how_carried", never('b"upgrade" in incoming.headers'))
-judge.without("a body is read by gate", "Judge.how_carried", never("head.has_body"))
+judge.without("a large body is read by gate", "Judge.how_carried", never("head.has_body"))
+judge.without("a body of any length is not taken whole", "Judge.how_carried", always("head.is_small"))
+judge.without("a kept form is sent by gate", "Judge.how_carried", never("plane.forms.may_be_button(incoming)"))
 judge.without("what Envoy may show otherwise is read by gate", "Judge.how_carried", never("head.is_doubtful"))
 judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=2))
 judge.without(
@@ -22,6 +24,12 @@ carried.without("what Envoy carries ends with its access", "CarriedRequest._end"
 carried.without(
     "what may have a body is not marked", "CarriedRequest.told_to_envoy", never("head.is_bodiless_by_word and not self._is_http2()")
 )
+carried.without(
+    "what has a body is not marked before it is whole", "CarriedRequest.told_to_envoy", never("outgoing.has_body and not self._is_http2()")
+)
+carried.without("who drips is cut off", "CarriedRequest.has_received", skips("self._end(Ending.CLIENT_LEFT)"))
+carried.without("a byte a gap is no upload", "CarriedRequest.has_received", always("size - self._window_bytes >= BODY_FLOOR_BYTES"))
+carried.without("a silent client is no answer of its application", "EnvoysWord.is_of_silent_client", returns("False"))
 carried.without("how it ended is told", "EnvoysWord.ending", returns("Ending.COMPLETE"))
 known_ones = door(
     "proxy.envoy.carried.carried_requests",
@@ -94,6 +102,8 @@ internal_listener.without("a client that ends is gone", "InternalListener._tunne
 judge_filter = door("proxy.envoy.resources.judge_filter", "unit/proxy/envoy/resources/test_judge_filter.py")
 judge_filter.without("Envoy's silence is a refusal", "_ext_authz", passes(failure_mode_allow="True"))
 judge_filter.without("only what gate has marked has a way", "JudgeFilter._to_upstream", replaced("[self._judged(), *has]", "has"))
+judge_filter.without("a body that is not whole leads nowhere", "_coming", replaced("NOWHERE", "CLUSTER"))
+judge_filter.without("a body may be silent for as long as gate bears it", "_coming", replaced("read", "flush"))
 judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", replaced('"content-le"', '"x-nothing"'))
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")

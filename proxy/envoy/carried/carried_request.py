@@ -17,9 +17,10 @@ from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.carried.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.head import EnvoyRequestHead, rewritten
 from proxy.envoy.resources.clusters import is_replaceable
-from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, Address
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import Receive, Send
+from proxy.listener.limits import BODY_FLOOR_BYTES
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
@@ -40,6 +41,9 @@ _FROM_UPSTREAM = "via_upstream"
 # By what Envoy says of a response (%RESPONSE_FLAGS%); anything else that is said of one that has ended is the upstream's doing.
 _ENDINGS = {"DC": Ending.CLIENT_LEFT, "UT": Ending.TIMED_OUT, "SI": Ending.SILENT}
 _NO_TROUBLE = "-"
+_TOOK_TOO_LONG = 408
+# Parts of `timeout_read` after which gate ends a body that drips: somewhat later than Envoy ends one that is silent, with an answer.
+_PATIENCE_WITH_DRIPS = 1.25
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request
@@ -54,7 +58,14 @@ class EnvoysWord:
     details: str
 
     @property
+    def is_of_silent_client(self) -> bool:
+        """Whether Envoy has ended it because nothing more came of its body."""
+        return self.status == _TOOK_TOO_LONG and self.details.startswith("stream_idle_timeout")
+
+    @property
     def ending(self) -> Ending:
+        if self.is_of_silent_client:
+            return Ending.CLIENT_LEFT
         if self.flags == _NO_TROUBLE:
             return Ending.COMPLETE
         return next((_ENDINGS[flag] for flag in self.flags.split(",") if flag in _ENDINGS), Ending.BROKE_OFF)
@@ -84,16 +95,20 @@ class CarriedRequest:
         self._may_stream = "grpc" if judged.incoming.is_grpc else "events" if judged.incoming.wants_events else ""
         self._is_bounded_to_the_head = bool(self._may_stream) and outgoing.is_default_timeout
         self._ended_because: Ending | None = None
+        self._took_too_long = False
         self._patience: asyncio.TimerHandle | None = None
         self._under_way = ExitStack()
         self._stream: Stream
         self._cut: Callable[[Address], None]
         self._began: float
+        self._window_began: float  # of the last gap that was long enough, so far
+        self._window_bytes: int
 
     def begin(self, cut: Callable[[Address], None]) -> None:
         """Begin: from now on it may be ended, until `tell` is called."""
         tracked = self._plane.tracked(self._judged, self._outgoing.selection, self._outgoing.statistics)
         self._stream, self._cut, self._began = self._under_way.enter_context(tracked), cut, time.monotonic()
+        self._window_began, self._window_bytes = self._began, 0
         self._stream.end = partial(self._end, Ending.REVOKED)
 
     @property
@@ -132,6 +147,9 @@ class CarriedRequest:
             is_marked = False
         if head.is_bodiless_by_word and not self._is_http2():
             told.append((BODILESS.encode(), b"1"))
+            is_marked = False
+        if outgoing.has_body and not self._is_http2():
+            told.append((UPLOAD.encode(), b"1"))
             is_marked = False
         if is_marked:
             told.append((_JUDGED, mark))
@@ -198,6 +216,15 @@ class CarriedRequest:
             return upstream_errors.protocol_error(endpoint, MALFORMED)
         return upstream_errors.reported(endpoint, trouble_in(details))
 
+    def has_received(self, size: int, *, is_all: bool) -> None:
+        """Note what has come of its body: a client that drips is cut off, by the measure of our own listener."""
+        now = time.monotonic()
+        if size - self._window_bytes >= BODY_FLOOR_BYTES:
+            self._window_began, self._window_bytes = now, size
+        if not is_all and now - self._window_began > self._plane.state.read * _PATIENCE_WITH_DRIPS:
+            self._took_too_long = True
+            self._end(Ending.CLIENT_LEFT)
+
     def is_no_stream(self) -> None:
         """Bound an answer that turned out to be no stream: Envoy does not bound the silence of what may be one."""
         most = min(self._plane.state.idle, self._outgoing.timeout or math.inf)
@@ -211,11 +238,13 @@ class CarriedRequest:
             self._patience.cancel()
         if word is not None:
             log.seconds_in_all = stream.seconds = word.seconds
+            self._took_too_long |= word.is_of_silent_client
         if word is not None and log.status is None:
             ending = self._ended_because or word.ending
-            log.status = word.status or CLIENT_LEFT
+            status = 0 if self._took_too_long else word.status
+            log.status = status or CLIENT_LEFT
             log.result = ForwardResult(log.status, word.sent, ending)
-            stream.status, stream.ending = word.status or None, ending
+            stream.status, stream.ending = status or None, ending
             if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
                 log.problem = ending.value
             if word.details == _FROM_UPSTREAM:
@@ -228,7 +257,8 @@ class CarriedRequest:
             log.tell()
         else:
             self._trace.tell(log, log.result, self._trouble)
-        self._count(log.status, word)
+        # The application's part in it is as if its client had left; for the listener it was too slow.
+        self._count(_TOOK_TOO_LONG if self._took_too_long else log.status, word)
 
     def _count(self, status: int, word: EnvoysWord | None) -> None:
         host, method = self._incoming.headers.get(b"host", b""), self._incoming.scope["method"].encode()

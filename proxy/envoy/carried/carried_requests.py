@@ -68,6 +68,12 @@ class CarriedRequests:
             self._note_over(number)
         self.end(number, EnvoysWord(int(status), int(milliseconds) / 1000, int(sent), int(received), flags, details))
 
+    def tell_upload(self, line: str) -> None:
+        """Tell of what has come of a body, by a line of Envoy's access log (judge_filter.py)."""
+        number, received, ended = line.split(" ")
+        if (carried := self._carried.get(number)) is not None:
+            carried.has_received(int(received), is_all=ended != _UNSAID)
+
     def _note_over(self, number: str) -> None:
         """Note the end of one that Envoy has not heard of: its client left, or gate was late.  The question may still be waiting here."""
         now = self._clock()

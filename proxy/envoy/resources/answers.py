@@ -8,6 +8,7 @@ from config.options import Options
 from proxy.envoy.resources.bootstrap import JUDGE, TYPE, Json
 from proxy.envoy.resources.edge_headers import FAILED, INSTEAD, MAY_STREAM, NO_STREAM, NUMBER, RESPONSE, SCRIPT, TOKEN
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
+from proxy.listener.http1.head import RequestRefused
 from proxy.rewriting.header_names import HOP_BY_HOP
 
 FILTER = "gate-answers"
@@ -16,13 +17,20 @@ METADATA = "envoy.filters.http.ext_authz"
 _SCRIPT = Path(__file__).with_name("answers.lua")
 # Which are for each connection to say; Envoy does.
 _OF_CONNECTIONS = frozenset((b"connection", b"keep-alive", b"upgrade", b"transfer-encoding"))
-# What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
-CARRIED_ONES: Json = {
-    "metadata_filter": {
-        "matcher": {"filter": METADATA, "path": [{"key": NUMBER}], "value": {"present_match": True}},
-        "match_if_key_not_found": False,
+
+
+def said_of(name: str) -> Json:
+    """Filter of requests of which gate has said this."""
+    return {
+        "metadata_filter": {
+            "matcher": {"filter": METADATA, "path": [{"key": name}], "value": {"present_match": True}},
+            "match_if_key_not_found": False,
+        }
     }
-}
+
+
+# What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
+CARRIED_ONES = said_of(NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,14 @@ def _answers(name: str, value: Json) -> Json:
 
 def _lacks(name: str) -> Json:
     return {"not_matcher": _answers(name, {"safe_regex": {"google_re2": {}, "regex": "(?s).*"}})}
+
+
+def silences() -> Json:
+    """Mapper of the answer to a client that says nothing more of its body, as our own listener would give it."""
+    late = RequestRefused(408, "The request body took too long.")
+    is_late: Json = {"comparison": {"op": "EQ", "value": {"default_value": late.status, "runtime_key": "gate.none"}}}
+    text = {"text_format_source": {"inline_string": late.body.decode()}, "content_type": "text/plain; charset=utf-8"}
+    return {"filter": {"and_filter": {"filters": [CARRIED_ONES, {"status_code_filter": is_late}]}}, "body_format_override": text}
 
 
 def failures() -> Json:

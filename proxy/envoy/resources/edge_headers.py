@@ -19,6 +19,10 @@ MAY_STREAM = f"{PREFIX}may-stream"
 RESPONSE = f"{PREFIX}response"
 # Set where only Envoy knows whether there is a body, and the request may pass if there is none.  A script does, and then marks it.
 BODILESS = f"{PREFIX}bodiless"
+# Set where there is a body, of which Envoy takes the whole before any of it goes on.  A script waits for that, and then marks the request.
+UPLOAD = f"{PREFIX}upload"
+# Never set: a route to the cluster that it names leads nowhere.
+NOWHERE = f"{PREFIX}nowhere"
 # Set on what was judged before and is carried without the judge, with a secret (proxy/envoy/grants/).
 CARRIED = f"{PREFIX}carried"
 # What Envoy knows of the request and its connection, and what it would overwrite or leave out before gate sees it.
@@ -33,7 +37,7 @@ SCRIPT = f"{PREFIX}script"
 # What that script asks (answers.lua): a page in place of an answer, and an end to what is no stream.
 INSTEAD, NO_STREAM = "/instead", "/no-stream"
 # Every other name of ours is gone before a route is chosen, so that these are all that an upstream could see.
-OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, RESPONSE, BODILESS, CARRIED, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
+OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, RESPONSE, BODILESS, UPLOAD, CARRIED, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
 
 _PREFIX = PREFIX.encode()
 # Words without blanks, but for the last one, which a client chooses.

@@ -8,9 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.options import Options
-from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter
+from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter, said_of
 from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json
-from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, OURS, PATH, RESPONSE, TOKEN
+from proxy.envoy.resources.edge_headers import (
+    BODILESS,
+    CARRIED,
+    CLUSTER,
+    HOST,
+    JUDGED,
+    MAY_STREAM,
+    NOWHERE,
+    NUMBER,
+    OURS,
+    PATH,
+    RESPONSE,
+    TOKEN,
+    UPLOAD,
+)
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, script
 
 # How long gate may take for one answer to Envoy; the records' own limits end long before.
@@ -53,24 +67,30 @@ class JudgeFilter:
         unanswered = {"response_flag_filter": {"flags": ["UAEX"]}}
         return file_log(self.log, f"{OF_JUDGED}{_LOG_FORMAT}", {"or_filter": {"filters": [CARRIED_ONES, nothing, unanswered]}})
 
+    def upload_log(self) -> Json:
+        """Log, now and then, of what has come of each body that Envoy takes, and whether that is all."""
+        line = f"{OF_UPLOADS}%DYNAMIC_METADATA({METADATA}:{NUMBER})% %BYTES_RECEIVED% %REQUEST_DURATION%\n"
+        return file_log(self.log, line, said_of(UPLOAD), is_periodic=True)
+
     def filters(self) -> list[Json]:
-        source = script(_LAST_STEP, {"BODILESS": BODILESS, "PATH": PATH, "JUDGED": JUDGED, "MARK": self.mark})
+        source = script(_LAST_STEP, {"BODILESS": BODILESS, "UPLOAD": UPLOAD, "PATH": PATH, "JUDGED": JUDGED, "MARK": self.mark})
         last_step = {"@type": LUA, "default_source_code": {"inline_string": source}}
         asking = {"name": FILTER, "typed_config": _ext_authz(self.token)}
         return [asking, {"name": LAST_STEP_FILTER, "typed_config": last_step}, *self.answers.filters()]
 
-    def routes(self, idle: str) -> list[Json]:
+    def routes(self, idle: str, read: str) -> list[Json]:
         """Routes of what was judged, and of nothing else.
 
         What differs is who bounds a silence: gate does, of what it carries itself (websockets among it) and of what may be a stream; of all
-        else Envoy: whose client does not read holds an upstream no longer than an idle connection may stay.
+        else Envoy: whose client does not read holds an upstream no longer than an idle connection may stay.  Who says nothing more of a
+        body is heard for `read`.
         """
         to_upstreams = [
             self.answers.route(self._to_upstream([*streams, *rules], silence, idle), watches=bool(streams), has_rules=bool(rules))
             for streams, silence in (([_has(MAY_STREAM)], "0s"), ([], idle))
             for rules in ([_has(RESPONSE)], [])
         ]
-        return [_not_yet(), *self._to_gate(idle), *to_upstreams, *_nowhere()]
+        return [_coming(read, idle), _not_yet(), *self._to_gate(idle), *to_upstreams, *_nowhere()]
 
     def _to_upstream(self, has: list[Json], silence: str, flush: str) -> Json:
         host = f"%DYNAMIC_METADATA({METADATA}:{HOST})%"
@@ -108,10 +128,23 @@ class JudgeFilter:
         return {"name": JUDGED, "string_match": {"exact": self.mark}}
 
 
+# What no request has before gate has said something of it.
+_UNJUDGED = (CARRIED, JUDGED, BODILESS, "upgrade")
+
+
 def _not_yet() -> Json:
     """Route of nearly every request before it is judged, to nowhere; first, because Envoy looks at one after the other."""
-    lacks = [{**_has(name), "invert_match": True} for name in (CARRIED, JUDGED, BODILESS, "upgrade")]
-    return {"match": {"prefix": "/", "headers": lacks}, "direct_response": {"status": 503}}
+    return {"match": {"prefix": "/", "headers": _lacks(*_UNJUDGED)}, "direct_response": {"status": 503}}
+
+
+def _coming(read: str, flush: str) -> Json:
+    """Route, to nowhere too, of what has said that it has a small body, until that is whole: so long Envoy waits for more of it.
+
+    It is there before gate has answered: Envoy begins to measure a silence anew only when something comes.
+    """
+    announced = {"name": "content-length", "string_match": {"safe_regex": {"regex": "[1-9][0-9]{0,4}"}}}
+    way = {"cluster_header": NOWHERE, "timeout": "0s", "idle_timeout": read, "flush_timeout": flush}
+    return {"match": {"prefix": "/", "headers": [announced, *_lacks(*_UNJUDGED)]}, "route": way}
 
 
 def _nowhere() -> list[Json]:
@@ -127,14 +160,19 @@ def _has(name: str) -> Json:
     return {"name": name, "present_match": True}
 
 
-OF_JUDGED, OF_GRANTS = "judged ", "granted "
+def _lacks(*names: str) -> list[Json]:
+    return [{**_has(name), "invert_match": True} for name in names]
 
 
-def file_log(path: str, line: str, filter_: Json) -> Json:
-    """Access log of what the filter says, in a file."""
+OF_JUDGED, OF_GRANTS, OF_UPLOADS = "judged ", "granted ", "uploaded "
+
+
+def file_log(path: str, line: str, filter_: Json, *, is_periodic: bool = False) -> Json:
+    """Access log of the ends of what the filter says, in a file; `is_periodic`: of what has not ended, again and again."""
+    at_its_time = {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}}
     return {
         "name": "envoy.access_loggers.file",
-        "filter": filter_,
+        "filter": {"and_filter": {"filters": [at_its_time, filter_]}},
         "typed_config": {
             "@type": f"{TYPE}extensions.access_loggers.file.v3.FileAccessLog",
             "path": path,
@@ -159,7 +197,7 @@ def _ext_authz(token: str) -> Json:
             "authorization_request": {"headers_to_add": [{"key": TOKEN, "value": token}]},
             "authorization_response": {
                 "allowed_upstream_headers": {"patterns": [{"safe_regex": {"regex": none_of(_OF_ANSWER)}}]},
-                "dynamic_metadata_from_headers": {"patterns": [{"exact": name} for name in (NUMBER, HOST, MAY_STREAM, RESPONSE)]},
+                "dynamic_metadata_from_headers": {"patterns": [{"exact": name} for name in (NUMBER, HOST, MAY_STREAM, RESPONSE, UPLOAD)]},
             },
         },
     }

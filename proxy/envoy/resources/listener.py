@@ -11,7 +11,7 @@ from typing import Protocol
 from config.options import Options
 from proxy import keep_alive
 from proxy.envoy.resources import ended_upgrades
-from proxy.envoy.resources.answers import failures
+from proxy.envoy.resources.answers import failures, silences
 from proxy.envoy.resources.bootstrap import ACME, TYPE, UNREAD, Json
 from proxy.envoy.resources.hosts import certificate_hosts, hosts_of, http3_hosts, tunnel_hosts
 from proxy.envoy.resources.http3 import alternative
@@ -31,6 +31,8 @@ from proxy.listener.tls.self_signed import ACME_TLS
 
 # Seconds by which Envoy is more patient than gate, where gate's bound is to be the one that counts.
 _MARGIN = 60.0
+# Seconds between two looks at what has come of a body, and the part of `timeout_read` that they are.
+_MOST_BETWEEN, _PART_OF_READ = 5.0, 1 / 6
 _TLS_1_2 = (
     *("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"),
     *("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305"),
@@ -178,12 +180,17 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
         "http_protocol_options": _HTTP1,
         "http2_protocol_options": _HTTP2,
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
-        "access_log": [judge.access_log(), ended_upgrades.access_log(judge.log), *([again.access_log()] if again is not None else ())],
-        "local_reply_config": local_replies([failures(), *(again.local_replies() if again is not None else ())]),
+        "access_log": [
+            *(judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)),
+            *([again.access_log()] if again is not None else ()),
+        ],
+        "local_reply_config": local_replies([silences(), failures(), *(again.local_replies() if again is not None else ())]),
     }
+    if limits.read != float("inf"):
+        more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read * _PART_OF_READ))}
     if asks:
         more["forward_client_cert_details"] = "SANITIZE_SET"
         more["set_current_client_cert_details"] = {"cert": True, "chain": True}
-    routes = [*([again.route(idle)] if again is not None else ()), *judge.routes(idle)]
+    routes = [*([again.route(idle)] if again is not None else ()), *judge.routes(idle, seconds(limits.read))]
     filters = [*(again.filters() if again is not None else ()), *judge.filters()]
     return http_connections(limits, routes, filters, more)

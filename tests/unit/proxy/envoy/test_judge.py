@@ -2,7 +2,10 @@
 
 import pytest
 
-from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH
+from foundation.crypto.sign_in_attempts import ID_CHARACTERS
+from proxy.envoy.head import LARGEST_BODY
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH, UPLOAD
+from proxy.sign_in.kept_forms import FIELD
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import MARK, TOKEN, Stage
@@ -61,9 +64,28 @@ async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: t
     assert repr(stage.carried) == "<CarriedRequests 0 under way>"
 
 
-async def test_what_has_a_body_is_read_by_gate(stage: Stage, ask: Ask) -> None:
-    told = await stage.ask(ask("/in", ("content-length", "2"), host="open.example.com", method="POST", has_body=True))
-    assert told[CLUSTER] == b"gate"
+@pytest.mark.parametrize("length", ["1", str(LARGEST_BODY)])
+async def test_a_small_body_is_taken_whole_before_its_request_is_marked(length: str, stage: Stage, ask: Ask) -> None:
+    for protocol in ("HTTP/1.1", "HTTP/2"):
+        told = await stage.ask(ask("/in", ("content-length", length), host="open.example.com", method="POST", protocol=protocol))
+        assert (told[CLUSTER], told[UPLOAD]) == (b"to-127.0.0.1-False", b"1")
+        assert JUDGED not in told
+    empty = await stage.ask(ask("/in/", ("content-length", "0"), host="open.example.com", method="POST"))
+    assert UPLOAD not in empty
+
+
+@pytest.mark.parametrize("length", ["", str(LARGEST_BODY + 1), "9" * 30])
+async def test_any_other_body_is_read_by_gate(length: str, stage: Stage, ask: Ask) -> None:
+    said = (("content-length", length),) if length else ()
+    told = await stage.ask(ask("/in", *said, host="open.example.com", method="POST", has_body=True))
+    assert told == {CLUSTER: b"gate", JUDGED: MARK.encode()}
+
+
+async def test_what_may_be_the_button_of_a_kept_form_is_read_by_gate(stage: Stage, ask: Ask) -> None:
+    own = (("origin", "https://open.example.com"), ("sec-fetch-site", "same-origin"), ("cookie", "__Host-_gate_form_x=y"))
+    for length, carried_by in ((len(FIELD) + 1 + ID_CHARACTERS, b"gate"), (5, b"to-127.0.0.1-False")):
+        told = await stage.ask(ask("/in", *own, ("content-length", str(length)), host="open.example.com", method="POST"))
+        assert told[CLUSTER] == carried_by
 
 
 async def test_of_several_upstreams_gate_chooses_and_envoy_may_turn_to_gate_where_nobody_could_be_connected_to(

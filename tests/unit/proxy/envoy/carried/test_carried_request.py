@@ -56,9 +56,14 @@ async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) 
     assert await stage.cuts() == [{("192.0.2.7", 1), ("192.0.2.7", 2)}]
 
 
-async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
-    counted: list[tuple[object, ...]] = []
-    stage.judge._service().answered = lambda *facts: counted.append(facts)  # type: ignore[assignment]
+@pytest.fixture
+def counted(stage: Stage) -> list[Any]:
+    found: list[Any] = []
+    stage.judge._service().answered = lambda *facts: found.append(facts)  # type: ignore[assignment]
+    return found
+
+
+async def test_what_envoy_carried_counts_when_it_has_ended(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     assert counted == []
     assert not stage.carried.is_idle.is_set()
@@ -89,6 +94,49 @@ async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask,
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.tell(f"{number} - 0 12 0 0 DC -")
     assert (lines[0]["status"], lines[0]["ending"]) == (499, "client left")
+
+
+UPLOAD = (("content-length", "1000"),)
+
+
+async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]) -> None:
+    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST", peer="192.0.2.7:5000"))
+    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    carried._window_began -= 1.2 * read
+    stage.carried.tell_upload(f"{number} 255 -")
+    assert await stage.cuts() == [], "there is time left"
+    carried._window_began -= 0.1 * read
+    stage.carried.tell_upload(f"{number} 255 -")
+    assert await stage.cuts() == [{("192.0.2.7", 5000)}]
+    stage.carried.tell(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client left")
+    assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
+
+
+async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_did_nothing(
+    stage: Stage, ask: Ask, lines: list[dict[str, Any]], counted: list[Any]
+) -> None:
+    number, stream = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
+    stage.carried.tell(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
+    assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client left", False)
+    assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
+    assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
+
+
+async def test_an_answer_of_408_is_the_applications(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
+    number, stream = await stage.begin(ask("/in", host="open.example.com"))
+    stage.carried.tell(f"{number} - 408 30 77 5 - via_upstream")
+    assert (lines[0]["status"], lines[0]["ending"], stream.status) == (408, "complete", 408)
+
+
+async def test_who_sends_enough_in_each_gap_or_has_sent_all_is_not_cut_off(stage: Stage, ask: Ask) -> None:
+    number, _ = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
+    carried, read = stage.carried._carried[number], stage.judge._service().dataplane.state.read
+    for received, ended in (("256", "-"), ("512", "-"), ("513", "31000"), ("513", "31000")):
+        carried._window_began -= 2 * read
+        stage.carried.tell_upload(f"{number} {received} {ended}")
+    stage.carried.tell_upload("unknown 1 -")
+    assert await stage.cuts() == []
 
 
 async def test_what_is_no_stream_ends_in_time(stage: Stage, ask: Ask) -> None:

@@ -58,5 +58,6 @@ async def test_odd_lines_and_connections_with_other_requests_are_left_alone() ->
 
 
 def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
-    filters = access_log("/log")["filter"]["and_filter"]["filters"]
+    _, ended = access_log("/log")["filter"]["and_filter"]["filters"]
+    filters = ended["and_filter"]["filters"]
     assert {"response_flag_filter": {"flags": ["UC"]}} in filters

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from proxy.envoy.head import LARGEST_BODY
+from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, JUDGED, MAY_STREAM, OURS, TOKEN
+from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, JUDGED, MAY_STREAM, NOWHERE, OURS, PREFIX, TOKEN
 from proxy.envoy.resources.judge_filter import FILTER, JudgeFilter, none_of
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER
 from tests.support.options import make_options
@@ -33,15 +35,19 @@ def test_gate_is_asked_with_a_proof_and_its_silence_is_a_refusal(judge: JudgeFil
     assert asking["http_service"]["authorization_request"]["headers_to_add"] == [{"key": TOKEN, "value": "the-token"}]
 
 
+def where(way: dict[str, Any]) -> str:
+    return str(way.get("cluster") or way["cluster_header"])
+
+
 def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
-    routes = judge.routes("9s")
+    routes = judge.routes("9s", "3s")
     for route in routes:
-        if "cluster_header" in route.get("route", {}):
+        if route.get("route", {}).get("cluster_header") == CLUSTER:
             assert MARKED in conditions(route)
             assert set(OURS) <= set(route["request_headers_to_remove"])
-            assert route["route"]["cluster_header"] == CLUSTER
     elsewhere = [route for route in routes if MARKED not in conditions(route)]
-    assert [route.get("direct_response", route.get("route", {}).get("cluster")) for route in elsewhere] == [
+    assert [route.get("direct_response") or where(route["route"]) for route in elsewhere] == [
+        NOWHERE,
         {"status": 503},
         GATE,
         GATE,
@@ -53,14 +59,27 @@ def test_only_what_is_marked_goes_to_an_upstream(judge: JudgeFilter) -> None:
 
 
 def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere(judge: JudgeFilter) -> None:
-    first = judge.routes("9s")[0]
+    with_body, first = judge.routes("9s", "3s")[:2]
     assert first["direct_response"] == {"status": 503}
-    lacking = {each["name"] for each in conditions(first) if each["present_match"] and each["invert_match"]}
-    assert lacking == {JUDGED, CARRIED, BODILESS, "upgrade"}
+    assert where(with_body["route"]) == NOWHERE
+    for route in (with_body, first):
+        lacking = {each["name"] for each in conditions(route) if each.get("invert_match")}
+        assert lacking == {JUDGED, CARRIED, BODILESS, "upgrade"}
+
+
+def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: JudgeFilter) -> None:
+    pattern = re.compile(conditions(judge.routes("9s", "3s")[0])[0]["string_match"]["safe_regex"]["regex"])
+    assert all(pattern.fullmatch(str(length)) for length in (1, 10, LARGEST_BODY))
+    assert not any(pattern.fullmatch(length) for length in ("0", "00", "", "1000000"))
+
+
+def test_nobody_has_told_envoy_where_nowhere_is() -> None:
+    assert NOWHERE not in OURS
+    assert NOWHERE.startswith(PREFIX), "no client can tell it"
 
 
 def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: JudgeFilter) -> None:
-    unasked = [route for route in judge.routes("9s") if FILTER in route.get("typed_per_filter_config", {})]
+    unasked = [route for route in judge.routes("9s", "3s") if FILTER in route.get("typed_per_filter_config", {})]
     assert {route["route"]["cluster"] for route in unasked} == {GATE}
     *upgrades, tunnel = unasked
     assert [conditions(route) for route in upgrades] == [[{"name": "upgrade", "present_match": True}]] * 2
@@ -68,8 +87,10 @@ def test_an_upgrade_and_a_tunnel_are_gates_unasked_and_nothing_else_is(judge: Ju
 
 
 def test_a_silence_is_bounded_by_envoy_but_where_gate_knows_better(judge: JudgeFilter) -> None:
-    ways = [(route, route["route"]) for route in judge.routes("9s") if "route" in route]
+    ways = [(route, route["route"]) for route in judge.routes("9s", "3s") if "route" in route]
     assert {way["flush_timeout"] for _, way in ways} == {"9s"}
+    (_, coming), *ways = ways
+    assert (where(coming), coming["idle_timeout"]) == (NOWHERE, "3s"), "of a body that is not whole"
     bounded = {str(way.get("cluster", "")) + str(MAY_STREAM in str(conditions(route))): way["idle_timeout"] for route, way in ways}
     assert bounded == {f"{GATE}False": "0s", "True": "0s", "False": "9s"}
 
@@ -81,6 +102,12 @@ def test_the_mark_is_the_last_thing_that_a_script_does(judge: JudgeFilter) -> No
     lines = [line.strip() for line in script.rstrip().splitlines()]
     assert lines[-3:] == [f'headers:replace("{JUDGED}", "the-mark")', "handle:clearRouteCache()", "end"]
     assert script.count("the-mark") == script.count("clearRouteCache()") == 1
+
+
+def test_what_has_not_ended_is_told_by_one_log_and_no_other(judge: JudgeFilter) -> None:
+    for log, is_periodic in ((judge.upload_log(), True), (judge.access_log(), False), (ended_upgrades.access_log("/log"), False)):
+        at_its_time = log["filter"]["and_filter"]["filters"][0]["log_type_filter"]
+        assert at_its_time == {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}
 
 
 def test_what_frames_an_answer_of_gates_frames_no_request() -> None:

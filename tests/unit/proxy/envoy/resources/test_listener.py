@@ -45,10 +45,18 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         assert [each["name"] for each in filters] == [FILTER, LAST_STEP_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
-        mapper, *others = manager(chain)["local_reply_config"]["mappers"]
+        silence, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
+        assert "headers_to_add" not in silence, "the script for answers leaves it as it is"
         assert all("status_code_filter" in other["filter"] for other in others)
-        log, _ = manager(chain)["access_log"]
-        assert mapper["filter"] in log["filter"]["or_filter"]["filters"]
+        log, *_ = manager(chain)["access_log"]
+        _, ends = log["filter"]["and_filter"]["filters"]
+        assert mapper["filter"] in ends["or_filter"]["filters"]
+
+
+@pytest.mark.parametrize(("read", "looks"), [("30s", "5.000s"), ("1200ms", "0.200s"), ("0s", None)])
+def test_envoy_tells_of_bodies_often_enough_to_find_who_drips(read: str, looks: str | None, tmp_path: Path) -> None:
+    (chain,) = made(tmp_path, timeout_read=read)["filter_chains"]
+    assert manager(chain).get("access_log_options", {}).get("access_log_flush_interval") == looks
 
 
 def test_a_route_knows_no_host_and_no_path(tmp_path: Path) -> None:
