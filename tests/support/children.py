@@ -130,13 +130,13 @@ class Child:
         self.wait_for(lambda: any(text in line for line in self.lines), f"a line with {text!r}", timeout)
         return next(line for line in self.lines if text in line)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 15) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout: float = 30) -> int:
         """The exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.ended(timeout)
 
-    def ended(self, timeout: float = 15) -> int:
+    def ended(self, timeout: float = 30) -> int:
         """The exit status of who was told to stop before; a second signal may end a process that is about to end by itself."""
         try:
             status = self.process.wait(timeout)
