@@ -17,7 +17,8 @@ class ConfiguredProvider:
 
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
     `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
-    nothing of them.  `domains` is None where it may tell any address.  `is_sole`: there is no other.
+    nothing of them.  `domains` is None where it may tell any address.  `is_sole`: there is no other.  `callback_path` is where it sends
+    browsers back, and no other provider does.
     """
 
     id: str
@@ -33,6 +34,7 @@ class ConfiguredProvider:
     domains: frozenset[str] | None = None
     is_sole: bool = True
     has_directory: bool = True
+    callback_path: str = ""
     title: str = ""
     icon: str | WatchedFile | None = None
 
@@ -55,8 +57,8 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
     if settings.identity_providers is None:
         provider = _of_idp_keys(settings)
         return {provider.id: provider}
-    is_sole = len(settings.identity_providers) == 1
-    return {entry.id: _of_entry(entry, is_sole=is_sole) for entry in settings.identity_providers}
+    is_sole, callback = len(settings.identity_providers) == 1, settings.authenticate_callback_path.rstrip("/")
+    return {entry.id: _of_entry(entry, f"{callback}/{entry.id}", is_sole=is_sole) for entry in settings.identity_providers}
 
 
 def _of_idp_keys(settings: Any) -> ConfiguredProvider:
@@ -71,10 +73,11 @@ def _of_idp_keys(settings: Any) -> ConfiguredProvider:
         groups_claim=claimed_groups(settings),
         expects_groups=groups_are_claimed(settings),
         expects_record=groups_are_recorded(settings),
+        callback_path=settings.authenticate_callback_path,
     )
 
 
-def _of_entry(entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+def _of_entry(entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> ConfiguredProvider:
     return ConfiguredProvider(
         id=entry.id,
         kind=entry.provider,
@@ -88,6 +91,7 @@ def _of_entry(entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
         domains=None if entry.domains is None else frozenset(entry.domains),
         is_sole=is_sole,
         has_directory=False,
+        callback_path=callback_path,
         title=entry.title,
         icon=entry.icon,
     )

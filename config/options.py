@@ -203,6 +203,11 @@ class Options(
         """Identity providers, by their ids."""
         return configured_providers(self)
 
+    def is_callback(self, path: str) -> bool:
+        """Whether a provider sends browsers back there, or one that was removed while somebody signed in."""
+        common = self.authenticate_callback_path
+        return path == common or (self.identity_providers is not None and path.rpartition("/")[0] == common.rstrip("/"))
+
     @property
     def first_provider(self) -> ConfiguredProvider:
         """The first provider, of which speaks what names none (the directory, pushed users): allowed where there is no other."""

@@ -71,6 +71,9 @@ programs.without(
 of_host = door("proxy.service", "unit/proxy/views/test_program_login.py")
 of_host.without("a host is for some people where all of its routes are", "ProxyService.providers_at", always("all(named)"))
 
+flow = door("authenticate.provider.django_oidc", MIXED_UP)
+flow.without("a code is shown to whose callback it came to", "check_place", never("path != callback_path"))
+
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
 
@@ -79,5 +82,5 @@ refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._t
 
 DOORS = (
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
-    *(removed, refresh),
+    *(flow, removed, refresh),
 )

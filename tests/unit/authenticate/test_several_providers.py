@@ -1,6 +1,7 @@
 """Several providers: an answer of one to a request for another signs nobody in, whatever it holds, and what is one's goes to no other."""
 
 import itertools
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,10 @@ async def signed_in(site: SeveralSite, id: str, sub: str = "alice", **claims: An
     return browser, SessionRecord.from_record(record)
 
 
+def query(url: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
 def asked(idp: FakeIdP, path: str) -> int:
     return idp.count(path)
 
@@ -93,12 +98,12 @@ async def test_a_code_of_another_provider_signs_nobody_in_and_is_shown_to_nobody
 ) -> None:
     browser = site.browser()
     callback = site.idps[other].pick(await to(site, browser, chosen), "alice")
-    said = {name: values[0] for name, values in parse_qs(urlsplit(callback).query).items()}
+    said = query(callback)
     if names_itself == "as the chosen one":
         said["iss"] = site.idps[chosen].issuer
     elif names_itself == "not at all":
         del said["iss"]
-    response = await browser.get(f"{ORIGIN}/oauth2/callback?{urlencode(said)}")
+    response = await browser.get(f"{ORIGIN}/oauth2/callback/{chosen}?{urlencode(said)}")
     assert response.status == 400
     assert await site.sessions() == []
     assert asked(site.idps[other], "/token") == 0
@@ -110,7 +115,8 @@ async def test_an_error_of_another_provider_is_not_the_chosen_one_s(site: Severa
     browser = site.browser()
     url = await to(site, browser, chosen)
     told = urlencode({"state": parse_qs(urlsplit(url).query)["state"][0], "error": "access_denied", "iss": site.idps[other].issuer})
-    assert (await browser.get(f"{ORIGIN}/oauth2/callback?{told}")).status == 400
+    for place in (f"/{chosen}", f"/{other}", "", "/gone"):
+        assert (await browser.get(f"{ORIGIN}/oauth2/callback{place}?{told}")).status == 400
     assert (await browser.get(site.idps[chosen].pick(url, "alice"))).status == 302, "the attempt goes on"
 
 
@@ -131,6 +137,24 @@ async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite
     browser = site.browser()
     response = await browser.get(mine.pick(await to(site, browser, hostile), "alice"))
     assert response.status in (400, 503)
+    assert await site.sessions() == []
+
+
+@pytest.mark.parametrize(("hostile", "other"), PAIRS)
+async def test_a_hostile_provider_that_sends_its_people_on_to_another_sees_no_code_of_theirs(
+    site: SeveralSite, hostile: str, other: str
+) -> None:
+    """Mix-up (RFC 9700 4.4), where nobody says `iss`.  The code would be for the challenge of the hostile one's own attempt, which would
+    redeem it in a browser of its own, and be somebody of the other."""
+    mine, theirs = site.idps[hostile], site.idps[other]
+    for idp in (mine, theirs):
+        idp.bend.discovery = {"authorization_response_iss_parameter_supported": ABSENT}
+    mallory, victim = site.browser(), site.browser()
+    own = query(await to(site, mallory, other))
+    sent_on = {**own, "state": query(await to(site, victim, hostile))["state"]}
+    brought = query(theirs.pick(f"{theirs.issuer}/authorize?{urlencode(sent_on)}", "alice"))
+    response = await victim.get(f"{own['redirect_uri']}?{urlencode({name: brought[name] for name in ('code', 'state')})}")
+    assert (response.status, asked(mine, "/token"), asked(theirs, "/token")) == (400, 0, 0)
     assert await site.sessions() == []
 
 
@@ -243,6 +267,12 @@ async def test_one_provider_that_is_away_keeps_nobody_of_another_out(site: Sever
     await signed_in(site, "corp")
     assert "nobody can sign in at partner since" in site.service.readiness().reason
     assert "corp" not in site.service.readiness().reason
+
+
+async def test_each_provider_is_told_a_callback_of_its_own(site: SeveralSite) -> None:
+    callbacks = [query(await to(site, site.browser(), id))["redirect_uri"] for id in IDS]
+    assert callbacks == [f"{ORIGIN}/oauth2/callback/{id}" for id in IDS]
+    assert json.loads((await site.browser().get("/.well-known/gate/")).text)["redirect_uris"] == callbacks
 
 
 async def test_a_start_asks_no_provider(site: SeveralSite) -> None:
