@@ -43,7 +43,9 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     may_match = _may_match_by_email(user, session.claims)
     rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
     groups_claim = provider.groups_claim if provider is not None else ""
-    if not (rule_email or (is_foreign and may_match)):
+    # This session may have begun with another address than the person's latest sign-in.
+    tells_another_s = provider is not None and not all(_is_told_by(provider, email) for email in claims.get("email", ()))
+    if tells_another_s or not (rule_email or (is_foreign and may_match)):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
         claims.pop("email", None)
     group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
@@ -109,7 +111,11 @@ def told_email_of(user: UserRecord, provider: ConfiguredProvider | None) -> str:
     email = _text(user.email)
     if provider is None or provider.domains is None:
         return email if provider is not None else ""
-    return email if provider.speaks_for(canonical_email(email).rpartition("@")[2]) else ""
+    return email if _is_told_by(provider, email) else ""
+
+
+def _is_told_by(provider: ConfiguredProvider, email: Any) -> bool:
+    return provider.speaks_for(canonical_email(email).rpartition("@")[2])
 
 
 def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:

@@ -40,9 +40,8 @@ approvers.without(
 
 records = door("authorize.identity.person_records", JUDGED)
 records.without("no rule takes another's address", "rule_email_of", always('provider.speaks_for(email.rpartition("@")[2])'))
-records.without(
-    "no upstream is told another's address", "told_email_of", always('provider.speaks_for(canonical_email(email).rpartition("@")[2])')
-)
+records.without("no upstream is told another's address", "told_email_of", always("_is_told_by(provider, email)"))
+records.without("no claim of a session is another's address", "identity_of", never("tells_another_s"))
 
 identity = door("authorize.policy.identity", JUDGED)
 identity.without("a subject alone says nobody", "Identity.__post_init__", replaced("self.is_own and self.is_sole", "self.is_own"))

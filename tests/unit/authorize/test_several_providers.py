@@ -27,9 +27,11 @@ PARTNER = a_provider("partner", url="https://idp.partner.example", domains=froze
 ALLOWED, FORBIDDEN, SIGN_IN = Outcome.ALLOWED, Outcome.FORBIDDEN, Outcome.SIGN_IN
 
 
-def person(provider: ConfiguredProvider, email: str, sub: str = "1", **claims: Any) -> Identity:
+def person(provider: ConfiguredProvider, email: str, sub: str = "1", then: dict[str, Any] | None = None, **claims: Any) -> Identity:
+    """`then`: what the provider said otherwise when this session began."""
     said = {"sub": sub, "email": email, "email_verified": True, **claims}
-    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, said, issuer=provider.issuer)
+    began = {**said, **(then or {})}
+    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, began, issuer=provider.issuer)
     known = UserRecord(session.user_id, email, True, "Ann", said, issuer=provider.issuer)
     return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
 
@@ -69,6 +71,17 @@ def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) 
     assert (found.email, found.rule_email, found.rule_domain, found.shown_as) == ("", "", "", "Ann")
     assert "email" not in found.claims
     assert "email" not in attested_claims(found, "gate", "app", ())
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"allowed_idp_claims": {"email": ["boss@corp.example"]}}, {"policy": [{"allow": {"claim/email": "boss@corp.example"}}]}],
+)
+def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_counts_for_nothing(keys: dict[str, Any]) -> None:
+    """A later one of the same person, with an address that is, makes the record of the person, and not of the earlier session."""
+    found = person(PARTNER, "ann@partner.example", then={"email": "boss@corp.example"})
+    assert (found.rule_email, found.claims.get("email")) == ("ann@partner.example", None)
+    assert outcome(found, identity_providers=["corp", "partner"], **keys) is FORBIDDEN
 
 
 def test_an_address_of_its_own_is_told() -> None:
