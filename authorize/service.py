@@ -213,7 +213,7 @@ def _known_end(decision: Decision, identity: Identity) -> float:
     """When this can't be allowed any more, as far as it is known now: the end of a session or token, and of access for a while that nothing
     else stands for.  The identity of a service account is made anew each hour, so its end says nothing.
     """
-    ends = identity.expires if identity.own_subject or identity.is_bearer else math.inf
+    ends = identity.expires if identity.is_own or identity.is_bearer else math.inf
     route, case = decision.route, decision.case
     if not identity.access or route is None or case is None or (span := identity.access.get(route.route.access_key)) is None:
         return ends

@@ -66,8 +66,9 @@ streams.without("an end that was known needs nobody", "OpenStreams.run", skips("
 streams.without("an end that was put off is known", "OpenStreams.run", skips("stream.ends = until"))
 streams.without("a stream ends where its policy does", "OpenStreams.run", skips('self._end((stream,), "access was withdrawn")'))
 
-known_end = door("authorize.service", "contract/test_authorizers.py")
+known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
 known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))
+known_end.without("a session ends whoever has signed it in", "_known_end", replaced("identity.is_own", "identity.own_subject"))
 told_end = door("authorize.rpc.client", "contract/test_authorizers.py")
 told_end.without("an end that another process knows is known", "_end", returns("math.inf"))
 

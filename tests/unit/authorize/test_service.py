@@ -20,7 +20,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, ConfigError
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
-from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.broker import ISSUER, BreakableBroker, followed_broker, settled
 from tests.unit.authorize.builders import request, user
 
 NOW = 1500.0
@@ -318,6 +318,23 @@ async def test_a_program_s_token_ends_with_its_session(world: World) -> None:
     await settled()
     for target, facts in carried(token):
         assert await world.outcome(target, **facts) is Outcome.SIGN_IN
+
+
+async def test_the_end_of_a_session_is_known_also_where_there_are_several_providers(tmp_path: Path) -> None:
+    """By it streams end while nobody can be asked."""
+    entry = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": ["corp.com"]}
+    urls = {"oidc": ISSUER, "partner": "https://idp.partner.example"}
+    one = dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret"))
+    routes = [{"from": "https://app.example.com", "to": "http://up", "allow_any_authenticated_user": True, "pass_identity_headers": True}]
+    options = make_options(tmp_path, **one, policy=routes, identity_providers=[{**entry, "id": id, "url": url} for id, url in urls.items()])
+    async with followed_broker() as (broker, replica):
+        service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
+        await broker.sign_in()
+        await settled()
+        check = await service.check(
+            request("/"), [signed_in(SessionCookies(options), "s1", "app.example.com", issued=1000.0, expires=2000.0).encode()]
+        )
+    assert (check.decision.outcome, check.ends) == (Outcome.ALLOWED, 2000.0)
 
 
 async def test_a_browser_s_session_outranks_a_token(world: World) -> None:
