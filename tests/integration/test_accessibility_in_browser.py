@@ -92,6 +92,7 @@ def admin_links(browser: Browser) -> Iterator[str]:
             yield path
 
 
+@pytest.mark.timeout(300)  # some thirty pages, three looks of each
 def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> None:
     host, seen, found = gate.builder.authenticate_host, set[tuple[str, ...]](), []
     waiting = [ADMIN]
