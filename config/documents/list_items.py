@@ -3,6 +3,7 @@
 Only where the text's shape leaves no doubt.  Everywhere else the answer is None, and the parser of the whole text decides.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ class ItemTexts(Sequence[Mapping[str, int]]):
 
     def __init__(self, texts: tuple[str, ...] = (), line: int = 1):
         self.texts, self._line = texts, line
+        self._begins: list[int] = []  # line of each, once one is asked for
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -77,7 +79,8 @@ class ItemTexts(Sequence[Mapping[str, int]]):
     def __getitem__(self, index: int | slice) -> Mapping[str, int] | Sequence[Mapping[str, int]]:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        text, begins = self.texts[index], self._line + sum(each.count("\n") for each in self.texts[: index % len(self)])
+        self._begins = self._begins or list(itertools.accumulate((each.count("\n") for each in self.texts), initial=self._line))
+        text, begins = self.texts[index], self._begins[index % len(self)]
         document = read_yaml(text, above=1)
         (item,) = document.value
         lines = document.lines_of(item, (0,)) if isinstance(item, dict) else {}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 from types import NoneType
 from typing import Any, get_args
 
@@ -98,6 +99,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield from _kinds(argument)
 
 
+@cache
 def keys(model: type[Settings]) -> tuple[SettingKey, ...]:
     return tuple(SettingKey(name, model, model.model_fields[attribute]) for name, attribute in model.attributes().items())
 

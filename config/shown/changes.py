@@ -1,7 +1,8 @@
 """Configuration changes: in which values one configuration differs from the one before, in words that show no secret."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from config.options import Options
@@ -30,6 +31,10 @@ class ValueChange:
     note: str = ""
 
 
+# Words and places are found when they are asked for: of ten thousand changes few are read, and a reload waits for none.
+Untold = Callable[[], ValueChange]
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """Configuration with the places of its values."""
@@ -38,61 +43,71 @@ class Version:
     places: Places
 
 
-def changes(before: Version, after: Version) -> Iterator[ValueChange]:
+def changes(before: Version, after: Version) -> Iterator[Untold]:
     every = [key.name for group in settings().values() for key in group if key.name != "policy"]
     yield from setting_changes(before, after, every)
     yield from _route_changes(before, after)
 
 
-def setting_changes(before: Version, after: Version, names: Collection[str]) -> Iterator[ValueChange]:
+def setting_changes(before: Version, after: Version, names: Collection[str]) -> Iterator[Untold]:
     """Changes of these settings."""
     for key in (key for group in settings().values() for key in group if key.name in names):
-        change = _change(before.options, after.options, key, key.name, after.places.of(key.name))
-        if change is not None:
-            yield change
+        if _differs(before.options, after.options, key):
+            yield partial(_change, before.options, after.options, key, key.name, partial(after.places.of, key.name))
 
 
-def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: str) -> ValueChange | None:
+def _differs(before: Settings, after: Settings, key: SettingKey) -> bool:
+    attribute = type(after).attributes()[key.name]
+    return bool(getattr(before, attribute) != getattr(after, attribute))
+
+
+def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: Callable[[], str]) -> ValueChange:
     attribute = type(after).attributes()[key.name]
     old, new = getattr(before, attribute), getattr(after, attribute)
-    if old == new:
-        return None
     words = shown_of(before, key), shown_of(after, key)
     kind = ADDED if _is_nothing(old) else REMOVED if _is_nothing(new) else CHANGED
     note = "" if words[0] != words[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
-    return ValueChange(name, kind, *words, place, note)
+    return ValueChange(name, kind, *words, place(), note)
 
 
 def _is_nothing(value: Any) -> bool:
     return value is None or value in ((), {}, "")
 
 
-def _route_changes(before: Version, after: Version) -> Iterator[ValueChange]:
+def _route_changes(before: Version, after: Version) -> Iterator[Untold]:
     if before.options.policy is after.options.policy:
         return
     pairs, removed, added = _matched(before.options.policy, after.options.policy)
     for old, new in pairs:
         if before.options.policy[old] is not after.options.policy[new]:
             yield from _changes_of(before, old, after, new)
-    for index in removed:
-        route = before.options.policy[index]
-        yield ValueChange(_named(route, index), REMOVED, before=shown(route), place=before.places.of_route(index, "from"))
-    for index in added:
-        route = after.options.policy[index]
-        yield ValueChange(_named(route, index), ADDED, after=shown(route), place=after.places.of_route(index, "from"))
+    yield from (partial(_removed, before, index) for index in removed)
+    yield from (partial(_added, after, index) for index in added)
     moved = [new for _, new in pairs]
     if moved != sorted(moved):
-        yield ValueChange(
-            "policy", CHANGED, place=after.places.of("policy"), note="Routes stand in another order; the first that matches decides."
-        )
+        yield partial(_reordered, after)
 
 
-def _changes_of(before: Version, old: int, after: Version, new: int) -> Iterator[ValueChange]:
+def _removed(before: Version, index: int) -> ValueChange:
+    route = before.options.policy[index]
+    return ValueChange(_named(route, index), REMOVED, before=shown(route), place=before.places.of_route(index, "from"))
+
+
+def _added(after: Version, index: int) -> ValueChange:
+    route = after.options.policy[index]
+    return ValueChange(_named(route, index), ADDED, after=shown(route), place=after.places.of_route(index, "from"))
+
+
+def _reordered(after: Version) -> ValueChange:
+    note = "Routes stand in another order; the first that matches decides."
+    return ValueChange("policy", CHANGED, place=after.places.of("policy"), note=note)
+
+
+def _changes_of(before: Version, old: int, after: Version, new: int) -> Iterator[Untold]:
     then, now = before.options.policy[old], after.options.policy[new]
     for key in route_keys():
-        change = _change(then, now, key, f"{_named(now, new)}: {key.name}", after.places.of_route(new, key.name))
-        if change is not None:
-            yield change
+        if _differs(then, now, key):
+            yield partial(_change, then, now, key, f"{_named(now, new)}: {key.name}", partial(after.places.of_route, new, key.name))
 
 
 def _purpose(route: Route) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFil
 
 HIDDEN = "(set, not shown)"
 LONGEST = 2_000  # characters of one value
+_MOST = LONGEST // 3  # elements, each with what separates it from the next: of a longer list the rest would be cut off anyway
 _WIDE = 100
 # Requests carry keys in headers: of these only the names are shown.
 _NAMES_ONLY = frozenset({(Route, "set_request_headers"), (PolicyTest, "headers")})
@@ -88,7 +90,7 @@ def shown(value: Any) -> str:
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=_WIDE).strip() if plain else ""
     else:
         text = "" if plain is None else str(plain)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST:,} characters more)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (there is more)"
 
 
 def is_secret(value: Any) -> bool:
@@ -124,9 +126,9 @@ def _plain(value: Any) -> Any:
         case Settings():
             return dict(_given(value))
         case Mapping():
-            return {str(name): _plain(content) for name, content in value.items()}
+            return {str(name): _plain(content) for name, content in islice(value.items(), _MOST)}
         case list() | tuple() | frozenset():
-            return _counted([_plain(each) for each in value])
+            return _counted([_plain(each) for each in islice(value, _MOST)])
     if isinstance(value, _AS_TEXT):
         return str(value)
     if isinstance(value, _DESCRIBED) and is_dataclass(value):

@@ -33,6 +33,6 @@ class InForce:
         kept = kept_until_restart(written.options, running)
         places = written.places.keeping(kept, self.places)
         before = Version(running, self.places)
-        found = tuple(changes(before, Version(taken, places)))
-        last = LastChange(status, found[:MOST], len(found)) if found else self.last
-        return type(self)(places, tuple(setting_changes(before, written, kept)), last)
+        found = list(changes(before, Version(taken, places)))
+        last = LastChange(status, tuple(told() for told in found[:MOST]), len(found)) if found else self.last
+        return type(self)(places, tuple(told() for told in setting_changes(before, written, kept)), last)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from config.shown.changes import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ValueChange, Version, changes
+from config.shown.places import Places
 from config.source import ConfigSource
 from tests.support.options import make_options
 
@@ -19,7 +20,7 @@ class Versions:
         for settings in versions:
             make_options(self._directory, **settings)
             loaded.append(Version(self._source.load(), self._source.places))
-        return list(changes(loaded[-2], loaded[-1]))
+        return [told() for told in changes(loaded[-2], loaded[-1])]
 
 
 def route(name: str, **keys: Any) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def test_another_content_of_the_same_file_is_told(tmp_path: Path) -> None:
     make_options(tmp_path, **settings)
     before = Version(versions._source.load(), versions._source.places)
     (tmp_path / "token").write_text("hunter3")
-    found = list(changes(before, Version(versions._source.load(), versions._source.places)))
+    found = [told() for told in changes(before, Version(versions._source.load(), versions._source.places))]
     notes = {change.key: change.note for change in found}
     assert notes["policy[0] a: cluster_service_account_token_file"] == CONTENT
     assert "hunter" not in str(found)
@@ -81,6 +82,21 @@ def test_a_route_that_moves_elsewhere_stays_the_same_route(tmp_path: Path) -> No
     assert (found.key, found.before, found.after) == ("policy[0] a: prefix", "/x", "/y")
     (found,) = Versions(tmp_path).change({"policy": [route("a", timeout="5s")]}, {"policy": [route("a")]})
     assert (found.key, found.kind, found.before, found.after) == ("policy[0] a: timeout", REMOVED, "5s", "")
+
+
+def test_words_and_places_are_found_of_the_changes_that_are_read(tmp_path: Path) -> None:
+    """A reload that changes ten thousand routes shows the first of them, and waits for no more."""
+
+    class Lines(list[dict[str, int]]):
+        def __getitem__(self, index: Any) -> Any:
+            looked_at.append(index)
+            return super().__getitem__(index)
+
+    looked_at: list[int] = []
+    before, after = (make_options(tmp_path, policy=[route(f"r{n}", allowed_groups=[group]) for n in range(9)]) for group in "xy")
+    found = list(changes(Version(before, Places()), Version(after, Places("file", routes=Lines([{"allowed_groups": 7}] * 9)))))
+    assert (len(found), looked_at) == (9, [])
+    assert (found[3]().place, set(looked_at)) == ("file:7", {3})
 
 
 def test_another_order_of_routes_is_told_because_the_first_decides(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a page shows of a configuration is what counts, and never a secret."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,19 @@ def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
 def test_a_long_value_is_cut_and_says_so() -> None:
     text = shown(["x" * 100] * 100)
     assert len(text) < LONGEST + 50
-    assert "characters more" in text
+    assert text.endswith("… (there is more)")
+
+
+def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
+    class Names(tuple[str, ...]):
+        def __iter__(self) -> Iterator[str]:
+            for name in super().__iter__():
+                looked_at.append(name)
+                yield name
+
+    looked_at: list[str] = []
+    assert shown(Names(["x"] * 100_000)).endswith("… (there is more)")
+    assert len(looked_at) < LONGEST
 
 
 def test_nothing_is_shown_as_nothing() -> None:
