@@ -43,12 +43,14 @@ class GroupsClaims:
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
     """The groups that the claims name, one or many, each once; `groups_claim` is a dotted path, "" for none."""
-    return groups_among(flattened(claims), groups_claim) if groups_claim else ()
+    return groups_among(flattened(claims), groups_claim)
 
 
-def groups_among(flat: Mapping[str, tuple[Any, ...]], groups_claim: str | None) -> tuple[str, ...]:
+def groups_among(flat: Mapping[str, tuple[Any, ...]], groups_claim: str) -> tuple[str, ...]:
     """As `groups_in`, of claims that are flattened already."""
-    return tuple(dict.fromkeys(value for value in flat.get(groups_claim or "", ()) if isinstance(value, str) and value))
+    if not groups_claim:  # a provider may send a claim whose name is empty
+        return ()
+    return tuple(dict.fromkeys(value for value in flat.get(groups_claim, ()) if isinstance(value, str) and value))
 
 
 def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:

@@ -54,6 +54,9 @@ routes.without("a route is for its providers' people", "_other_providers", never
 criteria = door("authorize.policy.criteria", JUDGED)
 criteria.without("others are kept out", "signed_in_elsewhere.judge", replaced("identity.provider not in listed", "False"))
 
+named_groups = door("databroker.claims", JUDGED)
+named_groups.without("no claim is the one without a name", "groups_among", never("not groups_claim"))
+
 choice = door("authenticate.provider_choice", MIXED_UP)
 choice.without("a link leads to a provider of its route", "ProviderChoice.among", replaced("not ids or id in ids", "True"))
 choice.without("a removed provider is nobody's", "ProviderChoice.among", never("not found"))
@@ -81,5 +84,5 @@ refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._t
 
 DOORS = (
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
-    *(flow, removed, refresh),
+    *(named_groups, flow, removed, refresh),
 )

@@ -104,6 +104,13 @@ def test_groups_are_told_by_the_providers_that_were_given_the_word() -> None:
     assert person(PARTNER, "", groups=["admins"]).group_ids == frozenset()
 
 
+@pytest.mark.parametrize("name", ["", "groups", "None", "."])
+def test_a_provider_that_was_not_given_the_word_names_no_groups_by_any_claim(name: str) -> None:
+    found = person(PARTNER, "", **{name: ["admins"]})
+    assert (found.group_ids, found.groups) == (frozenset(), ())
+    assert outcome(found, allowed_groups=["admins"]) is FORBIDDEN
+
+
 @pytest.mark.parametrize("keys", [{"allowed_users": ["1"]}, {"policy": [{"allow": {"user": "1"}}]}])
 def test_a_subject_alone_is_nobody_where_two_may_be_called_so(keys: dict[str, Any]) -> None:
     for provider in (CORP, PARTNER):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import GroupsClaims, flattened, groups_in
+from databroker.claims import GroupsClaims, flattened, groups_among, groups_in
 from tests.support.options import make_options
 
 ISSUER = "https://idp.example.com"
@@ -36,6 +36,7 @@ def test_deeply_nested_claims_are_no_trouble() -> None:
 def test_groups_are_the_texts_in_the_claim(claims: dict[str, Any], groups: tuple[str, ...]) -> None:
     assert groups_in(claims, "groups") == groups
     assert groups_in(claims, "") == ()
+    assert groups_among({"": ("admin",)}, "") == groups_in({"": ["admin"]}, "") == (), "a claim may have an empty name"
 
 
 def test_the_claim_may_stand_inside_another() -> None:
