@@ -71,21 +71,20 @@ class Judge:
         """Answer to the head of a request."""
         try:
             head = EnvoyRequestHead.of(text)
-            found = await self.how_carried(head)
-            if found is None:
+            carried = await self.how_carried(head)
+            if carried is None:
                 return self._to_gate
         except GateError:
             return self._to_gate
-        carried, cluster = found
         try:
-            answer = _told(carried.told_to_envoy(cluster, self._mark))
+            answer = _told(carried.told_to_envoy(self._mark))
         except ValueError:
             return self._to_gate
         self._carried.begin(carried)
         return answer
 
-    async def how_carried(self, head: EnvoyRequestHead) -> tuple[CarriedRequest, str] | None:
-        """How Envoy carries it, and to which cluster; None for what our own data plane must see, also to say what is wrong with it.
+    async def how_carried(self, head: EnvoyRequestHead) -> CarriedRequest | None:
+        """How Envoy carries it; None for what our own data plane must see, also to say what is wrong with it.
 
         Raises GateError for what it would refuse.
         """
@@ -119,7 +118,7 @@ class Judge:
         log.passes(judged)
         # Only now, as gate's own plane traces what it carries; and after what Envoy is to remember, whose requests have other traces.
         trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, service, log, outgoing)
-        return CarriedRequest(plane, log, judged, outgoing, head, service.answered, trace), cluster
+        return CarriedRequest(plane, log, judged, outgoing, head, cluster, service.answered, trace)
 
     async def _of_answer(self, head: bytes, body: str) -> bytes:
         """What the script for answers is told: nothing, or a page."""

@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 
 from config.options import Options
-from config.routes.route import Route
 from databroker.replica import Replica
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
@@ -26,6 +25,7 @@ from proxy.envoy.carried.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.child.overload import watch
 from proxy.envoy.child.process import EnvoyProcess, find
 from proxy.envoy.child.statistics import EnvoyStatistics
+from proxy.envoy.configuration import EnvoyConfiguration
 from proxy.envoy.grants.access_log import GrantAccessLog
 from proxy.envoy.grants.filter import GrantFilter
 from proxy.envoy.grants.keeper import GrantKeeper
@@ -33,11 +33,10 @@ from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.judge import Judge
 from proxy.envoy.judge_socket import JudgeConnection
-from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, bootstrap
+from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, Json, bootstrap
 from proxy.envoy.resources.certificates import EnvoyCertificates
-from proxy.envoy.resources.clusters import EnvoyClusters
 from proxy.envoy.resources.connections import Connections, cut_listener
-from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout, write
+from proxy.envoy.resources.discovery import Discovery, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
 from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, OF_UPLOADS, JudgeFilter
@@ -50,21 +49,17 @@ from proxy.listener.server import PlainListener
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
-from proxy.upstreams.request import Upstream
 
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
 PART = "envoy"
-CATCH_UP_EVERY = 1.0  # seconds
 
 
 class EnvoyPlane:
     """Envoy data plane.  Made before the event loop runs: ConfigError where there is no Envoy, or somebody else has the address."""
 
     _live: int | None = None  # process id of the Envoy that said it is live
-    _late = ""  # why it has not taken the last configuration yet
-    _catching_up: asyncio.Task[None] | None = None
     _watch: asyncio.Task[None] | None = None
     _showing: asyncio.Task[None] | None = None
 
@@ -82,7 +77,6 @@ class EnvoyPlane:
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
-        self._options = options
         self._token, self._judged_mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._files = options.data_dir / "envoy"
         self._files.mkdir(mode=0o700, exist_ok=True)
@@ -106,15 +100,15 @@ class EnvoyPlane:
         self._keeper = None
         if self._table is not None:
             self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)
-        self._judge = Judge(service, self._carried, self._cluster_of, self._token, self._judged_mark, scheme, self._keeper)
+        self._discovery = Discovery(self._files, admin)
+        self._configuration = EnvoyConfiguration(options, self._discovery, self._certificates, self._carried, self._listeners)
+        cluster_of = self._configuration.cluster_of
+        self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme, self._keeper)
         self._judge_socket, self._admin = sockets.judge, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
         self._server: asyncio.Server | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._clusters = EnvoyClusters((), options.dns_lookup_family)
-        self._before = options, self._clusters
-        self._discovery = Discovery(self._files, admin)
         started_with = bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])
         write(self._files / "bootstrap.json", json.dumps(started_with))
         self._process = self._child(program)
@@ -137,16 +131,17 @@ class EnvoyPlane:
         )
         self._reader = spawn(self._access_log.run(), name="what envoy carried")
         PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
-        self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._options))
-        self._publish(self._options)
+        self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
+        self._configuration.publish()
         if self._keeper is not None:
             self._keeper.start()
         self._process.start()
-        await self._taken()
+        await self._configuration.taken()
         self._note_live(True)
         self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
         self._showing = spawn(self._certificates.follow(self._discovery), name="what envoy shows")
-        log.info("envoy is listening", address=str(self._options.address), tls=not self._options.insecure_server)
+        options = self._configuration.options
+        log.info("envoy is listening", address=str(options.address), tls=not options.insecure_server)
 
     def _note_live(self, is_live: bool) -> None:
         self._live = self._process.pid if is_live else None
@@ -158,52 +153,18 @@ class EnvoyPlane:
             return failing(PART, "it does not run, and is started again: the log has its last words")
         if self._live != pid:
             return failing(PART, "it was started, and has not said yet that it is live")
+        late = self._configuration.late
         return (
-            degraded(PART, f"its certificates and upstreams are those of before the last reload: {self._late}")
-            if self._late
-            else PartReadiness(PART)
+            degraded(PART, f"its certificates and upstreams are those of before the last reload: {late}") if late else PartReadiness(PART)
         )
 
     async def prepare(self, options: Options) -> str:
-        """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".
-
-        ConfigError where it refuses, and then it has what it had.  It asks gate about each request, so what it knows too early lets
-        nobody in; until it knows a new upstream, our own data plane carries what is for it.  An Envoy that says nothing holds up no
-        policy: it reads the files when it is back.
-        """
-        self._before = self._options, self._clusters
-        if self._catching_up is not None:
-            self._catching_up.cancel()
-        try:
-            self._publish(options)
-            await self._discovery.taken(self._clusters.resources)
-        except DiscoveryTimeout as late:
-            log.error("envoy has not taken the new configuration yet", reason=str(late))
-            self._options, self._late = options, str(late)
-            self._catching_up = spawn(self._catch_up(), name="envoy is late")
-            return self._late
-        except (ConfigurationRejected, OSError) as error:
-            self.restore()
-            raise ConfigError([_refusal(error)]) from error
-        self._options, self._late = options, ""
-        return ""
-
-    async def _catch_up(self) -> None:
-        """Learn when Envoy has taken what it was late for."""
-        while self._late:
-            try:
-                await self._discovery.taken(self._clusters.resources)
-                self._late = ""
-            except ConfigurationRejected as error:
-                self._late = str(error)
-                await asyncio.sleep(CATCH_UP_EVERY)
+        """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".  ConfigError."""
+        return await self._configuration.prepare(options)
 
     def restore(self) -> None:
-        """Roll back to what Envoy had before `prepare`; it took that once, so nobody waits for it."""
-        options, self._clusters = self._before
-        self._options = options
-        with suppress(OSError):
-            self._publish(options)
+        """Roll back to what Envoy had before `prepare`."""
+        self._configuration.restore()
 
     def forget(self) -> None:
         """Take back all that was granted under another configuration; called when the new one is in force."""
@@ -218,9 +179,10 @@ class EnvoyPlane:
                 await self._carried.is_idle.wait()
 
     async def stop(self) -> None:
-        for task in (self._watch, self._showing, self._catching_up):
+        for task in (self._watch, self._showing):
             if task is not None:
                 task.cancel()
+        self._configuration.stop()
         if self._keeper is not None:
             self._keeper.stop()
         await self._process.stop()
@@ -242,35 +204,14 @@ class EnvoyPlane:
         self._access_log.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
-    def _cluster_of(self, upstream: Upstream, route: Route) -> str | None:
-        name = self._clusters.name(upstream, route)
-        return name if name in self._discovery.known else None
-
-    def _publish(self, options: Options) -> None:
-        # A request that was judged just now may still name a cluster of before.
-        before = self._clusters
-        self._clusters = EnvoyClusters(options.policy, options.dns_lookup_family, by_route=options.measures_routes, previous=before)
-        clusters = before.resources | self._clusters.resources
+    def _listeners(self, options: Options) -> list[Json]:
         log_path = self._access_log.path
         judge = JudgeFilter.of(options, self._token, self._judged_mark, log_path)
         again = None if self._table is None else GrantFilter.of(self._table, log_path, self._mark, options, self._token)
         listeners = [listener(options, self._files, judge, again)]
         if (http3 := http3_listener(options, self._files, self._judged_mark)) is not None:
             listeners.append(http3)
-        self._discovery.publish(listeners, clusters, self._certificates.use(options))
-
-    async def _taken(self) -> None:
-        """ConfigError with Envoy's reasons where it did not take what it was told last."""
-        try:
-            await self._discovery.taken(self._clusters.resources)
-        except ConfigurationRejected as error:
-            raise ConfigError([_refusal(error)]) from error
-
-
-def _refusal(error: Exception) -> Problem:
-    if isinstance(error, OSError):
-        return Problem("data_plane", f"envoy can't be told of the configuration: {error.strerror or type(error).__name__}")
-    return Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")
+        return listeners
 
 
 def _listening(path: Path) -> socket.socket:

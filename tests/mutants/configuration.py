@@ -169,11 +169,19 @@ runtime.without("Envoy goes back where the rest can't go on", "Runtime._reload",
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("what lags is no success", "ConfigurationStatus.but_lagging", never("problems"))
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
-kept_by_envoy = door("proxy.envoy.service", "unit/proxy/envoy/test_service.py")
+kept_by_envoy = door("proxy.envoy.configuration", "unit/proxy/envoy/test_configuration.py")
 kept_by_envoy.without(
-    "what Envoy refused is not told to it again",
-    "EnvoyPlane.restore",
-    replaced("options, self._clusters = self._before", "options, _ = self._before"),
+    "what Envoy refused is not told to it again", "EnvoyConfiguration.restore", replaced("self._before", "(self.options, self._clusters)")
+)
+kept_by_envoy.without(
+    "what Envoy may refuse is waited for",
+    "EnvoyConfiguration.prepare",
+    never("changed - {CLUSTERS} or (changed and self._clusters.may_be_refused)"),
+)
+kept_by_envoy.without(
+    "where a body goes that is still coming stays there",
+    "EnvoyConfiguration._publish",
+    replaced("named | before.resources | clusters.resources", "before.resources | clusters.resources"),
 )
 runtime.without(
     "what is carried is judged by the new policy at once",

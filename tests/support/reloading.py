@@ -10,6 +10,7 @@ import yaml
 from tests.support.gate import RunningGate
 
 RELOADED = "configuration reloaded"
+_TAKES_TIME, _TAKEN = "gate carries what is for new upstreams until envoy has them", "envoy has taken the new configuration"
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -34,5 +35,9 @@ def hears(gate: RunningGate, event: str) -> Iterator[list[dict[str, Any]]]:
 
 
 def reload(gate: RunningGate, **changes: object) -> None:
+    """It is in force, and an Envoy has all that follows from it."""
+    before = len(gate.log)
     with hears(gate, RELOADED):
         rewrite(gate.config_file, **changes)
+    if any(entry["event"] == _TAKES_TIME for entry in gate.log[before:]):
+        gate.child.wait_for(lambda: any(entry["event"] == _TAKEN for entry in gate.log[before:]), f"{_TAKEN!r}")

@@ -81,6 +81,7 @@ class CarriedRequest:
         judged: JudgedRequest,
         outgoing: OutgoingRequest,
         head: EnvoyRequestHead,
+        cluster: str,
         answered: RequestCounter,
         trace: CarriedTrace | None = None,
     ):
@@ -89,6 +90,7 @@ class CarriedRequest:
         self._judged, self._incoming = judged, judged.incoming
         self._outgoing = outgoing
         self._head = head
+        self.cluster = cluster  # that it goes to
         self._answered = answered
         self._trace, self._trouble = trace, "envoy has ended"
         # What the client asks for, and only Envoy can carry, may last; whether it does, the answer says.
@@ -126,11 +128,11 @@ class CarriedRequest:
         route = self._judged.check.decision.route
         return route is not None and is_replaceable(route.route)
 
-    def told_to_envoy(self, cluster: str, mark: bytes) -> Headers:
+    def told_to_envoy(self, mark: bytes) -> Headers:
         """What Envoy is told, which makes the whole head that the upstream gets.  ValueError where it can't be told that."""
         outgoing, head = self._outgoing, self._head
         (_, host), *headers = outgoing.headers
-        told = [(_CLUSTER, cluster.encode()), (_NUMBER, self.number.encode()), (_HOST, host)]
+        told = [(_CLUSTER, self.cluster.encode()), (_NUMBER, self.number.encode()), (_HOST, host)]
         if self._may_stream:
             told.append((MAY_STREAM.encode(), self._may_stream.encode()))
             if self._incoming.is_grpc:

@@ -91,6 +91,10 @@ class CarriedRequests:
             asyncio.get_running_loop().call_later(_GONE_BY_THEN, carried.hang_up)
         return await carried.instead(details)
 
+    def clusters(self) -> set[str]:
+        """Names of the clusters that they go to; one with a body may go there much later than it was judged."""
+        return {carried.cluster for carried in self._carried.values()}
+
     def unconnected(self, id: bytes) -> CarriedRequest | None:
         """Request that Envoy could not connect to its upstream, once; None for any other."""
         return self._replaceable.pop(id, None)

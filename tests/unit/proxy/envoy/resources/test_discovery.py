@@ -35,7 +35,7 @@ async def admin(path: Path, *states: Json) -> AsyncIterator[None]:
             left.pop(0)
         found = left[0].get(resource, [])
         for pattern in asked.get("name_regex", ()):
-            found = [each for each in found if re.fullmatch(pattern, each["cluster"]["name"])]
+            found = [each for each in found if "name" not in (one := each.get("cluster", each)) or re.fullmatch(pattern, one["name"])]
         return json.dumps({"configs": found} if found else {}).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +157,8 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
 async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, resource: str) -> None:
     told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER}, {})
-    refused = {"cluster": {"name": "upstream-2"}, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
+    named = {"name": "own-0"} if "secrets" in resource else {"cluster": {"name": "upstream-2"}}
+    refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
     async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
         with pytest.raises(ConfigurationRejected, match="no such key"):
             await told.taken(["upstream-2"])
@@ -170,8 +171,11 @@ async def test_what_envoy_refuses_is_told_with_its_reason(told: Discovery, tmp_p
             await told.taken(["upstream-1"])
 
 
-async def test_an_envoy_that_never_answers_is_not_waited_for_forever(told: Discovery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "PATIENCE", 0.05)
+@pytest.mark.parametrize(("patience", "is_start"), [("PATIENCE", False), ("STARTS_WITHIN", True)])
+async def test_an_envoy_that_never_answers_is_not_waited_for_forever(
+    patience: str, is_start: bool, told: Discovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, patience, 0.05)
     with pytest.raises(ConfigurationRejected, match="in time"):
-        await told.taken(["upstream-1"])
+        await told.taken(["upstream-1"], is_start=is_start)
     assert told.known == {"upstream-1"}, "nobody reaches it"
