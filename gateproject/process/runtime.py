@@ -218,6 +218,11 @@ class Runtime:
         self.begin()
 
     async def _start(self) -> None:
+        """Start the parts.  A reload that is wanted meanwhile comes after that: it stops and starts some of them."""
+        async with self._reloading:
+            await self._start_parts()
+
+    async def _start_parts(self) -> None:
         self._databroker.replica.on_change(self._resources.streams.on_change)
         await self._databroker.start()
         await self._rpc.start()

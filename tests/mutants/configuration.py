@@ -165,6 +165,7 @@ runtime.without(
     replaced('await self.envoy.prepare(options) if self.envoy is not None else ""', '""'),
     WITHIN,
 )
+runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 runtime.without("Envoy goes back where the rest can't go on", "Runtime._reload", skips("self.envoy.restore()"), WITHIN)
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("what lags is no success", "ConfigurationStatus.but_lagging", never("problems"))

@@ -12,6 +12,7 @@ from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
 from config.options import Options
 from config.source import ConfigSource
+from databroker.service import DataBrokerService
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import metrics
 from gateproject.process import runtime
@@ -57,6 +58,32 @@ async def test_what_is_carried_is_judged_anew_while_the_directory_still_hands_it
         await is_handing_over.wait()
     reload.cancel()
     assert streams.changes == before + 1
+
+
+async def test_a_reload_while_the_parts_are_started_comes_after_that(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a part of the new services would be started by both."""
+    happened, may_go_on, is_starting = [], asyncio.Event(), asyncio.Event()
+
+    async def start(*_: object, **__: object) -> None:
+        is_starting.set()
+        await may_go_on.wait()
+        happened.append("started")
+
+    async def reload(_: Runtime) -> None:
+        happened.append("reloaded")
+
+    monkeypatch.setattr(DataBrokerService, "start", start)
+    monkeypatch.setattr(Runtime, "_reload", reload)
+    starting = asyncio.create_task(running._start())
+    async with asyncio.timeout(SOON):
+        await is_starting.wait()
+        reloading = asyncio.create_task(running.reload())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        may_go_on.set()
+        await asyncio.gather(starting, reloading)
+    assert happened == ["started", "reloaded"]
+    await running.stop()
 
 
 async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_other_way(
