@@ -17,6 +17,7 @@ from authorize.state import default_ports, route_table
 from authorize.user_entry_checks import (
     claims_of_two_issuers,
     entries_for_nobody,
+    ids_of_linked_people,
     subjects_of_nobody_in_particular,
     tokens_that_open_nothing,
     unusable_administrators,
@@ -168,6 +169,7 @@ CONFIG_CHECKS = (
     ConfigCheck("unusable-route", UnusableRoutes()),
     ConfigCheck("invalid-configuration", unusable_administrators),
     ConfigCheck("invalid-configuration", subjects_of_nobody_in_particular),
+    ConfigCheck("invalid-configuration", ids_of_linked_people),
     ConfigCheck("policy-test", failing_policy_tests),
     ConfigCheck("unreachable-route", unreachable_routes, warns=True),
     ConfigCheck("unreachable-route", routes_without_people, warns=True),

@@ -8,6 +8,7 @@ from config.issuers import DEFAULT_URLS, issuer_of
 from config.settings.authorize import claimed_groups, groups_are_claimed
 from config.settings.directory import groups_are_recorded
 from config.settings.identity_providers import NOT_USED, IdentityProvider
+from config.settings.linked_accounts import VERIFIED_EMAIL
 from foundation.values import SecretText, WatchedFile
 
 
@@ -17,8 +18,9 @@ class ConfiguredProvider:
 
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
     `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
-    nothing of them.  `domains` is None where it may tell any address.  `is_sole`: there is no other.  `callback_path` is where it sends
-    browsers back, and no other provider does.
+    nothing of them.  `domains` is None where it may tell any address.  `links_by_email`: an address of these says who somebody is, at
+    whichever provider (config/settings/linked_accounts.py).  `is_sole`: there is no other.  `callback_path` is where it sends browsers
+    back, and no other provider does.
     """
 
     id: str
@@ -32,6 +34,7 @@ class ConfiguredProvider:
     expects_groups: bool = False
     expects_record: bool = False
     domains: frozenset[str] | None = None
+    links_by_email: bool = False
     is_sole: bool = True
     has_directory: bool = True
     callback_path: str = ""
@@ -89,6 +92,7 @@ def _of_entry(entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> 
         groups_claim=entry.groups_claim,
         expects_groups=bool(entry.groups_claim),
         domains=None if entry.domains is None else frozenset(entry.domains),
+        links_by_email=entry.link_by == VERIFIED_EMAIL,
         is_sole=is_sole,
         has_directory=False,
         callback_path=callback_path,

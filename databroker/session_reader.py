@@ -6,7 +6,7 @@ import structlog
 
 from config.issuers import counts_for, is_issuer
 from config.options import Options
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)
@@ -70,8 +70,8 @@ def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | 
     return group if group is not None and counts_for(group.issuer, session.vouched_by) else None
 
 
-def access_of(session: SessionRecord, record: Record | None) -> tuple[TemporaryAccess, ...]:
-    """The temporary access of the session's person: none where the record is of another issuer's, of the same id."""
+def access_of(holder: AccessHolder, record: Record | None) -> tuple[TemporaryAccess, ...]:
+    """The temporary access of a session's person: none where the record is of another issuer's, of the same id."""
     found = TemporaryAccessRecord.from_record(record) if record is not None else None
-    held = found.held if found is not None and found.issuer == session.vouched_by else ()
+    held = found.held if found is not None and (found.user_id, found.issuer) == holder else ()
     return tuple(access for access in held if not access.revoked)

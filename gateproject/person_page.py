@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from authenticate.access.desk import duration_words
 from authenticate.portal.programs import programs_of
+from authorize.identity.person_records import holder_of_account
 from authorize.models import LoggedDecision
 from databroker.access.asked import AskedAccesses
 from databroker.access.temporary import TemporaryAccesses
@@ -134,9 +135,9 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     record = user.asked[0]
     if record is None:
         return [], []
-    issuer = UserRecord.from_record(record).vouched_by
-    held = await TemporaryAccesses(broker).of(user.pk, issuer)
-    asked = [each.asked for each in await AskedAccesses(broker).of_person(user.pk, issuer)]
+    holder = holder_of_account(UserRecord.from_record(record), user.options.providers)
+    held = await TemporaryAccesses(broker).of(*holder)
+    asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
     given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (given by {each.by})") for each in held]
     return given, [(f"{each.route_words}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
 

@@ -11,6 +11,7 @@ from authenticate.access.telling import Tell, audited, tell_failure
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules
 from authorize.identity.account_identity import PROVIDER
+from authorize.identity.person_records import holder_of
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
@@ -34,6 +35,7 @@ from databroker.access.values import (
     REFUSES,
     REVOKES,
     WITHDRAWS,
+    AccessHolder,
     TemporaryAccess,
     TemporaryAccessRecord,
 )
@@ -69,16 +71,20 @@ class Caller:
     name: str
     known_to: tuple[str, ...] = ()  # of a program: all who could answer by it
 
+    @property
+    def holder(self) -> AccessHolder:
+        """Who has what this caller is given."""
+        return holder_of(self.session.user_id, self.session.vouched_by, self.identity.linked_id)
+
     def is_same_person(self, user_id: str, issuer: str) -> bool:
-        return (self.session.user_id, self.session.vouched_by) == (user_id, issuer)
+        return self.holder == (user_id, issuer)
 
     def has_asked(self, asked: AskedAccess) -> bool:
         """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
         return not self.approval(0.0).names.isdisjoint(asked.names)
 
     def approval(self, at: float) -> AccessApproval:
-        session = self.session
-        return AccessApproval(session.user_id, session.id, self.name, at, self.identity.rule_email, self.known_to)
+        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.identity.rule_email, self.known_to)
 
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
@@ -110,11 +116,11 @@ class AccessDesk:
                 Message("access may be asked for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
             )
         said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
-        session = caller.session
+        holder = caller.holder
         asked = AskedAccess(
             nonce=secrets.token_hex(16),
-            user_id=session.user_id,
-            issuer=session.vouched_by,
+            user_id=holder.id,
+            issuer=holder.issuer,
             person=caller.name,
             route=route.access_key,
             route_words=route_words(route),
@@ -137,15 +143,15 @@ class AccessDesk:
             raise AccessError(
                 Message("you may let yourself in for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
             )
-        now, session, said = self._clock(), caller.session, checked_why(why)
+        now, holder, said = self._clock(), caller.holder, checked_why(why)
         by, until = f"{caller.name}, who broke the glass", now + seconds
         access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
         words = f"{caller.name}, {access.route_words}, for {duration_words(seconds)}: {said}"
-        async with audited(lambda action: record(caller, action, session.user_id, words), BREAKS, NOT_BROKEN):
-            log.warning("the glass was broken: somebody lets themselves in", user_id=session.user_id, route=access.route_words, until=until)
-            await self._accesses.give(UserRecord(session.user_id, name=caller.name, issuer=session.vouched_by), access)
+        async with audited(lambda action: record(caller, action, holder.id, words), BREAKS, NOT_BROKEN):
+            log.warning("the glass was broken: somebody lets themselves in", user_id=holder.id, route=access.route_words, until=until)
+            await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
         line = f"EMERGENCY: {caller.name} has broken the glass of {access.route_words}, for {duration_words(seconds)}: {said}"
-        self._tell(AccessEvent(BROKE_GLASS, caller.name, session.user_id, access.route_words, said, caller.name, line, until))
+        self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_words, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
         return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
@@ -221,7 +227,7 @@ class AccessDesk:
                 yield held
 
     async def own(self, caller: Caller) -> list[HeldRequest]:
-        return await self._asked.of_person(caller.session.user_id, caller.session.vouched_by)
+        return await self._asked.of_person(*caller.holder)
 
     async def given(self, caller: Caller) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Access that this caller has, or may end."""
@@ -268,7 +274,7 @@ class AccessDesk:
 
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
         identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)
-        if identity is None or identity.user_id != approval.user_id:
+        if identity is None or identity.person_id != approval.user_id:
             return False
         # A program has no session that could end: its secret, and what was said by one that has ended may have been said by anybody.
         if identity.provider == PROVIDER and identity.issued > approval.at:

@@ -38,6 +38,7 @@ class ProviderClient:
 
     def __init__(self, options: Options, provider: Provider, clock: Callable[[], float], *, http: ProviderHttp | None = None):
         self.provider = provider
+        self.configured = options.providers.get(provider.id)
         self.client_id = provider.client_id
         self._client_secret = provider.client_secret
         self._clock = clock

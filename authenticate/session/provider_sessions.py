@@ -15,7 +15,7 @@ SIGN_IN_TAKES = 600.0
 
 class ProviderSessions:
     """The index: each session is written under its `sid`, where the provider gives one, and under its `sub`, both of its issuer; and
-    under our own id of its person.
+    under our own id of its account, and of its person where accounts are linked.
 
     The entries expire with the session.  One of a session that ended before is harmless: ids are never used again.
     """
@@ -23,13 +23,14 @@ class ProviderSessions:
     def __init__(self, broker: BrokerClient):
         self._broker = broker
 
-    async def remember(self, session: SessionRecord) -> None:
+    async def remember(self, session: SessionRecord, linked_id: str = "") -> None:
+        """`linked_id` is the person's whose account it is, where accounts are linked."""
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
-        keys = [*_keys_of(session), _key_of_person(session)]
+        keys = [*_keys_of(session), _key_of_person(session), *_keys_of_linked(linked_id)]
         await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
 
-    async def forget(self, session: SessionRecord) -> None:
-        keys = [*_keys_of(session), _key_of_person(session)]
+    async def forget(self, session: SessionRecord, linked_id: str = "") -> None:
+        keys = [*_keys_of(session), _key_of_person(session), *_keys_of_linked(linked_id)]
         await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in keys))
 
     async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
@@ -44,6 +45,12 @@ class ProviderSessions:
             async for record in self._under(key):
                 yield _session_id(record)
         yield session.id
+
+    async def sessions_of_linked(self, linked_id: str) -> AsyncGenerator[str]:
+        """Sessions that began as this person's, of any account; whose they are now, their records say."""
+        for key in _keys_of_linked(linked_id):
+            async for record in self._under(key):
+                yield _session_id(record)
 
     async def _under(self, key: str) -> AsyncGenerator[Record]:
         prefix = f"{key}/"
@@ -88,6 +95,10 @@ def _keys_by_subject(session: SessionRecord) -> list[str]:
 def _key_of_person(session: SessionRecord) -> str:
     """Index key of a person of any provider: some give no ID token."""
     return _key("", "user", session.user_id)
+
+
+def _keys_of_linked(linked_id: str) -> list[str]:
+    return [_key("", "linked", linked_id)] if linked_id else []
 
 
 def _session_id(record: Record) -> str:

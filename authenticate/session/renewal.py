@@ -1,5 +1,6 @@
 """Session renewal: new tokens and claims of a session from the provider; nothing is written here."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.id_token import payload_of
 from authenticate.provider.kinds.base import AnotherPerson
 from authenticate.provider.signed_token import WrongTime
+from authorize.identity.person_records import linked_id_of
 from databroker.records import SessionRecord, UserRecord
 from databroker.session_reader import vouches
 
@@ -54,7 +56,18 @@ async def with_new_claims(client: ProviderClient, session: SessionRecord, now: f
     user = client.provider.user(claims, session.issued)
     if user.id != session.user_id:
         raise AnotherPerson("the provider now describes another person")
+    if _becomes_another(client, session, user, claims):
+        raise AnotherPerson("the address by which accounts are linked is another now")
     return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
+
+
+def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserRecord, claims: Mapping[str, Any]) -> bool:
+    """Whether the account would become another person's, or nobody's in particular: who sits there signs in anew."""
+    configured = client.configured
+    if configured is None or not configured.links_by_email:
+        return False
+    before = client.provider.user(session.claims, session.issued)
+    return linked_id_of(before, session.claims, configured) != linked_id_of(user, claims, configured)
 
 
 async def _refreshed_payload(client: ProviderClient, session: SessionRecord, discovery: DiscoveryDocument) -> dict[str, Any]:

@@ -3,17 +3,18 @@
 import asyncio
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 import structlog
 
 from authenticate.provider.django_oidc import SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
+from authorize.identity.person_records import linked_id_of
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, USER, SessionRecord
-from databroker.session_reader import SessionReader
+from databroker.session_reader import SessionReader, user_of
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -69,7 +70,8 @@ class Sessions:
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
         # The index before the session: whoever ends what the provider says must find it.
-        await self.at_provider.remember(session)
+        linked_id = linked_id_of(signed_in.user, session.claims, self._reader.providers.get(session.provider))
+        await self.at_provider.remember(session, linked_id)
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
         if await self.at_provider.has_signed_out(session):
             await self.end(session)
@@ -90,17 +92,42 @@ class Sessions:
         return await self._cookies.of_browser(cookie_headers, host_port, now, live)
 
     async def own(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
-        """The live session of this id, where it is of the same person as `session`; of anybody else's it says what it says of none."""
+        """The live session of this id, where it is of the same person as `session`, by another account that is linked, too; of anybody
+        else's it says what it says of none.
+        """
         record = await self._broker.get(SESSION, id) if _ID.fullmatch(id) else None
         found = self._reader.read(record) if record is not None else None
         if found is None or found.expires <= now:
             return None
-        return found if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by) else None
+        return found if await self._are_of_one_person(session, found) else None
+
+    async def _are_of_one_person(self, one: SessionRecord, other: SessionRecord) -> bool:
+        if (other.user_id, other.vouched_by) == (one.user_id, one.vouched_by):
+            return True
+        linked_id = await self.linked_id(one)
+        return bool(linked_id) and await self.linked_id(other) == linked_id
+
+    async def linked_id(self, session: SessionRecord) -> str:
+        """Id of the person whose account this session is of, by their record; "" where accounts of its provider are not linked."""
+        provider = self._reader.providers.get(session.provider)
+        if provider is None or not provider.links_by_email:
+            return ""
+        return linked_id_of(user_of(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
+
+    async def _ids_of_person(self, session: SessionRecord) -> AsyncGenerator[str]:
+        """Sessions of this account, and of those that are linked with it, which may have become another person's since they began."""
+        async for id in self.at_provider.sessions_of(session):
+            yield id
+        async for id in self.at_provider.sessions_of_linked(await self.linked_id(session)):
+            record = await self._broker.get(SESSION, id)
+            found = self._reader.read(record) if record is not None else None
+            if found is not None and await self._are_of_one_person(session, found):
+                yield id
 
     async def of_person(self, session: SessionRecord, now: float) -> list[SessionRecord]:
         """All live sessions of this session's person, in every browser, this one among them."""
         found: dict[str, SessionRecord] = {}
-        async for ids in batches(self.at_provider.sessions_of(session)):
+        async for ids in batches(self._ids_of_person(session)):
             for own in await asyncio.gather(*(self.own(session, id, now) for id in dict.fromkeys(ids) if id not in found)):
                 if own is not None:
                     found[own.id] = own
@@ -113,7 +140,7 @@ class Sessions:
 
     async def end_all_of(self, session: SessionRecord) -> int:
         """End all sessions of this person, in every browser, with the programs that act by them; returns how many there were."""
-        ended = [id async for ids in batches(self.at_provider.sessions_of(session)) for id in await end_sessions(self._broker, ids)]
+        ended = [id async for ids in batches(self._ids_of_person(session)) for id in await end_sessions(self._broker, ids)]
         log.info("signed out on all devices", user_id=session.user_id, sessions=len(ended))
         return len(ended)
 
@@ -121,7 +148,7 @@ class Sessions:
         """End a session everywhere: each host's cookie names one of these records."""
         await end_sessions(self._broker, [session.id])
         try:
-            await self.at_provider.forget(session)
+            await self.at_provider.forget(session, await self.linked_id(session))
         except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
             log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)

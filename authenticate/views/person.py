@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from authenticate.service import AuthenticateService
+from authorize.identity.person_records import linked_id_of, rule_email_of
 from databroker.claims import groups_in
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, USER, DirectoryGroup, SessionRecord
 from databroker.session_reader import group_of, person_of, user_of
@@ -15,9 +16,13 @@ _HIDDEN_CLAIMS = frozenset({"nonce", "at_hash", "c_hash"})
 
 async def described_person(service: AuthenticateService, session: SessionRecord) -> dict[str, Any]:
     record = await service.broker.get(USER, session.user_id)
-    user = user_of(session, record)
+    user, provider = user_of(session, record), service.providers.configured[session.provider]
     return {
         "user": {"id": user.id, "name": user.name, "email": user.email, "email_verified": user.email_verified},
+        "told": {
+            "id": linked_id_of(user, session.claims, provider) or user.id,
+            "email": user.email if rule_email_of(user, session.claims, provider) else "",
+        },
         "groups": await _groups(service, session),
         "session": {"id": session.id, "provider": session.provider, "issued": session.issued, "expires": session.expires},
         "claims": {name: value for name, value in sorted(session.claims.items()) if name not in _HIDDEN_CLAIMS},

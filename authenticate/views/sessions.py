@@ -133,11 +133,11 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
 def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What an application may be told: the assertion's claims about the person, and those of `jwt_claims_headers`."""
     user, claims = person["user"], person["claims"]
-    is_told = user["email"] and user["email_verified"] is not False
     told: dict[str, str] = {
-        Message("Your id"): user["id"],
+        Message("Your id"): person["told"]["id"],
         Message("Your name"): user["name"] or Message("not known"),
-        Message("Your e-mail address"): user["email"] if is_told else Message("not told: the sign-in service has not verified it"),
+        Message("Your e-mail address"): person["told"]["email"]
+        or Message("not told: the sign-in service has not verified it, or may not tell its domain"),
         Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
     }
     for name in service.options.jwt_claims_headers:

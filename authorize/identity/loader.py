@@ -9,11 +9,11 @@ from typing import overload
 
 import structlog
 
-from authorize.identity.person_records import PersonRecords, identity_of
+from authorize.identity.person_records import PersonRecords, holder_of, identity_of, linked_id_of
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.routes.bearer_tokens import JWT
-from databroker.access.values import TemporaryAccess
+from databroker.access.values import AccessHolder, TemporaryAccess
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -72,12 +72,13 @@ class IdentityRecords:
         records = (record for record in (self.session, self.user, self.directory_user, self.access) if record is not None)
         return min(math.inf if record.expires is None else record.expires for record in records)
 
-    def are_current(self, replica: Replica, user_id: str) -> bool:
+    def are_current(self, replica: Replica, identity: Identity) -> bool:
+        user_id = identity.user_id
         return (
             replica.version(SESSION, self.session.id) == self.session.version
             and replica.version(USER, user_id) == _version(self.user)
             and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
-            and (not self.reads_access or replica.version(TEMPORARY_ACCESS, user_id) == _version(self.access))
+            and (not self.reads_access or replica.version(TEMPORARY_ACCESS, identity.person_id) == _version(self.access))
         )
 
 
@@ -121,7 +122,7 @@ class IdentityLoader:
         # Nearly always nothing at all has changed since the last request of this session.
         writes = self._replica.writes
         if cached.writes != writes:
-            if not cached.sources.are_current(self._replica, cached.identity.user_id):
+            if not cached.sources.are_current(self._replica, cached.identity):
                 return None
             cached.writes = writes
         return cached.identity
@@ -173,16 +174,23 @@ class IdentityLoader:
         return identity
 
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
-        user_record, directory_record, access_record = await asyncio.gather(
-            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id), self._access_record(session)
+        user_record, directory_record = await asyncio.gather(
+            self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)
         )
         user = user_of(session, user_record)
+        access_record = await self._access_record(session, user)
         sources = IdentityRecords(_stamp(record), _stamp(user_record), _stamp(directory_record), _stamp(access_record), self._reads_access)
         return sources, await self._identity(session, user, directory_record, access_record)
 
-    async def _access_record(self, session: SessionRecord) -> Record | None:
+    async def _access_record(self, session: SessionRecord, user: UserRecord) -> Record | None:
         """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
-        return await self._replica.get(TEMPORARY_ACCESS, session.user_id) if self._reads_access else None
+        if not self._reads_access:
+            return None
+        return await self._replica.get(TEMPORARY_ACCESS, self._holder(session, user).id)
+
+    def _holder(self, session: SessionRecord, user: UserRecord) -> AccessHolder:
+        provider = self._sessions.providers.get(session.provider)
+        return holder_of(session.user_id, session.vouched_by, linked_id_of(user, session.claims, provider))
 
     async def _identity(
         self, session: SessionRecord, user: UserRecord, directory_record: Record | None, access_record: Record | None = None
@@ -197,7 +205,10 @@ class IdentityLoader:
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
             rule_group_names=await self._rule_group_names(groups) if has_names else frozenset(),
-            access={access.route: AccessSpan(access.since, access.until) for access in _last(access_of(session, access_record))},
+            access={
+                access.route: AccessSpan(access.since, access.until)
+                for access in _last(access_of(self._holder(session, user), access_record))
+            },
         )
         if provider is None and session.provider != JWT:
             raise ValueError("of no provider that is configured")

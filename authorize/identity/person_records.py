@@ -8,6 +8,8 @@ from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import AccessSpan, Identity
 from config.identity_provider import ConfiguredProvider
 from config.routes.bearer_tokens import JWT
+from config.settings.linked_accounts import VERIFIED_EMAIL
+from databroker.access.values import AccessHolder
 from databroker.claims import flattened, groups_among
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 
@@ -68,6 +70,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         claims=claims,
         access=facts.access,
         is_sole=provider is None or provider.is_sole,
+        linked_id=linked_id_of(user, session.claims, provider),
     )
 
 
@@ -104,6 +107,28 @@ def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider:
     """
     email = canonical_email(user.email) if _may_match_by_email(user, session_claims) else ""
     return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
+
+
+def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
+    """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be.
+
+    A session that began under another address is none of this person's, whoever signs in to the same account now.
+    """
+    if provider is None or not provider.links_by_email or provider.domains is None:
+        return ""
+    email = rule_email_of(user, session_claims, provider)
+    said = session_claims.get("email", email)
+    return f"{VERIFIED_EMAIL}/{email}" if email and canonical_email(said) == email else ""
+
+
+def holder_of(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
+    """Who has the temporary access of an account's person."""
+    return AccessHolder(linked_id, VERIFIED_EMAIL) if linked_id else AccessHolder(user_id, issuer)
+
+
+def holder_of_account(user: UserRecord, providers: Mapping[str, ConfiguredProvider]) -> AccessHolder:
+    """The same by the account's record alone, whatever sessions it has."""
+    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, providers.get(user.id.partition("/")[0])))
 
 
 def told_email_of(user: UserRecord, provider: ConfiguredProvider | None) -> str:

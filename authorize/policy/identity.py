@@ -54,13 +54,14 @@ class Identity:
     else two may be called alike.
     `is_foreign`: named by a token of an issuer that a route trusts (`bearer_token: jwt`); they have neither e-mail address nor groups,
     whatever the token says, and rules know them by `user_id` and by their claims.
+    `linked_id` is the id of the person whose account this is, where accounts at several providers are linked, else "".
     `access` is temporary access, by the access key of its route (config/routes/route.py).
     `sources` are the records that it was made of, where it is remembered with them; no rule looks at them.
     `is_bearer`: named by a token of a provider in the Authorization header, which is then for us and not for the upstream.
     """
 
     session_id: str
-    user_id: str  # "<provider>/<subject>", "<issuer>#<subject>" of a foreign one, "service_account/<name>"
+    user_id: str  # the account: "<provider>/<subject>", "<issuer>#<subject>" of a foreign one, "service_account/<name>"
     subject: str
     provider: str
     expires: float
@@ -77,6 +78,7 @@ class Identity:
     claims: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     access: Mapping[str, AccessSpan] = field(default_factory=dict)
     is_sole: bool = field(default=True, repr=False)
+    linked_id: str = ""
     rule_domain: str = field(init=False, default="", repr=False, compare=False)
     is_own: bool = field(init=False, default=False, repr=False, compare=False)
     own_subject: str = field(init=False, default="", repr=False, compare=False)
@@ -90,6 +92,11 @@ class Identity:
         object.__setattr__(self, "own_subject", self.subject if self.is_own and self.is_sole else "")
         object.__setattr__(self, "is_foreign", self.provider == JWT)
         object.__setattr__(self, "is_bearer", self.session_id.startswith(BEARER))
+
+    @property
+    def person_id(self) -> str:
+        """Id of the person, whichever account they signed in with."""
+        return self.linked_id or self.user_id
 
     @property
     def issuer(self) -> str:

@@ -97,7 +97,7 @@ def audience_of(upstream: Url) -> str:
 def impersonated_user(identity: Identity) -> bytes:
     """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
     email = attested_email(identity)
-    user = email if email and "/" not in email and _may_be_named(email) else identity.user_id
+    user = email if email and "/" not in email and _may_be_named(email) else identity.person_id
     if not _may_be_named(user):
         raise NobodyToActFor("who is signed in has no name that the cluster could be told")
     return user.encode("ascii")

@@ -128,8 +128,8 @@ def attested_claims(identity: Identity | None, issuer: str, audience: str, group
         "jti": identity.session_id,
         "iat": int(identity.issued),
         "exp": int(identity.expires),
-        "sub": identity.user_id,
-        "user": identity.user_id,
+        "sub": identity.person_id,
+        "user": identity.person_id,
         "groups": list(groups),
     }
     claims |= {name: value for name, value in (("email", attested_email(identity)), ("name", identity.name)) if value}

@@ -45,7 +45,7 @@ class PersonFacts:
             "groups": self.claims.get("groups"),
             "session": identity.session_id,
             "subject": identity.own_subject,
-            "user": identity.user_id,
+            "user": identity.person_id,
         }[name]
 
 

@@ -16,6 +16,7 @@ from config.routes.told_headers import told_templates
 from config.settings.authenticate import PROVIDERS, PROVIDERS_WITHOUT_URL, Scopes, provider_url
 from config.settings.authenticate import request_params as read_params
 from config.settings.authorize import claimed_groups
+from config.settings.linked_accounts import VERIFIED_EMAIL, links_have_two_ends
 from config.types.fields import File, Secret, Text, or_file, text, text_list
 from config.types.header_template import CLAIM, Variable
 from config.types.reader import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
@@ -24,7 +25,7 @@ from foundation.values import SecretText
 
 SERVICE_ACCOUNT = "service_account"
 # What ids begin with of whom no identity provider signs in.
-OF_NO_PROVIDER = frozenset({"", JWT, SERVICE_ACCOUNT})
+OF_NO_PROVIDER = frozenset({"", JWT, SERVICE_ACCOUNT, VERIFIED_EMAIL})
 MOST_PROVIDERS = 100
 
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -110,6 +111,13 @@ class IdentityProvider(Settings):
         "upstream is told it. Required where there are several providers.",
         examples=[["corp.example"], "corp.example,eu.corp.example"],
         json_schema_extra={"when_unset": "all, for a single provider"},
+    )
+    link_by: Annotated[str, one_of(VERIFIED_EMAIL)] = Field(
+        "",
+        description="Its people with a verified address of `domains` are one person with those of the same address at the other providers "
+        "that say so, to applications and in requests for access. Turning it on or off makes them other people there.",
+        examples=[VERIFIED_EMAIL],
+        json_schema_extra={"when_unset": "each account is a person"},
     )
     title: Title = Field("", description="What people read where they choose.", examples=["Employees"])
     icon: Icon | None = Field(None, description="Its picture there: a small PNG, an SVG of shapes alone, or a word.", examples=["people"])
@@ -280,6 +288,7 @@ class IdentityProviderSettings(Settings):
         _routes_name_providers,
         _tokens_are_of_one_provider,
         _claims_are_of_named_providers,
+        links_have_two_ends,
     )
 
     identity_providers: tuple[IdentityProvider, ...] | None = Field(

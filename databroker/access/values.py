@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from databroker.records import Record, RecordValue, known_fields
 
@@ -19,6 +19,13 @@ REFUSES, NOT_REFUSED = "refuses a request for access", "could not refuse a reque
 BREAKS, NOT_BROKEN = "breaks the glass: gives themselves access", "could not break the glass"
 ENDS_ITSELF, EXPIRES = "access ends, its time is over", "a request for access ends, nobody has answered in time"
 WITHDRAWS, NOT_WITHDRAWN = "withdraws a request for access", "could not withdraw a request for access"
+
+
+class AccessHolder(NamedTuple):
+    """Who may have temporary access: an account with its issuer, or a person who has several (config/settings/linked_accounts.py)."""
+
+    id: str
+    issuer: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from authorize.decision_log.log import DecisionLog, DecisionLogEntry, failure_of
 from authorize.decision_log.recorder import Saw
 from authorize.decision_log.shadow import tell_shadow
 from authorize.policy.decision import Decision
+from authorize.policy.identity import Identity
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
@@ -77,7 +78,7 @@ class RequestLog:
         if (judged := self.judged) is not None:
             check = judged.check
             fields |= decided(check.decision)
-            fields["user_id"] = check.identity.user_id if check.identity else ""
+            fields |= person_fields(check.identity)
             if check.refused_token:
                 fields["refused_token"] = check.refused_token
             fields["decision_ms"] = round((self.seconds or 0.0) * 1000, 3)
@@ -90,6 +91,12 @@ class RequestLog:
         if self.problem:
             fields["problem"] = self.problem
         return fields
+
+
+def person_fields(identity: Identity | None) -> dict[str, object]:
+    """The account, and the person whose it is where accounts are linked."""
+    linked = {"person": identity.linked_id} if identity is not None and identity.linked_id else {}
+    return {"user_id": identity.user_id if identity is not None else "", **linked}
 
 
 @dataclass(frozen=True, slots=True)

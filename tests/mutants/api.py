@@ -22,7 +22,7 @@ desk = door("authenticate.access.desk", "unit/authenticate/api/test_access_reque
 desk.without(
     "the yes of a revoked program counts no more",
     "AccessDesk._counts",
-    never("identity is None or identity.user_id != approval.user_id"),
+    never("identity is None or identity.person_id != approval.user_id"),
 )
 
 desk.without(

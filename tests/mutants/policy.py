@@ -379,7 +379,7 @@ identity_loader.without("a cached identity ends in time", "IdentityLoader.peek",
 identity_loader.without(
     "a changed record makes another identity",
     "IdentityLoader.peek",
-    never("not cached.sources.are_current(self._replica, cached.identity.user_id)"),
+    never("not cached.sources.are_current(self._replica, cached.identity)"),
 )
 identity_loader.without("what may have changed is looked at", "IdentityLoader.peek", never("cached.writes != writes"))
 identity_loader.without(
@@ -399,7 +399,7 @@ identity_loader.without("a changed group is seen", "IdentityLoader.forget", neve
 identity_loader.without(
     "temporary access that changed makes another identity",
     "IdentityRecords.are_current",
-    replaced("replica.version(TEMPORARY_ACCESS, user_id) == _version(self.access)", "True"),
+    replaced("replica.version(TEMPORARY_ACCESS, identity.person_id) == _version(self.access)", "True"),
 )
 
 ACCESS_TESTS = "unit/authorize/policy/language/test_access_criteria.py"
@@ -500,7 +500,7 @@ reader = door("databroker.session_reader", "unit/databroker/test_session_reader.
 reader.without(
     "temporary access of another issuer's person is not theirs",
     "access_of",
-    always("found is not None and found.issuer == session.vouched_by"),
+    always("found is not None and (found.user_id, found.issuer) == holder"),
 )
 
 service = door("authorize.service", "unit/authorize/test_service.py")

@@ -57,12 +57,12 @@ own = door("authenticate.session.sessions", "unit/authenticate/portal/test_own_s
 own.without(
     "a session of somebody else is none",
     "Sessions.own",
-    replaced("found if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by) else None", "found"),
+    replaced("found if await self._are_of_one_person(session, found) else None", "found"),
 )
 own.without(
     "who has the same id at another issuer is somebody else",
-    "Sessions.own",
-    replaced("(found.user_id, found.vouched_by) == (session.user_id, session.vouched_by)", "found.user_id == session.user_id"),
+    "Sessions._are_of_one_person",
+    replaced("(other.user_id, other.vouched_by) == (one.user_id, one.vouched_by)", "other.user_id == one.user_id"),
 )
 
 sessions = door("authenticate.views.sessions", "unit/authenticate/views/test_sessions.py")

@@ -51,7 +51,9 @@ provider_sessions.without("an old word ends no new sign-in", "ProviderSessions.h
 
 sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_provider_logout.py")
 sessions.without("whoever signed out meanwhile has no session", "Sessions.create", never("await self.at_provider.has_signed_out(session)"))
-sessions.without("a session is found by what the provider calls it", "Sessions.create", skips("await self.at_provider.remember(session)"))
+sessions.without(
+    "a session is found by what the provider calls it", "Sessions.create", skips("await self.at_provider.remember(session, linked_id)")
+)
 
 backchannel = door("authenticate.views.provider_logout", "unit/authenticate/views/test_provider_logout.py")
 backchannel.without(

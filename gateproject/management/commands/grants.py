@@ -5,17 +5,19 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from authorize.identity.person_records import rule_email_of
+from authorize.identity.person_records import holder_of_account, rule_email_of
 from authorize.policy.compiled_route import name_of
 from authorize.policy.email_address import canonical_email
 from config.options import Options
 from config.routes.route import Route
+from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.types.fields import duration
 from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import GIVES, NOT_GIVEN, NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
@@ -27,6 +29,7 @@ from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
+LINKED = f"{VERIFIED_EMAIL}/"
 Held = tuple[TemporaryAccessRecord, TemporaryAccess]
 
 
@@ -138,20 +141,23 @@ def _route(options: Options, written: str) -> Route:
 
 async def _person(broker: BrokerClient, written: str, options: Options) -> UserRecord:
     """The one who is meant; an address that several have names nobody."""
-    if "/" in written:
+    if "/" in written and not written.startswith(LINKED):
         record = await broker.get(USER, written)
         found = [] if record is None else [UserRecord.from_record(record)]
     else:
         people = [UserRecord.from_record(record) async for record in every(broker, USER)]
         # As rules know people: an address that nobody has verified, or that merely looks like this one, is not theirs.
-        email = canonical_email(written)
+        email = canonical_email(written.removeprefix(LINKED))
         found = [
             person for person in people if email and rule_email_of(person, {}, options.providers.get(person.id.partition("/")[0])) == email
         ]
-    if len(found) != 1:
+    # Accounts that are linked are one person, who holds it by whichever of them.
+    holders = {holder_of_account(person, options.providers): person for person in found}
+    if len(holders) != 1:
         nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
         raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")
-    return found[0]
+    ((holder, person),) = holders.items()
+    return replace(person, id=holder.id, issuer=holder.issuer)
 
 
 async def _record(action: str, id: str, words: str) -> None:

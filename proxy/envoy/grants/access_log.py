@@ -15,7 +15,7 @@ from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.judge_filter import OF_GRANTS as LINE_OF_GRANTS
 from proxy.envoy.resources.judge_filter import file_log
 from proxy.forwarding.http import Ending
-from proxy.observe.access_log import decided
+from proxy.observe.access_log import decided, person_fields
 from proxy.observe.spans import decided as decided_in_span
 from proxy.observe.spans import place_of, tell_remembered
 from proxy.planes.embedded import count_ending
@@ -55,7 +55,7 @@ class GrantedRequest:
     @classmethod
     def of(cls, judged: JudgedRequest, client: str, statistics: RouteStatistics | None) -> "GrantedRequest":
         identity, decision = judged.check.identity, judged.check.decision
-        who = {"client": client, "host": judged.incoming.request.host_port, "user_id": identity.user_id if identity else ""}
+        who = {"client": client, "host": judged.incoming.request.host_port, **person_fields(identity)}
         place = place_of(decision.route) if decision.route is not None else ""
         facts = {"gate.remembered": True, "server.address": judged.incoming.request.host, **decided_in_span(decision)}
         return cls(judged.incoming.headers.get(b"host", b""), (*who.items(), *decided(decision).items()), statistics, place, facts)

@@ -45,5 +45,5 @@ def test_a_provider_shows_no_secret(tmp_path: Path) -> None:
 
 
 def test_what_is_no_provider_has_the_name_of_none() -> None:
-    assert {"", "jwt", "service_account"} == OF_NO_PROVIDER
+    assert {"", "jwt", "service_account", "verified_email"} == OF_NO_PROVIDER
     assert OF_NO_PROVIDER.isdisjoint(PROVIDERS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -100,10 +100,11 @@ def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, co
     assert person_of(mine, None) is None is group_of(mine, None)
 
 
-def test_temporary_access_is_of_the_sessions_own_issuer() -> None:
+def test_temporary_access_is_of_its_holder_s_own_issuer() -> None:
     access = TemporaryAccess("a1", "wiki", 1.0, 2.0, "root", "a reason")
     held = TemporaryAccessRecord("oidc/1", ISSUER, "Ann", (access,))
     stored = Record(TEMPORARY_ACCESS, "oidc/1", held.to_data(), 1, 0.0)
-    assert access_of(session(issuer=ISSUER), stored) == (access,)
-    assert access_of(session(issuer="https://other.example.com"), stored) == ()
-    assert access_of(session(issuer=ISSUER), None) == ()
+    assert access_of(AccessHolder("oidc/1", ISSUER), stored) == (access,)
+    assert access_of(AccessHolder("oidc/1", "https://other.example.com"), stored) == ()
+    assert access_of(AccessHolder("oidc/2", ISSUER), stored) == ()
+    assert access_of(AccessHolder("oidc/1", ISSUER), None) == ()

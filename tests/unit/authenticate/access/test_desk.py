@@ -38,6 +38,7 @@ class World:
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
         self.emails = dict[str, str]()
+        self.linked = dict[str, str]()
         self.gone = set[str]()
         self.told: list[tuple[str, str]] = []
         self.is_full = False
@@ -56,7 +57,8 @@ class World:
 
     def identity(self, name: str, session: str = "") -> Identity:
         groups = frozenset(self.groups.get(name, ()))
-        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=groups, rule_email=self.emails.get(name, ""))
+        known = {"rule_email": self.emails.get(name, ""), "linked_id": self.linked.get(name, "")}
+        return Identity(session or name, f"oidc/{name}", name, "oidc", NOW + 9e5, group_ids=groups, **known)
 
     async def identities(self, session_id: str) -> Identity | None:
         await asyncio.sleep(0)
@@ -408,3 +410,49 @@ async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -
     with pytest.raises(NotYours):
         await world.approve(await world.ask(), "eve")
     assert len(world.events) == heard + 1, "of what was not done nobody hears"
+
+
+ANN = "verified_email/ann@corp.example"
+
+
+async def test_who_has_two_linked_accounts_is_one_person_and_answers_themselves_by_neither(world: World) -> None:
+    """`carol` is an approver's account of hers; that she is known by the same id is enough."""
+    world.linked = {"ann": ANN, "carol": ANN}
+    held = await world.ask("ann")
+    assert (held.asked.user_id, held.asked.issuer) == (ANN, "verified_email")
+    assert await world.waiting("carol") == []
+    with pytest.raises(NotYours):
+        await world.approve(held, "carol")
+    with pytest.raises(NotYours):
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+    assert [each.asked.nonce for each in await world.desk.own(world.caller("carol"))] == [held.asked.nonce]
+    assert (await world.approve(held, "bob")).state == APPROVED
+    assert await world.given() == [(ANN, HOUR, "bob")]
+    ((record, access),) = [each async for each in world.desk.given(world.caller("carol"))]
+    await world.desk.revoke(world.caller("carol", issuer="https://idp.other.example"), record.user_id, access.id, world.record)
+    assert await world.given() == []
+
+
+async def test_two_linked_accounts_are_not_two_approvers(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    world.linked = {"bob": ANN, "carol": ANN}
+    held = await world.ask("ann")
+    await world.approve(held, "bob")
+    assert (await world.approve(held, "carol")).state != APPROVED
+    assert (await world.approve(held, "dave")).state == APPROVED
+
+
+async def test_an_approver_whose_account_is_another_person_s_by_now_has_not_approved(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    world.linked = {"bob": ANN}
+    held = await world.ask("ann")
+    await world.approve(held, "bob")
+    world.linked = {"bob": "verified_email/somebody@corp.example"}
+    assert (await world.approve(held, "dave")).state != APPROVED
+
+
+async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: World) -> None:
+    world.use(keys={"break_glass": {"allowed": [{"groups": "leads"}], "max_duration": "1h"}})
+    world.linked = {"bob": ANN}
+    await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR, world.record)
+    assert [person for person, _, _ in await world.given()] == [ANN]

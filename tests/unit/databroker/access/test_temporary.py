@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import KEPT, LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.access.values import KEPT, LONGEST_WHY, AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import LocalBroker
-from databroker.records import TEMPORARY_ACCESS, Record, SessionRecord, UserRecord
+from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
@@ -103,8 +103,7 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     assert [access.id async for _, access in accesses.untold(NOW)] == []
     record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
     assert record is not None
-    session = SessionRecord("s", "oidc/1", "1", "oidc", NOW, NOW + 1, issuer=ANN.issuer)
-    assert [access.id for access in access_of(session, record)] == ["a2"]
+    assert [access.id for access in access_of(AccessHolder("oidc/1", ANN.issuer), record)] == ["a2"]
     clock.now += 3600
     await accesses.tell("oidc/1", "a2")
     record = await broker.get(TEMPORARY_ACCESS, "oidc/1")

@@ -15,6 +15,7 @@ from databroker.models import AuditEntry
 from databroker.records import USER, UserRecord
 from gateproject.management.broker_access import opened_broker
 from tests.support.options import MINIMAL, make_options
+from tests.support.several_providers import several
 
 pytestmark = pytest.mark.usefixtures("database")
 ISSUER = MINIMAL["idp_provider_url"]
@@ -132,6 +133,28 @@ def test_whose_address_nobody_has_verified_is_given_access_by_their_id(options: 
     arguments[2] = "oidc/5"
     run(options, *arguments)
     assert [each["user_id"] for each in listed(options)] == ["oidc/5"]
+
+
+@pytest.mark.parametrize("named", ["ann@shared.example", "corp/1", "partner/7", "verified_email/ann@shared.example"])
+def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path, named: str) -> None:
+    made = several("corp", "partner")
+    linked = [{**each, "domains": ["shared.example"], "link_by": "verified_email"} for each in made["identity_providers"]]
+    settings = {**made, "identity_providers": linked, "databroker_storage_type": "database", "policy": [WIKI]}
+    options = make_options(tmp_path, **settings)
+
+    async def fill() -> None:
+        async with opened_broker(options) as broker:
+            for id, issuer in (("corp/1", "https://idp.corp.example"), ("partner/7", "https://idp.partner.example")):
+                await broker.put(USER, id, UserRecord(id, "Ann@Shared.example", True, issuer=issuer).to_data())
+
+    asyncio.run(fill())
+    run(options, "give", "--user", named, *GIVE[3:])
+    (given,) = listed(options)
+    assert given["user_id"] == "verified_email/ann@shared.example"
+    assert run(options, "revoke", "--user", "ann@shared.example") == "1 is revoked"
+    assert listed(options) == []
+    with pytest.raises(CommandError, match="nobody"):
+        run(options, "give", "--user", "verified_email/bob@shared.example", *GIVE[3:])
 
 
 def test_what_nobody_has_is_not_revoked(options: Options) -> None:

@@ -1,0 +1,35 @@
+"""Defences of linked accounts: who is one person by which word, and what of it ends when the word changes."""
+
+from tests.mutants.mutant import door
+from tests.mutants.operations import always, never, replaced
+
+JUDGED, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
+
+links = door("config.settings.linked_accounts", "unit/config/settings/test_linked_accounts.py")
+links.without("a link has two ends", "links_have_two_ends", never("entry.link_by and others.isdisjoint(...)"))
+records = door("authorize.identity.person_records", JUDGED)
+records.without("only what says so is linked", "linked_id_of", never("not provider.links_by_email"))
+records.without("by an address of any domain nobody is linked", "linked_id_of", never("provider.domains is None"))
+records.without(
+    "an address that does not count links nobody",
+    "linked_id_of",
+    replaced("email and canonical_email(said) == email", "canonical_email(said) == email"),
+)
+records.without("a session of another address is another person's", "linked_id_of", always("canonical_email(said) == email"))
+desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))
+no_ids = door("authorize.user_entry_checks", JUDGED)
+no_ids.without("no rule names a linked person by their id", "ids_of_linked_people", never('written.startswith(f"{VERIFIED_EMAIL}/")'))
+of_linked = door("authenticate.session.sessions", AT_SIGN_IN)
+of_linked.without("nobody is linked without an id", "Sessions._are_of_one_person", replaced("bool(linked_id)", "True"))
+of_linked.without(
+    "whose address is another now is somebody else", "Sessions._ids_of_person", always("await self._are_of_one_person(session, found)")
+)
+renewal = door("authenticate.session.renewal", AT_SIGN_IN)
+renewal.without(
+    "an account that becomes another person's signs in anew",
+    "with_new_claims",
+    never("_becomes_another(client, session, user, claims)"),
+)
+
+DOORS = (links, records, desk, no_ids, of_linked, renewal)

@@ -1,0 +1,164 @@
+"""Linked accounts at the authenticate host: whose sessions somebody sees and ends, and when one ends because its address is another now."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.handlers.asgi import ASGIHandler
+
+from authenticate.session.refresh import RefreshStep, SessionEnded
+from authenticate.views.person import described_person
+from config.settings.linked_accounts import VERIFIED_EMAIL
+from databroker.records import SessionRecord
+from tests.support.authenticate_site import ORIGIN, Browser
+from tests.support.fake_idp import FakeIdP
+from tests.support.several_providers import SeveralSite, entry
+from tests.unit.authenticate.test_several_providers import to
+
+IDS = ("corp", "partner", "third")
+ANN, BEN = "ann@shared.example", "ben@shared.example"
+LINKED: dict[str, Any] = {"link_by": VERIFIED_EMAIL, "domains": ["shared.example"]}
+
+
+@pytest.fixture
+async def idps() -> AsyncIterator[dict[str, FakeIdP]]:
+    started = {id: await FakeIdP.started() for id in IDS}
+    yield started
+    for idp in started.values():
+        await idp.stop()
+
+
+@pytest.fixture
+async def site(tmp_path: Path, idps: dict[str, FakeIdP], django_pages: ASGIHandler) -> AsyncIterator[SeveralSite]:
+    """The third may tell the same addresses, and links none."""
+    entries = [entry(id, idp, **(LINKED if id != "third" else {"domains": ["shared.example"]})) for id, idp in idps.items()]
+    site = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
+    await site.service.start()
+    yield site
+    await site.service.stop()
+
+
+def says(site: SeveralSite, id: str, email: str, verified: object = True) -> None:
+    """What this provider tells of alice from now on."""
+    told = {"email": email, "email_verified": verified}
+    site.idps[id].bend.claims, site.idps[id].bend.userinfo = {"sid": f"sid-of-{id}", **told}, told
+
+
+async def signed_in(
+    site: SeveralSite, id: str, email: str = ANN, verified: object = True, sub: str = "alice"
+) -> tuple[Browser, SessionRecord]:
+    browser, known = site.browser(), {record.id for record in await site.sessions()}
+    says(site, id, email, verified)
+    response = await browser.get(site.idps[id].pick(await to(site, browser, id), sub))
+    assert response.status == 302, response.text
+    (record,) = [record for record in await site.sessions() if record.id not in known]
+    return browser, SessionRecord.from_record(record)
+
+
+async def seen(site: SeveralSite, session: SessionRecord) -> set[str]:
+    return {each.id for each in await site.service.sessions.of_person(session, site.clock())}
+
+
+async def left(site: SeveralSite) -> set[str]:
+    return {record.id for record in await site.sessions()}
+
+
+async def test_a_person_sees_and_ends_the_sessions_of_both_accounts(site: SeveralSite) -> None:
+    browser, at_corp = await signed_in(site, "corp")
+    _, at_partner = await signed_in(site, "partner", sub="bob")
+    _, somebody = await signed_in(site, "partner", BEN)
+    assert at_partner.user_id == "partner/bob"
+    assert await seen(site, at_corp) == await seen(site, at_partner) == {at_corp.id, at_partner.id}
+    assert (await browser.get(f"{ORIGIN}/.gate/sessions")).text.count('name="end" value="') >= 1
+    assert await site.service.sessions.end_all_of(at_corp) == 2
+    assert await left(site) == {somebody.id}
+
+
+@pytest.mark.parametrize(
+    ("id", "email", "verified"),
+    [("partner", BEN, True), ("partner", ANN, False), ("third", ANN, True), ("partner", "ann@sub.shared.example", True)],
+)
+async def test_nobody_else_s_session_is_seen_or_ended(site: SeveralSite, id: str, email: str, verified: object) -> None:
+    _, mine = await signed_in(site, "corp")
+    _, theirs = await signed_in(site, id, email, verified, sub="bob")
+    for one, other in ((mine, theirs), (theirs, mine)):
+        assert await seen(site, one) == {one.id}
+        assert await site.service.sessions.own(one, other.id, site.clock()) is None
+    assert await site.service.sessions.end_all_of(mine) == 1
+    assert await left(site) == {theirs.id}
+
+
+async def test_what_was_a_person_s_session_is_not_theirs_once_its_account_has_another_address(site: SeveralSite) -> None:
+    _, mine = await signed_in(site, "corp")
+    _, before = await signed_in(site, "partner", sub="bob")
+    _, after = await signed_in(site, "partner", BEN, sub="bob")
+    assert await seen(site, mine) == {mine.id}
+    assert await seen(site, after) == {before.id, after.id}, "of one account they are one person's, as without a link"
+    assert await site.service.sessions.end_all_of(mine) == 1
+    assert await left(site) == {before.id, after.id}
+
+
+async def test_a_provider_s_word_ends_its_own_sessions_alone(site: SeveralSite) -> None:
+    _, at_corp = await signed_in(site, "corp")
+    _, at_partner = await signed_in(site, "partner")
+    corp, logout = site.idps["corp"], site.service.provider_logout
+    assert await logout.by_token(corp.logout_token(sid="sid-of-partner")) == 0
+    assert await logout.by_token(corp.logout_token(sub="alice")) == 1
+    assert await left(site) == {at_partner.id}
+    assert at_corp.id not in await left(site)
+
+
+@pytest.mark.parametrize(("email", "verified"), [(BEN, True), (ANN, False), ("ann@sub.shared.example", True)])
+async def test_a_refresh_that_makes_another_person_of_an_account_ends_its_session(site: SeveralSite, email: str, verified: object) -> None:
+    _, session = await signed_in(site, "corp")
+    says(site, "corp", email, verified)
+    with pytest.raises(SessionEnded, match="by which accounts are linked"):
+        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+    assert await left(site) == set()
+
+
+@pytest.mark.parametrize(("id", "before", "after"), [("corp", ANN, "ANN@shared.example"), ("third", ANN, BEN), ("corp", ANN, ANN)])
+async def test_a_refresh_that_makes_nobody_else_of_them_goes_on(site: SeveralSite, id: str, before: str, after: str) -> None:
+    _, session = await signed_in(site, id, before)
+    says(site, id, after)
+    renewed = await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+    assert renewed.claims["email"] == after
+    assert await left(site) == {session.id}
+
+
+async def test_an_account_that_becomes_linked_is_somebody_else_and_signs_in_anew(site: SeveralSite) -> None:
+    _, session = await signed_in(site, "corp", ANN, verified=False)
+    says(site, "corp", ANN)
+    with pytest.raises(SessionEnded):
+        await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
+
+
+async def test_two_accounts_that_are_nobody_s_in_particular_are_not_one_person(site: SeveralSite) -> None:
+    found = [
+        (await signed_in(site, id, ANN, verified=False, sub=sub))[1] for id, sub in (("corp", "alice"), ("corp", "bob"), ("third", "bob"))
+    ]
+    for one in found:
+        assert await seen(site, one) == {one.id}
+        for other in found:
+            assert (await site.service.sessions.own(one, other.id, site.clock()) is None) is (one.id != other.id)
+
+
+@pytest.mark.parametrize(
+    ("id", "email", "verified", "told"),
+    [
+        ("corp", ANN, True, (f"{VERIFIED_EMAIL}/{ANN}", ANN)),
+        ("corp", ANN, False, ("corp/alice", "")),
+        ("corp", "ann@elsewhere.example", True, ("corp/alice", "")),
+        ("third", ANN, True, ("third/alice", ANN)),
+    ],
+)
+async def test_people_see_what_applications_are_told_of_them(
+    site: SeveralSite, id: str, email: str, verified: object, told: tuple[str, str]
+) -> None:
+    browser, session = await signed_in(site, id, email, verified)
+    person = await described_person(site.service, session)
+    assert (person["told"]["id"], person["told"]["email"]) == told
+    page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("What the sign-in service says")[0]
+    assert told[0] in page
+    assert ("may not tell its domain" in page) is (not told[1])

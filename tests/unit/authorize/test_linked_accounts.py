@@ -1,0 +1,233 @@
+"""Linked accounts: who is one person by which word, and what of one account never becomes another's."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from authorize.config_checks import CONFIG_CHECKS
+from authorize.explain.invented_request import InventedPerson, described_identity
+from authorize.identity.loader import IdentityLoader
+from authorize.identity.person_records import PersonRecords, identity_of, linked_id_of
+from authorize.policy.decision import Outcome, decide
+from authorize.policy.identity import Identity
+from authorize.upstream.identity_headers import attested_claims
+from authorize.upstream.told_headers import PersonFacts
+from config.identity_provider import ConfiguredProvider
+from config.load import check_configuration
+from config.settings.linked_accounts import VERIFIED_EMAIL
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.records import SESSION, TEMPORARY_ACCESS, USER, DirectoryUser, SessionRecord, UserRecord
+from databroker.session_reader import SessionReader
+from tests.support.options import make_options
+from tests.support.providers import a_provider
+from tests.support.several_providers import several
+from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import NOW, make_route, request, table
+
+SHARED = frozenset({"shared.example", "corp.example"})
+CORP = a_provider("corp", domains=SHARED, groups_claim="groups", is_sole=False, links_by_email=True)
+PARTNER = a_provider(
+    "partner", url="https://idp.partner.example", domains=frozenset({"shared.example"}), is_sole=False, links_by_email=True
+)
+ANN = "ann@shared.example"
+LINKED_ANN = f"{VERIFIED_EMAIL}/{ANN}"
+ALLOWED, FORBIDDEN = Outcome.ALLOWED, Outcome.FORBIDDEN
+FEDERATED: dict[str, Any] = {"link_by": VERIFIED_EMAIL, "domains": ["shared.example"]}
+
+
+def records(
+    provider: ConfiguredProvider, email: Any, sub: str = "1", *, verified: Any = True, **claims: Any
+) -> tuple[SessionRecord, UserRecord]:
+    said = {"sub": sub, "email": email, "email_verified": verified, **claims}
+    said = {name: value for name, value in said.items() if value is not None}
+    session = SessionRecord("s1", f"{provider.id}/{sub}", sub, provider.id, 1000.0, 2000.0, said, issuer=provider.issuer)
+    return session, UserRecord(session.user_id, email or "", verified, "Ann", said, issuer=provider.issuer)
+
+
+def person(provider: ConfiguredProvider, email: Any = ANN, sub: str = "1", **said: Any) -> Identity:
+    session, known = records(provider, email, sub, **said)
+    return identity_of(PersonRecords(session, known, DirectoryUser(session.user_id)), provider)
+
+
+def outcome(caller: Identity, **keys: Any) -> Outcome:
+    return decide(request(), caller, table(make_route(**keys)), NOW).outcome
+
+
+def test_the_same_verified_address_is_one_person_at_both() -> None:
+    found = [person(CORP), person(PARTNER, "ANN@Shared.example", "7")]
+    assert [each.person_id for each in found] == [LINKED_ANN, LINKED_ANN]
+    assert [each.user_id for each in found] == ["corp/1", "partner/7"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "email", "said"),
+    [
+        (replace(CORP, links_by_email=False), ANN, {}),
+        (CORP, ANN, {"verified": False}),
+        (CORP, ANN, {"verified": "no"}),
+        (CORP, None, {}),
+        (CORP, "ann", {}),
+        (CORP, "ann@sub.shared.example", {}),
+        (CORP, "ann@shared.example.", {}),
+        (CORP, "ann@evil-shared.example", {}),
+        (PARTNER, "ann@corp.example", {}),
+        (CORP, "ann@shared.example@corp.example", {}),
+        (replace(CORP, domains=None), ANN, {}),
+        (replace(CORP, domains=frozenset()), ANN, {}),
+    ],
+)
+def test_any_other_account_stays_its_provider_s(provider: ConfiguredProvider, email: Any, said: dict[str, Any]) -> None:
+    found = person(provider, email, **said)
+    assert (found.linked_id, found.person_id) == ("", f"{provider.id}/1")
+
+
+def test_letters_that_look_alike_are_other_people() -> None:
+    assert person(CORP, "\u212aate@shared.example").person_id != person(PARTNER, "kate@shared.example").person_id
+    assert person(CORP, "ann+x@shared.example").person_id != person(PARTNER).person_id
+
+
+def test_an_account_whose_address_has_changed_since_the_session_began_is_nobody_else_s() -> None:
+    """Another browser has signed in since: the record of the person is newer than this session's claims."""
+    session, _ = records(CORP, "old@shared.example")
+    _, newer = records(CORP, ANN)
+    assert linked_id_of(newer, session.claims, CORP) == ""
+    assert linked_id_of(newer, {}, CORP) == LINKED_ANN
+
+
+def test_another_issuer_s_person_is_linked_with_nobody() -> None:
+    session, known = records(CORP, ANN)
+    foreign = replace(session, provider="jwt", user_id="https://ci.example.com#1", issuer="https://ci.example.com")
+    found = identity_of(PersonRecords(foreign, replace(known, id=foreign.user_id), None), None)
+    assert (found.linked_id, found.person_id) == ("", "https://ci.example.com#1")
+
+
+def test_applications_are_told_the_person_and_of_the_account_what_its_provider_says() -> None:
+    for caller, subject in ((person(CORP, groups=["engineering"], team="a"), "1"), (person(PARTNER, sub="7", groups=["admins"]), "7")):
+        told = attested_claims(caller, "gate", "app", caller.groups)
+        assert (told["sub"], told["user"], told["email"]) == (LINKED_ANN, LINKED_ANN, ANN)
+        assert told["groups"] == (["engineering"] if caller.provider == "corp" else [])
+        assert PersonFacts(caller, told, "").value("user") == LINKED_ANN
+        assert caller.subject == subject
+        assert caller.claims.get("team", ()) == (("a",) if caller.provider == "corp" else ())
+
+
+@pytest.mark.parametrize(
+    ("keys", "of_corp", "of_partner"),
+    [
+        ({"allowed_users": [ANN]}, ALLOWED, ALLOWED),
+        ({"allowed_users": ["corp/1"]}, ALLOWED, FORBIDDEN),
+        ({"allowed_groups": ["engineering"]}, ALLOWED, FORBIDDEN),
+        ({"policy": [{"allow": {"provider": "corp"}}]}, ALLOWED, FORBIDDEN),
+        ({"identity_providers": ["partner"], "allow_any_authenticated_user": True}, FORBIDDEN, ALLOWED),
+        ({"policy": [{"deny": {"user": ANN}}, {"allow": {"provider": {"in": ["corp", "partner"]}}}]}, FORBIDDEN, FORBIDDEN),
+        ({"policy": [{"deny": {"user": "corp/1"}}, {"allow": {"provider": {"in": ["corp", "partner"]}}}]}, FORBIDDEN, ALLOWED),
+    ],
+)
+def test_a_rule_means_what_it_meant_before(keys: dict[str, Any], of_corp: Outcome, of_partner: Outcome) -> None:
+    for links in (True, False):
+        corp, partner = (replace(each, links_by_email=links) for each in (CORP, PARTNER))
+        assert outcome(person(corp, groups=["engineering"]), **keys) is of_corp
+        assert outcome(person(partner), **keys) is of_partner
+
+
+@pytest.fixture
+def settings() -> dict[str, Any]:
+    made = several("corp", "partner")
+    return {**made, "identity_providers": [{**each, **FEDERATED} for each in made["identity_providers"]]}
+
+
+@pytest.mark.parametrize("written", [LINKED_ANN, f"{VERIFIED_EMAIL}/nobody"])
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        ("policy[0].allowed_users[0]", lambda written: {"policy": [route(allowed_users=[written])]}),
+        ("policy[0].policy[0].deny.user", lambda written: {"policy": [route(policy=[{"deny": {"user": written}}, ANYBODY])]}),
+        ("admin_allowed_users[0]", lambda written: {"admin_allowed_users": [written]}),
+    ],
+)
+def test_no_rule_names_a_linked_person_by_their_id(tmp_path: Path, settings: dict[str, Any], place: str, keys: Any, written: str) -> None:
+    make_options(tmp_path, **settings)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys(written)}))
+    found = {problem.key: problem.message for problem in check_configuration(path, {}, CONFIG_CHECKS).errors}
+    assert list(found) == [place]
+    assert "write the address alone" in found[place]
+
+
+ANYBODY = {"allow": {"provider": {"in": ["corp", "partner"]}}}
+
+
+def route(**keys: Any) -> dict[str, Any]:
+    return {"from": "https://a.example.com", "to": "http://a", **keys}
+
+
+def test_a_described_person_is_told_of_as_they_would_be(tmp_path: Path, settings: dict[str, Any]) -> None:
+    found = described_identity(InventedPerson(ANN), make_options(tmp_path, **settings))
+    assert found is not None
+    assert found.person_id == LINKED_ANN
+    unverified = described_identity(InventedPerson(ANN, claims={"email_verified": False}), make_options(tmp_path, **settings))
+    assert unverified is not None
+    assert unverified.linked_id == ""
+
+
+@pytest.fixture
+async def world(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[tuple[BreakableBroker, IdentityLoader]]:
+    options = make_options(tmp_path, **settings)
+    async with followed_broker() as (broker, replica):
+        for id in ("corp", "partner"):
+            said = {"sub": "1", "email": ANN, "email_verified": True}
+            issuer = options.providers[id].issuer
+            session = SessionRecord(id, f"{id}/1", "1", id, 1000.0, 2000.0, said, issuer=issuer)
+            await broker.put(SESSION, id, session.to_data())
+            await broker.put(USER, session.user_id, UserRecord(session.user_id, ANN, True, "Ann", said, issuer=issuer).to_data())
+        yield broker, IdentityLoader(replica, SessionReader(options), reads_access=True)
+
+
+async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
+    access = TemporaryAccess("a1", "wages", 1000.0, 2000.0, "boss", "to look")
+    await broker.put(TEMPORARY_ACCESS, id, TemporaryAccessRecord(id, issuer, held=(access,)).to_data())
+    await settled()
+
+
+async def access(loader: IdentityLoader, session: str) -> set[str]:
+    found = await loader.find(session, 1500.0)
+    assert found is not None
+    return set(found.access)
+
+
+async def test_access_for_a_while_is_the_persons_by_each_account_and_ends_with_either(
+    world: tuple[BreakableBroker, IdentityLoader],
+) -> None:
+    broker, loader = world
+    assert [await access(loader, id) for id in ("corp", "partner")] == [set(), set()]
+    await give(broker, LINKED_ANN, VERIFIED_EMAIL)
+    assert [await access(loader, id) for id in ("corp", "partner")] == [{"wages"}, {"wages"}]
+    await broker.delete(TEMPORARY_ACCESS, LINKED_ANN)
+    await settled()
+    assert [await access(loader, id) for id in ("corp", "partner")] == [set(), set()]
+
+
+@pytest.mark.parametrize(
+    ("id", "issuer"), [("corp/1", "https://idp.corp.example"), (LINKED_ANN, "https://idp.corp.example"), (LINKED_ANN, "")]
+)
+async def test_access_that_was_given_to_an_account_before_is_no_longer_anybody_s(
+    world: tuple[BreakableBroker, IdentityLoader], id: str, issuer: str
+) -> None:
+    broker, loader = world
+    await give(broker, id, issuer)
+    assert [await access(loader, each) for each in ("corp", "partner")] == [set(), set()]
+
+
+async def test_who_loses_the_address_loses_what_was_given_to_its_person(world: tuple[BreakableBroker, IdentityLoader]) -> None:
+    broker, loader = world
+    await give(broker, LINKED_ANN, VERIFIED_EMAIL)
+    assert await access(loader, "corp") == {"wages"}
+    record = await broker.get(USER, "corp/1")
+    assert record is not None
+    await broker.put(USER, "corp/1", {**record.data, "email": "other@shared.example"})
+    await settled()
+    assert [await access(loader, id) for id in ("corp", "partner")] == [set(), {"wages"}]
