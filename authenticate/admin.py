@@ -8,14 +8,18 @@ from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote
 from django.db import Error, models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.http import urlencode
 
 from authenticate.access.desk import Caller, duration_words
 from authenticate.access.telling import AuditLogAway
 from authenticate.page_context import page_context
 from authenticate.views.answers import cookie_headers
 from authenticate.views.callers import audit_record, caller_of
+from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.asked import AskedAccesses, HeldRequest
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
@@ -138,6 +142,7 @@ def _waits(desk: Any, held: HeldRequest, caller: Caller | None) -> dict[str, Any
     asking = None if route is None else route.access_requests
     return {
         "asked": asked,
+        "person_url": _person_url(asked.user_id),
         "value": f"{held.id} {asked.nonce}",
         "duration": duration_words(asked.duration),
         "needed": 0 if asking is None else asking.approvals,
@@ -150,7 +155,16 @@ def _waits(desk: Any, held: HeldRequest, caller: Caller | None) -> dict[str, Any
 
 def _given(held: TemporaryAccessRecord, access: TemporaryAccess) -> dict[str, Any]:
     moments = {"since": time_element(access.since), "until": time_element(access.until)}
-    return {"held": held, "access": access, "value": f"{held.user_id} {access.id}", **moments}
+    value = f"{held.user_id} {access.id}"
+    return {"held": held, "person_url": _person_url(held.user_id), "access": access, "value": value, **moments}
+
+
+def _person_url(id: str) -> str:
+    """Page of a person; of one whose accounts are linked the list of these."""
+    kind, _, address = id.partition("/")
+    if kind == VERIFIED_EMAIL:
+        return f"{reverse('admin:databroker_user_changelist')}?{urlencode({'q': address})}"
+    return reverse("admin:databroker_user_change", args=(quote(id),))
 
 
 def register(site: admin.AdminSite) -> None:

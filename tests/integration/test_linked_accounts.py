@@ -63,6 +63,8 @@ async def test_linked_accounts_are_one_person_and_keep_what_each_provider_says(
         for id, groups in (("corp", "engineering"), ("partner", "guests")):
             page = await signed_in(gate, clients[id], id, providers[id])
             assert told(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
+            line = gate.wait_for_event("request", lambda line, account=f"{id}/alice": line.get("user_id") == account)
+            assert line["person"] == LINKED_ALICE
             assert (await follow(clients[id], await clients[id].get(gate.url(WAGES), headers=HTML))).status_code == 403
         given = command(gate.config_file, "give", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--why", "a test")
         for client in clients.values():

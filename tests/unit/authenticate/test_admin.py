@@ -192,3 +192,14 @@ def test_a_page_has_an_end(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Non
     page = text_of(admin.pages.get(PAGE))
     assert page.count("asks for wages") == 2
     assert "there are more" in page
+
+
+def test_who_asks_leads_to_their_page_and_who_has_linked_accounts_to_these(admin: Admin) -> None:
+    admin.world.linked = {"carol": "verified_email/carol@corp.example"}
+    admin.ask("ann")
+    admin.ask("carol")
+    links = re.findall(r'<a href="([^"]*)">(ann|carol)</a>', admin.pages.get(PAGE).content.decode())
+    assert {name: url.partition("/databroker/user/")[2] for url, name in links} == {
+        "ann": "oidc_2Fann/change/",
+        "carol": "?q=carol%40corp.example",
+    }
