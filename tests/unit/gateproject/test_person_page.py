@@ -24,6 +24,7 @@ from gateproject import person_page
 from tests.support.admin import AdminPages, text_of
 from tests.support.database import row
 from tests.support.options import make_options
+from tests.support.several_providers import several
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -35,11 +36,11 @@ PAGE = "databroker/user/oidc_2Fann/change/"
 class People:
     """Ann, of whom the page is, and Bob, of whom nothing may be there."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, **settings: Any):
         self.broker = LocalBroker(MemoryStore(lambda: NOW))
         parts: Any = (databroker, authorize, authenticate)
         registers = [part.admin.register for part in parts] + [group_admin.register, service_account_admin.register, person_page.register]
-        options = make_options(directory, groups_claim="groups")
+        options = make_options(directory, **{"groups_claim": "groups", **settings})
         self.pages = AdminPages(*registers, broker=self.broker, options=options)
         for name in ("ann", "bob"):
             row(User, id=f"oidc/{name}", email=f"{name}@example.com", name=name)
@@ -166,3 +167,15 @@ def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:
     row(ServiceAccount, id="ci", created_by="ann@example.com", groups="<i>builders</i>")
     page = people.pages.get(PAGE).content.decode()
     assert [mark for mark in ("<script>alert", "<img src=x", "<b>localhost", "<i>builders") if mark in page] == []
+
+
+def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path: Path) -> None:
+    made = several("oidc", "partner")
+    linked = [{**each, "domains": ["example.com"], "link_by": "verified_email"} for each in made["identity_providers"]]
+    people = People(tmp_path, **{**made, "identity_providers": linked, "groups_claim": None})
+    access = TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", "an incident", "wages of ann")
+    holder = UserRecord("verified_email/ann@example.com", name="ann", issuer="verified_email")
+    async_to_sync(TemporaryAccesses(people.broker, lambda: NOW).give)(holder, access)
+    assert "wages of ann" in people.text()
+    async_to_sync(given_and_asked)(people.broker, "ann", "what one account had before")
+    assert "what one account had before" not in people.text()

@@ -92,6 +92,14 @@ def a_provider_with(keys: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (A_PROVIDER | keys).items() if name != "client_secret" or "client_secret_file" not in keys}
 
 
+def providers_with(keys: dict[str, Any]) -> list[dict[str, Any]]:
+    """One that has these keys, and where they link its people another with whose."""
+    if "link_by" not in keys:
+        return [a_provider_with(keys)]
+    shared = {**A_PROVIDER, "domains": ["corp.example"]}
+    return [{**shared, **keys}, {**shared, "id": "partner", "url": "https://idp.partner.example", "link_by": "verified_email"}]
+
+
 # Where an object of each model stands, and what it needs besides.
 HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BrandKeys: lambda keys: {"brand": keys},
@@ -100,7 +108,7 @@ HOMES: dict[type[Settings], Callable[[dict[str, Any]], dict[str, Any]]] = {
     BreakGlassKeys: lambda keys: {
         "policy": [{**ROUTE, "access_requests": {"approvers": [{"groups": "a"}], "break_glass": {"allowed": [{"groups": "b"}], **keys}}}]
     },
-    IdentityProvider: lambda keys: {**COMPANIONS["identity_providers"], "identity_providers": [a_provider_with(keys)]},
+    IdentityProvider: lambda keys: {**COMPANIONS["identity_providers"], "identity_providers": providers_with(keys)},
     BasicAuth: lambda keys: {
         "policy": [{**ROUTE, "basic_auth": {"user": "gate", **({} if "password" in keys else {"password_file": "token"}), **keys}}]
     },
