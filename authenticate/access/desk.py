@@ -84,7 +84,8 @@ class Caller:
         return not self.approval(0.0).names.isdisjoint(asked.names)
 
     def approval(self, at: float) -> AccessApproval:
-        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.identity.rule_email, self.known_to)
+        known_to = (self.session.user_id, *self.known_to)
+        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.identity.rule_email, known_to)
 
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
@@ -128,6 +129,7 @@ class AccessDesk:
             duration=seconds,
             asked=self._clock(),
             email=caller.identity.rule_email,
+            account=caller.session.user_id,
         )
         await self._asked.require_place(asked)
         async with audited(_telling(caller, asked, record), ASKS, NOT_ASKED):

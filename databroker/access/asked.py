@@ -45,7 +45,7 @@ class AccessApproval(RecordValue):
     name: str
     at: float  # Unix seconds
     email: str = ""  # as of the request
-    known_to: tuple[str, ...] = ()  # of a program: all who could have said the same by it
+    known_to: tuple[str, ...] = ()  # the account, and of a program all who could have said the same by it
 
     @property
     def names(self) -> frozenset[str]:
@@ -78,6 +78,7 @@ class AskedAccess(RecordValue):
     approvals: tuple[AccessApproval, ...] = ()
     until: float = 0.0  # the end of the access, once that is settled
     email: str = ""  # in the form that rules compare, "" where nobody has verified one
+    account: str = ""  # by which they asked: an account may become another person's
 
     @property
     def expires(self) -> float:
@@ -86,7 +87,7 @@ class AskedAccess(RecordValue):
     @property
     def names(self) -> frozenset[str]:
         """Names of who has asked, to be compared with those of an approval."""
-        return _names(self.user_id, self.email)
+        return _names(self.user_id, self.email, self.account)
 
     @classmethod
     def from_record(cls, record: Record) -> Self:

@@ -18,6 +18,13 @@ records.without(
 records.without("a session of another address is another person's", "linked_id_of", always("canonical_email(said) == email"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))
+desk.without(
+    "an account approves nothing that it asked as another person",
+    "Caller.approval",
+    replaced("(self.session.user_id, *self.known_to)", "self.known_to"),
+)
+asked = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
+asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
 no_ids = door("authorize.user_entry_checks", JUDGED)
 no_ids.without("no rule names a linked person by their id", "ids_of_linked_people", never('written.startswith(f"{VERIFIED_EMAIL}/")'))
 of_linked = door("authenticate.session.sessions", AT_SIGN_IN)
@@ -32,4 +39,4 @@ renewal.without(
     never("_becomes_another(client, session, user, claims)"),
 )
 
-DOORS = (links, records, desk, no_ids, of_linked, renewal)
+DOORS = (links, records, desk, asked, no_ids, of_linked, renewal)

@@ -456,3 +456,22 @@ async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: Wo
     world.linked = {"bob": ANN}
     await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR, world.record)
     assert [person for person, _, _ in await world.given()] == [ANN]
+
+
+@pytest.mark.parametrize(("before", "after"), [(ANN, ""), ("", ANN), (ANN, "verified_email/other@corp.example")])
+async def test_an_account_that_becomes_another_person_s_answers_nothing_that_it_asked(world: World, before: str, after: str) -> None:
+    """Whoever may change their address could else ask as one person and approve as another."""
+    world.linked = {"bob": before}
+    held = await world.ask("bob")
+    world.linked = {"bob": after}
+    assert await world.waiting("bob") == []
+    with pytest.raises(NotYours):
+        await world.approve(held, "bob")
+
+
+async def test_an_account_that_becomes_another_person_s_is_no_second_approver(world: World) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask("ann")
+    await world.approve(held, "bob", session="bob-1")
+    world.linked = {"bob": ANN}
+    assert (await world.approve(held, "bob", session="bob-2")).state != APPROVED
