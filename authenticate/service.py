@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -19,6 +19,7 @@ from authenticate.provider_choice import ProviderChoice
 from authenticate.provider_watch import ProviderWatch
 from authenticate.published_keys import PublishedKeys
 from authenticate.redirect_targets import RedirectTarget, RedirectTargets
+from authenticate.removed_directories import RemovedDirectories
 from authenticate.removed_providers import RemovedProviders
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
@@ -97,9 +98,10 @@ class AuthenticateService:
         self.access = AccessDesk(options, broker, clock, self._access_webhook.tell)
         self.api_access = ApiAccess(broker, clock)
         self.api_places = ConcurrencyLimit(MOST_API_CALLS, MOST_OF_ONE_PROGRAM, options.process_count)
-        self.scim = ScimDirectory(options, broker, clock)
+        pushing = [provider for provider in options.providers.values() if provider.is_pushed]
+        self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
         self.audit_trail = AuditTrail()
-        self.scim_access = ScimAccess(options.scim_token or ())
+        self.scim_access = ScimAccess({provider.id: provider.scim_tokens for provider in pushing})
         self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
         self._revocations: set[asyncio.Task[None]] = set()
@@ -110,10 +112,9 @@ class AuthenticateService:
         self._access_webhook.start()
         if not alone:
             return
-        if self.scim_access:
-            self._background.append(spawn(self._tidy_scim(), name="tidying of the pushed directory"))
         if self.options.identity_providers is not None:
             self._background.append(spawn(RemovedProviders(self.options, self.broker).run(), name="sessions of removed providers"))
+        self._background.append(spawn(self._tidy(), name="tidying of the directories"))
         self._background.append(spawn(self._provider_watch.run(), name="looks at the providers"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
         interval = self.options.idp_refresh_directory_interval.total_seconds()
@@ -128,13 +129,22 @@ class AuthenticateService:
     def readiness(self) -> PartReadiness:
         return self._provider_watch.readiness()
 
-    async def _tidy_scim(self) -> None:
+    async def is_deactivated(self, session: SessionRecord) -> bool:
+        """Whether the session's provider has pushed that its person must not get in any more."""
+        directory = self.scim.get(session.provider)
+        return directory is not None and await directory.is_deactivated(session)
+
+    async def _tidy(self) -> None:
+        await RemovedDirectories(self.options, self.broker).run()
+        await asyncio.gather(*map(self._tidy_scim, self.scim.values()))
+
+    async def _tidy_scim(self, directory: ScimDirectory) -> None:
         waits = pauses(FIRST_PAUSE)
         while True:
             try:
-                return await self.scim.tidy()
+                return await directory.tidy()
             except (BrokerError, ScimError) as error:
-                log.warning("the pushed directory can't be tidied yet", reason=str(error))
+                log.warning("the pushed directory can't be tidied yet", provider=directory.provider.id, reason=str(error))
                 await asyncio.sleep(next(waits))
 
     async def stop(self, grace: float = 0.0) -> None:

@@ -9,8 +9,9 @@ from config.documents.document import KeyPath, path_of
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
 from config.routes.policy.language import comparisons
 from config.settings.authenticate import PROVIDERS as KINDS
-from config.settings.identity_providers import SERVICE_ACCOUNT, groups_claims, provider_kinds, several
+from config.settings.identity_providers import groups_claims, provider_kinds, several
 from config.settings.linked_accounts import VERIFIED_EMAIL
+from config.settings.provider_entry import SERVICE_ACCOUNT
 from config.validation import Finding
 
 

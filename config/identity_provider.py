@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from config.issuers import DEFAULT_URLS, issuer_of
 from config.settings.authorize import claimed_groups, groups_are_claimed
-from config.settings.directory import groups_are_recorded
-from config.settings.identity_providers import NOT_USED, IdentityProvider
+from config.settings.directory import entry_has_directory, entry_is_recorded, groups_are_recorded
+from config.settings.identity_providers import NOT_USED
 from config.settings.linked_accounts import VERIFIED_EMAIL
+from config.settings.provider_entry import IdentityProvider
 from foundation.values import SecretText, WatchedFile
 
 
@@ -20,7 +22,7 @@ class ConfiguredProvider:
     `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
     nothing of them.  `domains` is None where it may tell any address.  `links_by_email`: an address of these says who somebody is, at
     whichever provider (config/settings/linked_accounts.py).  `is_sole`: there is no other.  `callback_path` is where it sends browsers
-    back, and no other provider does.
+    back, and no other provider does.  `is_entry` of `identity_providers`.
     """
 
     id: str
@@ -38,6 +40,12 @@ class ConfiguredProvider:
     is_sole: bool = True
     has_directory: bool = True
     callback_path: str = ""
+    directory_url: str = ""
+    directory_file: Path | None = None
+    scim_tokens: tuple[SecretText, ...] = field(default=(), repr=False)
+    scim_user_id: str = "externalId"
+    scim_group_id: str = "externalId"
+    is_entry: bool = False
     title: str = ""
     icon: str | WatchedFile | None = None
 
@@ -45,6 +53,16 @@ class ConfiguredProvider:
     def shown_as(self) -> str:
         """Name for people to read."""
         return self.title or self.id
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether it may push its users and groups (SCIM)."""
+        return bool(self.scim_tokens)
+
+    @property
+    def records_prefix(self) -> str:
+        """What the ids of its directory's records begin with: two providers may give one id to two groups."""
+        return f"{self.id}/" if self.is_entry else ""
 
     def speaks_for(self, domain: str) -> bool:
         """Whether addresses of this domain are this provider's to tell; the whole domain, never the end of one."""
@@ -61,7 +79,7 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
         provider = _of_idp_keys(settings)
         return {provider.id: provider}
     is_sole, callback = len(settings.identity_providers) == 1, settings.authenticate_callback_path.rstrip("/")
-    return {entry.id: _of_entry(entry, f"{callback}/{entry.id}", is_sole=is_sole) for entry in settings.identity_providers}
+    return {entry.id: _of_entry(settings, entry, f"{callback}/{entry.id}", is_sole=is_sole) for entry in settings.identity_providers}
 
 
 def _of_idp_keys(settings: Any) -> ConfiguredProvider:
@@ -77,10 +95,15 @@ def _of_idp_keys(settings: Any) -> ConfiguredProvider:
         expects_groups=groups_are_claimed(settings),
         expects_record=groups_are_recorded(settings),
         callback_path=settings.authenticate_callback_path,
+        directory_url=settings.idp_directory_url,
+        directory_file=settings.directory_file,
+        scim_tokens=settings.scim_token or (),
+        scim_user_id=settings.scim_user_id,
+        scim_group_id=settings.scim_group_id,
     )
 
 
-def _of_entry(entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> ConfiguredProvider:
+def _of_entry(settings: Any, entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> ConfiguredProvider:
     return ConfiguredProvider(
         id=entry.id,
         kind=entry.provider,
@@ -91,11 +114,18 @@ def _of_entry(entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> 
         request_params=entry.request_params,
         groups_claim=entry.groups_claim,
         expects_groups=bool(entry.groups_claim),
+        expects_record=entry_is_recorded(settings, entry),
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
         is_sole=is_sole,
-        has_directory=False,
         callback_path=callback_path,
+        has_directory=entry_has_directory(settings, entry),
+        directory_url=entry.directory_url,
+        directory_file=entry.directory_file,
+        scim_tokens=entry.scim_token or (),
+        scim_user_id=entry.scim_user_id,
+        scim_group_id=entry.scim_group_id,
+        is_entry=True,
         title=entry.title,
         icon=entry.icon,
     )

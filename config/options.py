@@ -208,6 +208,11 @@ class Options(
         common = self.authenticate_callback_path
         return path == common or (self.identity_providers is not None and path.rpartition("/")[0] == common.rstrip("/"))
 
+    def records_prefix_of(self, user_id: str) -> str:
+        """What the ids of records begin with that are of the directory of this person's provider."""
+        provider = self.providers.get(user_id.partition("/")[0])
+        return provider.records_prefix if provider is not None else ""
+
     @property
     def first_provider(self) -> ConfiguredProvider:
         """The first provider, of which speaks what names none (the directory, pushed users): allowed where there is no other."""

@@ -11,11 +11,15 @@ from databroker.records import issuer_in
 
 @dataclass(frozen=True, slots=True)
 class GroupsClaim:
-    """The claim that counts as groups, "" for none, of the people of one provider: whose ids begin with `provider`."""
+    """The claim that counts as groups, "" for none, of the people of one provider: whose ids begin with `provider`.
+
+    `prefix` is what the ids of records of its directory's groups begin with.
+    """
 
     name: str
     provider: str
     issuer: str
+    prefix: str = ""
 
     def groups_of(self, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that a user's record names; none where another issuer vouched for it, whose sessions count as none."""
@@ -33,12 +37,22 @@ class GroupsClaims:
 
     @classmethod
     def from_options(cls, options: Options) -> Self:
-        return cls(tuple(GroupsClaim(provider.groups_claim, provider.id, provider.issuer) for provider in options.providers.values()))
+        providers = options.providers.values()
+        return cls(tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.records_prefix) for each in providers))
 
     def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that the record of this user names."""
+        claim = self._of(user_id)
+        return claim.groups_of(user) if claim is not None else ()
+
+    def prefix_of(self, user_id: str) -> str:
+        """What the ids of records of groups begin with that the directory of this user's provider tells."""
+        claim = self._of(user_id)
+        return claim.prefix if claim is not None else ""
+
+    def _of(self, user_id: str) -> GroupsClaim | None:
         of = user_id.partition("/")[0]
-        return next((claim.groups_of(user) for claim in self.claims if claim.provider == of), ())
+        return next((claim for claim in self.claims if claim.provider == of), None)
 
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ class ServiceAccount(ShownRecord):
 
 
 class DirectoryRun(ShownRecord):
-    """A reading of the whole directory; the latest few hundred are kept."""
+    """A reading of a whole directory; the latest few hundred of each are kept."""
 
     elsewhere = "each reading of the directory writes its own"
 
@@ -180,6 +180,11 @@ class DirectoryRun(ShownRecord):
 
     def __str__(self) -> str:
         return f"{self.began:%Y-%m-%d %H:%M:%S} UTC" if self.began else self.id
+
+    @property
+    def provider(self) -> str:
+        """Whose directory, of several (databroker/own_records.py); "" of the only one."""
+        return self.id.rpartition("/")[0]
 
 
 class AppendOnly(models.QuerySet["AuditEntry"]):

@@ -16,6 +16,7 @@ from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from databroker.access.asked import AskedAccesses
+from databroker.adminsite.directory_runs import last_readings
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessState
@@ -75,7 +76,7 @@ class Dashboard:
     sessions: int
     signed_in: int
     configuration: Any
-    directory: DirectoryRun | None
+    directories: list[DirectoryRun]
     decisions: int
     oldest: Any
     outcomes: tuple[Bar, ...]
@@ -98,7 +99,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # what has expired goes by and by
         signed_in=User.objects.filter(last_sign_in__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
-        directory=DirectoryRun.objects.order_by("-began").first(),
+        directories=last_readings(gate.options),
         decisions=len(latest),
         oldest=latest[-1][2] if latest else None,
         outcomes=_bars((outcome, number, {"outcome": outcome}) for outcome, number in outcomes.most_common()),

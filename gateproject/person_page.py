@@ -67,7 +67,7 @@ class PersonAdmin(UserAdmin):
     def member_of(self, user: Any) -> SafeString | str:
         """Groups, each with who says so."""
         found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
-        lines = [(self.link(each.group), origin_of(each.by_claim, each.by_directory, user.options)) for each in found[:SHOWN]]
+        lines = [(self.link(each.group), origin_of(each.by_claim, each.by_directory, user.pk, user.options)) for each in found[:SHOWN]]
         every = self.list_of(Group, members__id__exact=user.pk)
         more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()

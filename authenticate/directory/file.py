@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from authenticate.directory.base import DirectorySnapshot
+from config.identity_provider import ConfiguredProvider
 from databroker.records import DirectoryGroup, DirectoryUser
 from foundation.errors import ConfigError, Problem
 
@@ -18,7 +19,7 @@ _GROUP_KEYS = {"id", "name", "email"}
 _CSV_COLUMNS = ("kind", "id", "email", "name", "groups")
 
 
-def read(path: Path, provider: str) -> DirectorySnapshot:
+def read(path: Path, provider: ConfiguredProvider) -> DirectorySnapshot:
     """The snapshot in the file; ConfigError, with every mistake in it, where it can't be read or is not a directory."""
     try:
         content = path.read_bytes()
@@ -27,7 +28,7 @@ def read(path: Path, provider: str) -> DirectorySnapshot:
     return parse(content, path.suffix.lower(), provider)
 
 
-def parse(content: bytes, suffix: str, provider: str) -> DirectorySnapshot:
+def parse(content: bytes, suffix: str, provider: ConfiguredProvider) -> DirectorySnapshot:
     """The snapshot in a file's content.  JSON is read as the YAML it is; `.csv` has the columns kind (user or group), id, email, name,
     groups (parted by `;`).
     """
@@ -46,8 +47,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 class _DirectoryFileReader:
-    def __init__(self, provider: str):
+    def __init__(self, provider: ConfiguredProvider):
         self._provider = provider
+        # The file of an entry is of that provider's people; the only one there is counts whoever signs them in.
+        self._issuer = provider.issuer if provider.is_entry else ""
         self._problems: list[Problem] = []
 
     def snapshot(self, document: Any) -> DirectorySnapshot:
@@ -56,19 +59,24 @@ class _DirectoryFileReader:
         if not isinstance(document, Mapping) or not set(document) <= {"users", "groups"}:
             raise ConfigError([Problem("", "a directory has the keys users and groups, and no others")])
         for key, entry in self._entries(document, "groups", _GROUP_KEYS):
-            group = DirectoryGroup(self._text(key, entry, "id"), self._text(key, entry, "name"), self._text(key, entry, "email"))
-            self._add(groups, key, group)
+            group_id, name, email = (self._text(key, entry, part) for part in ("id", "name", "email"))
+            self._add(groups, key, DirectoryGroup(group_id, name, email, issuer=self._issuer))
         for key, entry in self._entries(document, "users", _USER_KEYS):
-            user_id = self._text(key, entry, "id")
-            if "/" not in user_id:
-                user_id = f"{self._provider}/{user_id}"
+            user_id, email, name = self._user_id(key, entry), self._text(key, entry, "email"), self._text(key, entry, "name")
             ids = tuple(sorted(set(self._group_ids(key, entry))))
-            self._add(users, key, DirectoryUser(user_id, self._text(key, entry, "email"), self._text(key, entry, "name"), ids))
+            self._add(users, key, DirectoryUser(user_id, email, name, ids, issuer=self._issuer))
         if self._problems:
             raise ConfigError(self._problems)
         for group_id in sorted({group_id for user in users.values() for group_id in user.group_ids} - set(groups)):
-            groups[group_id] = DirectoryGroup(group_id)
-        return DirectorySnapshot(users, groups)
+            groups[group_id] = DirectoryGroup(group_id, issuer=self._issuer)
+        return DirectorySnapshot(users, groups, issuer=self._issuer)
+
+    def _user_id(self, key: str, entry: Mapping[str, Any]) -> str:
+        """The id of a person, who may be written without the provider's."""
+        written, own = self._text(key, entry, "id"), f"{self._provider.id}/"
+        if self._provider.is_entry and "/" in written and (not written.startswith(own) or written == own):
+            self._wrong(f"{key}.id", f"{written!r} is nobody of {self._provider.id}: write the subject alone, or {own} before it")
+        return written if "/" in written else own + written
 
     def _entries(self, document: Mapping[str, Any], kind: str, keys: set[str]) -> list[tuple[str, Mapping[str, Any]]]:
         listed = document.get(kind) or []

@@ -8,6 +8,7 @@ import structlog
 from authenticate.directory import file
 from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
+from config.identity_provider import ConfiguredProvider
 from config.types.files import stamp_of
 from databroker.client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
@@ -21,16 +22,16 @@ POLL = 1.0  # seconds between two looks at the file
 class FileSource:
     """The file as the source of one reading."""
 
-    def __init__(self, path: Path, provider: str):
+    def __init__(self, path: Path, provider: ConfiguredProvider):
         self._path = path
-        self._provider = provider
+        self.provider = provider
 
     def __str__(self) -> str:
         return f"directory_file {self._path.name}"
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
         try:
-            return await asyncio.to_thread(file.read, self._path, self._provider)
+            return await asyncio.to_thread(file.read, self._path, self.provider)
         except ConfigError as error:
             raise DirectoryError(str(error)) from error
 
@@ -41,7 +42,9 @@ class FileSource:
 class DirectoryFollower:
     """Watcher that reads the file at start and whenever it changes; a broken one leaves the last good directory in force."""
 
-    def __init__(self, path: Path, broker: BrokerClient, provider: str, *, poll: float = POLL, health: PartHealth | None = None):
+    def __init__(
+        self, path: Path, broker: BrokerClient, provider: ConfiguredProvider, *, poll: float = POLL, health: PartHealth | None = None
+    ):
         self._health = health or PartHealth()
         self._path = path
         self._broker = broker
@@ -64,14 +67,18 @@ class DirectoryFollower:
             await apply(changes, self._broker)
         except ConfigError as error:
             self._health.fails(f"{self._path.name} is broken, the last good one stays in force: {error}")
-            log.error("directory file is broken, the last good one stays in force", file=str(self._path), problems=str(error))
+            log.error(
+                "directory file is broken, the last good one stays in force",
+                provider=self._provider.id,
+                file=str(self._path),
+                problems=str(error),
+            )
         except BrokerError as error:
             self._health.fails(str(error))
-            log.warning("directory not written, will be tried again", error=str(error))
+            log.warning("directory not written, will be tried again", provider=self._provider.id, error=str(error))
             return
         else:
             self._health.works()
-            log.info(
-                "directory read", users=len(snapshot.users), groups=len(snapshot.groups), put=len(changes.put), deleted=len(changes.delete)
-            )
+            found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
+            log.info("directory read", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
         self._seen = stamp

@@ -9,9 +9,11 @@ from typing import Protocol
 import structlog
 
 from authenticate.directory.base import DirectorySnapshot, TimeBudget
-from authenticate.directory.sync import DirectoryChanges, Progress, apply, check_removals, difference
+from authenticate.directory.sync import SYNC, DirectoryChanges, Progress, apply, check_removals, difference
+from config.identity_provider import ConfiguredProvider
 from databroker.client import BrokerClient
 from databroker.leader_election import run_alone
+from databroker.own_records import own_records
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
@@ -24,7 +26,10 @@ WORKER, COMMAND = "schedule", "syncdirectory"
 
 
 class ReadableDirectory(Protocol):
-    """A source of a snapshot; `str()` names it in the history."""
+    """A source of a snapshot of one provider's people; `str()` names it in the history."""
+
+    @property
+    def provider(self) -> ConfiguredProvider: ...
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot: ...
 
@@ -51,8 +56,17 @@ class DirectoryReading:
     options: ReadOptions = field(default_factory=ReadOptions)
 
     async def run(self) -> DirectoryRunRecord:
-        """The history's entry, under the lease of readings; DoneElsewhere, or BrokerError where the broker is away."""
-        return await run_alone(self.broker, LEASE, self._run)
+        """The history's entry, under the lease of this directory's readings; DoneElsewhere, or BrokerError where the broker is away."""
+        return await run_alone(self._own, LEASE, self._run)
+
+    @property
+    def _own(self) -> BrokerClient:
+        return own_records(self.broker, self.source.provider)
+
+    @property
+    def _command(self) -> str:
+        provider = self.source.provider
+        return f"{SYNC} --provider {provider.id}" if provider.is_entry else SYNC
 
     async def _run(self) -> DirectoryRunRecord:
         began, started = self.clock(), asyncio.get_running_loop().time()
@@ -60,14 +74,14 @@ class DirectoryReading:
         run = DirectoryRunRecord(f"{began:017.6f}", str(self.source), self.options.by, began)
         try:
             snapshot = await self._fetched(budget)
-            changes = await difference(snapshot, self.broker, began)
+            changes = await difference(snapshot, self._own, began)
             added, changed, removed = changes.counts
             run = replace(run, users=len(snapshot.users), groups=len(snapshot.groups), added=added, changed=changed, removed=removed)
             self.options.shown(changes)
             if not self.options.force:
-                check_removals(changes)
+                check_removals(changes, self._command)
             if not self.options.dry_run:
-                await apply(changes, self.broker, self.options.progress)
+                await apply(changes, self._own, self.options.progress)
         except (ProviderError, BrokerError) as error:
             run = replace(run, error=str(error)[:500], added=0, changed=0, removed=0)
         run = replace(run, seconds=round(asyncio.get_running_loop().time() - started, 3), requests=budget.requests)
@@ -83,25 +97,24 @@ class DirectoryReading:
             raise ProviderError(f"it took longer than idp_refresh_directory_timeout allows ({self.timeout:g} s): raise it") from error
 
     async def _remember(self, run: DirectoryRunRecord) -> None:
-        report(run)
+        report(run, self.source.provider.id)
         try:
-            await self.broker.put(DIRECTORY_RUN, run.id, run.to_data())
-            kept = await self.broker.page(DIRECTORY_RUN, "", 2 * RUNS_KEPT)
+            await self._own.put(DIRECTORY_RUN, run.id, run.to_data())
+            kept = await self._own.page(DIRECTORY_RUN, "", 2 * RUNS_KEPT)
             for record in kept[:-RUNS_KEPT]:
-                await self.broker.delete(DIRECTORY_RUN, record.id)
+                await self._own.delete(DIRECTORY_RUN, record.id)
         except BrokerError as error:
             log.warning("a reading of the directory is missing in the history", reason=str(error))
 
 
-def report(run: DirectoryRunRecord) -> None:
-    """Write the log line and the metrics of a reading."""
-    metrics.directory_requests.inc(run.requests)
-    metrics.directory_sync_duration.labels("error" if run.error else "success").observe(run.seconds)
+def report(run: DirectoryRunRecord, provider: str) -> None:
+    """Write the log line and the metrics of a reading of this provider's directory."""
+    metrics.directory_requests.labels(provider).inc(run.requests)
+    metrics.directory_sync_duration.labels(provider, "error" if run.error else "success").observe(run.seconds)
+    said = {"provider": provider, "source": run.source, "seconds": run.seconds}
     if run.error:
-        log.error("the directory was not read, what is known of it stays", source=run.source, seconds=run.seconds, reason=run.error)
+        log.error("the directory was not read, what is known of it stays", **said, reason=run.error)
         return
-    metrics.directory_last_success.set(run.began + run.seconds)
-    metrics.directory_entries.labels("users").set(run.users)
-    metrics.directory_entries.labels("groups").set(run.groups)
+    metrics.set_directory_read(provider, run.began + run.seconds, {"users": run.users, "groups": run.groups})
     facts = {"users": run.users, "groups": run.groups, "added": run.added, "changed": run.changed, "removed": run.removed}
-    log.info("directory read", source=run.source, seconds=run.seconds, requests=run.requests, **facts)
+    log.info("directory read", **said, requests=run.requests, **facts)

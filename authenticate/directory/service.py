@@ -1,155 +1,52 @@
-"""Directory service: the elected process keeps the broker's directory right, from a file or the provider; each sign-in looks up one
-person.
-"""
+"""Directory service: the directories of all providers, each of which is read, fails and is slow by itself."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
-import structlog
-
-from authenticate.directory.follower import DirectoryFollower
-from authenticate.directory.reading import DirectoryReading
-from authenticate.directory.source import DirectorySource
-from authenticate.directory.vendors.api import Sleep
-from config.issuers import counts_for
+from authenticate.directory.provider_directory import ProviderDirectory
 from config.options import Options
 from databroker.client import BrokerClient
-from databroker.leader_election import DoneElsewhere, run_elected
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
-from foundation.backoff import delay
-from foundation.errors import BrokerError, ProviderError
-from foundation.readiness import PartHealth, PartReadiness, degraded, moment
-from foundation.tasks import spawn
+from foundation.readiness import PartReadiness, degraded
 from foundation.telemetry import metrics
 
-log = structlog.get_logger(__name__)
-
-RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
-RUNS = 500
 PART = "directory"
 
 
 class DirectoryService:
-    """The directory's work for one set of Options; none where they name no directory."""
+    """The directories' work for one set of Options; none where they name no directory."""
 
     def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float] = time.time):
-        self._options = options
-        self._broker = broker
-        self._clock = clock
-        self._source = DirectorySource.from_options(options, clock)
-        self._health = PartHealth(clock)
-        self._task: asyncio.Task[None] | None = None
+        made = (ProviderDirectory(options, provider, broker, clock) for provider in options.providers.values())
+        self._directories = {each.provider.id: each for each in made if each.is_here}
+        self._has_entries = options.identity_providers is not None
 
     async def start(self) -> None:
-        if self._options.directory_file:
-            work = DirectoryFollower(self._options.directory_file, self._broker, self._options.first_provider.id, health=self._health).run
-        elif self._source is not None:
-            work = DirectorySchedule(self._source, self._broker, self._options, self._clock, health=self._health).run
-        else:
-            return
-        self._task = spawn(run_elected(self._broker, "directory", work), name="election for the directory")
+        metrics.forget_directories(self._directories)
+        for directory in self._directories.values():
+            directory.start()
 
     def readiness(self) -> PartReadiness:
-        """Readiness of the directory, as far as this process reads it; without it groups grow old."""
-        if not self._options.directory_file and self._source is None:
+        """Readiness of the directories, as far as this process reads them; without one its people's groups grow old."""
+        if not self._directories:
             return PartReadiness(PART, reason="none is configured")
-        if self._health.trouble:
-            return degraded(PART, f"groups grow old since {moment(self._health.since)}: {self._health.trouble}")
-        since = self._health.since
-        return PartReadiness(PART, reason=f"read at {moment(since)}" if since else "another process reads it, or it is not due yet")
+        troubles = [f"groups{self._of(id)} {each.trouble}" for id, each in self._directories.items() if each.trouble]
+        if troubles:
+            return degraded(PART, "; ".join(troubles))
+        return PartReadiness(PART, reason="; ".join(f"{self._named(id)}{each.last_read}" for id, each in self._directories.items()))
+
+    def _of(self, id: str) -> str:
+        return f" of {id}" if self._has_entries else ""
+
+    def _named(self, id: str) -> str:
+        return f"{id} " if self._has_entries else ""
 
     async def stop(self, grace: float = 0.0) -> None:
         """Release the work to another process at once; sign-ins under way may look somebody up for `grace` seconds."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        if self._source is not None and grace:
-            spawn(_later(grace, self._source.close), name="end of the directory's connections")
-        elif self._source is not None:
-            await self._source.close()
+        await asyncio.gather(*(directory.stop(grace) for directory in self._directories.values()))
 
     async def look_up(self, user_id: str, access_token: str) -> None:
-        """Write the groups of a person who signs in.  A failure is logged and stops no sign-in: the next reading brings the groups.
-
-        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/person_records.py).
-        """
-        if self._source is None:
-            return
-        try:
-            person = await self._source.look_up(user_id, access_token)
-            if person is not None:
-                await self._write(person.user, person.groups)
-        except (ProviderError, BrokerError) as error:
-            metrics.directory_look_ups.labels("error").inc()
-            log.warning(
-                "groups not looked up at sign-in, the next reading of the directory brings them", user_id=user_id, reason=str(error)
-            )
-        else:
-            metrics.directory_look_ups.labels("success").inc()
-
-    async def _write(self, user: DirectoryUser, groups: tuple[DirectoryGroup, ...]) -> None:
-        for group in groups:
-            known = await self._broker.get(DIRECTORY_GROUP, group.id)
-            # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
-            if known is None or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer):
-                await self._broker.put(DIRECTORY_GROUP, group.id, group.to_data())
-        record = await self._broker.get(DIRECTORY_USER, user.id)
-        if record is None or DirectoryUser.from_record(record) != user:
-            await self._broker.put(DIRECTORY_USER, user.id, user.to_data())
-
-
-async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    await asyncio.sleep(seconds)
-    await work()
-
-
-class DirectorySchedule:
-    """The elected work `run`: a reading at once, where the last is old enough, and then every interval."""
-
-    def __init__(
-        self,
-        source: DirectorySource,
-        broker: BrokerClient,
-        options: Options,
-        clock: Callable[[], float],
-        *,
-        sleep: Sleep = asyncio.sleep,
-        health: PartHealth | None = None,
-    ):
-        self._health = health or PartHealth(clock)
-        self._source = source
-        self._broker = broker
-        self._clock = clock
-        self._interval = options.idp_refresh_directory_interval.total_seconds()
-        self._timeout = options.idp_refresh_directory_timeout.total_seconds()
-        self._sleep = sleep
-
-    async def run(self) -> None:
-        failures = 0
-        while True:
-            try:
-                wait = await self._until_due()
-                if wait <= 0:
-                    run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
-                    failures = failures + 1 if run.error else 0
-                    if run.error:
-                        self._health.fails(run.error)
-                    else:
-                        self._health.works()
-                    wait = delay(failures - 1, RETRY, self._interval) if failures else self._interval
-            except DoneElsewhere:
-                wait = RETRY
-            except BrokerError as error:
-                log.warning("the directory can't be read, the data broker is away", reason=str(error))
-                wait = RETRY
-            await self._sleep(min(wait, self._interval))
-
-    async def _until_due(self) -> float:
-        """Seconds until the next reading.  Neither a restart nor a change of routes is a reason to ask for everything again."""
-        runs = [DirectoryRunRecord.from_record(record) for record in await self._broker.page(DIRECTORY_RUN, "", RUNS)]
-        last = next((run for run in reversed(runs) if run.source == str(self._source)), None)
-        if last is None or last.error or last.began > self._clock():
-            return 0.0
-        return last.began + self._interval - self._clock()
+        """Write the groups of a person who signs in, as the directory of their own provider tells them."""
+        directory = self._directories.get(user_id.partition("/")[0])
+        if directory is not None:
+            await directory.look_up(user_id, access_token)

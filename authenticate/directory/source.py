@@ -12,6 +12,7 @@ from authenticate.directory.vendors.api import MAX_BODY, DirectoryApi, RateLimit
 from authenticate.directory.vendors.registry import vendor_of
 from authenticate.directory.vendors.vendor import Vendor
 from authenticate.provider.http import ProviderHttp
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from foundation.errors import ProviderError
 
@@ -31,12 +32,18 @@ class DirectorySource:
         self._pace = RateLimiter(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
 
     @classmethod
-    def from_options(cls, options: Options, clock: Callable[[], float] = time.time) -> "DirectorySource | None":
-        vendor = vendor_of(options, clock)
+    def from_options(
+        cls, options: Options, provider: ConfiguredProvider, clock: Callable[[], float] = time.time
+    ) -> "DirectorySource | None":
+        vendor = vendor_of(options, provider, clock)
         return cls(options, vendor, clock) if vendor is not None else None
 
     def __str__(self) -> str:
         return str(self._vendor)
+
+    @property
+    def provider(self) -> ConfiguredProvider:
+        return self._vendor.provider
 
     async def fetch(self, budget: TimeBudget) -> DirectorySnapshot:
         """The whole directory; DirectoryError."""

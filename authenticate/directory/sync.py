@@ -12,6 +12,7 @@ from foundation.tasks import in_parallel
 
 PAGE = 500
 WRITES_AT_ONCE = 10
+SYNC = "manage.py syncdirectory"
 NEVER_SKIPPED = float("inf")
 
 Value = DirectoryUser | DirectoryGroup
@@ -95,14 +96,14 @@ def _held(value_type: Any, record: Any) -> Any:
         return None
 
 
-def check_removals(changes: DirectoryChanges) -> None:
-    """The limit: TooManyGone where more than half of the users, or of the groups, would be removed."""
+def check_removals(changes: DirectoryChanges, command: str = SYNC) -> None:
+    """The limit: TooManyGone where more than half of the users, or of the groups, would be removed; `command` reads them by hand."""
     for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):
         gone = sum(type == record_type for type, _ in changes.delete) + (changes.emptied if record_type == DIRECTORY_USER else 0)
         if gone * 2 > changes.known[record_type]:
             raise TooManyGone(
                 f"{gone} of {changes.known[record_type]} {word} would be removed, so nothing was changed; "
-                "if that is right, run `manage.py syncdirectory --force`"
+                f"if that is right, run `{command} --force`"
             )
 
 

@@ -7,8 +7,8 @@ their `groups` that another issuer has told, and which: they stay until somebody
 import structlog
 
 from authenticate.scim.resources import email_of, name_of
+from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
-from config.options import Options
 from databroker.client import BrokerClient, every
 from databroker.end_sessions import end_sessions
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, DirectoryGroup, DirectoryUser, Record
@@ -19,9 +19,9 @@ log = structlog.get_logger(__name__)
 class AccessRecords:
     """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
-    def __init__(self, options: Options, broker: BrokerClient):
-        self._provider = options.first_provider.id
-        self.issuer = options.first_provider.issuer
+    def __init__(self, provider: ConfiguredProvider, broker: BrokerClient):
+        self._provider = provider.id
+        self.issuer = provider.issuer
         self._broker = broker
 
     def user_id(self, subject: str) -> str:

@@ -12,12 +12,12 @@ def action(before: Record | None, after: Record | None) -> str:
     return _of_user(before, after) if some.type == SCIM_USER else _of_group(before, after)
 
 
-def object_of(record: Record, provider: str) -> tuple[str, str]:
-    """(id, words) of the object, as the admin names the same person or group elsewhere."""
+def object_of(record: Record, provider: str, prefix: str = "") -> tuple[str, str]:
+    """(id, words) of the object, as the admin names the same person or group elsewhere; ids of records of groups begin with `prefix`."""
     resource = record.data["resource"]
     if record.type == SCIM_USER:
         return f"{provider}/{record.data['subject']}", f"{name_of(resource)} ({resource['userName']})"
-    return record.data["directory_id"], resource["displayName"]
+    return f"{prefix}{record.data['directory_id']}", resource["displayName"]
 
 
 def _of_user(before: Record | None, after: Record | None) -> str:

@@ -11,7 +11,7 @@ One change at a time, anywhere (a lease).  Each ends in the same records when it
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,9 +22,10 @@ from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
 from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, user_of
+from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
-from config.options import Options
 from databroker.client import BrokerClient, every
+from databroker.own_records import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
 from databroker.session_reader import person_of
 
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 LEASE = 300.0  # a group of fifty thousand takes a while
 LEASE_TIMEOUT = 10.0  # seconds that a change waits for the one before it
 CHANGES_AT_ONCE = 16
+# In a record's id, which ends with one that we make up: left of an entry of `identity_providers` where there are none.
+_OF_AN_ENTRY = "/"
 
 
 # Hears what a change was, before and after; None is not there.
@@ -44,19 +47,21 @@ def _to_nobody(before: Record | None, after: Record | None) -> None:
 
 
 class ScimDirectory:
-    """Store of resources: create, replace, patch, delete and search; one change at a time, anywhere.  ScimError, BrokerError."""
+    """Store of the resources of one provider: create, replace, patch, delete and search; one change at a time, anywhere.  ScimError,
+    BrokerError.
+    """
 
-    def __init__(self, options: Options, broker: BrokerClient, clock: Callable[[], float]):
-        self._subject_is = options.scim_user_id
-        self._group_id_is = options.scim_group_id
-        self._broker = broker
+    def __init__(self, provider: ConfiguredProvider, broker: BrokerClient, clock: Callable[[], float]):
+        self.provider = provider
+        self._group_id_is = provider.scim_group_id
+        self._broker = own_records(broker, provider)
         self._clock = clock
-        self._index = ScimIndex(broker)
-        self._access = AccessRecords(options, broker)
+        self._index = ScimIndex(self._broker)
+        self._access = AccessRecords(provider, self._broker)
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, type: str, id: str) -> Record:
-        record = await self._broker.get(type, id)
+        record = await self._broker.get(type, id) if _OF_AN_ENTRY not in id else None
         if record is None:
             raise not_found(id)
         return record
@@ -64,8 +69,10 @@ class ScimDirectory:
     async def ids_with(self, type: str, attribute: str, value: str) -> tuple[str, ...]:
         return await self._index.ids(type, attribute, value)
 
-    def all(self, type: str) -> AsyncIterator[Record]:
-        return every(self._broker, type)
+    async def all(self, type: str) -> AsyncGenerator[Record]:
+        async for record in every(self._broker, type):
+            if type not in (SCIM_USER, SCIM_GROUP) or _OF_AN_ENTRY not in record.id:
+                yield record
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Whether the provider has said that the session's person must not get in any more."""
@@ -256,9 +263,11 @@ class ScimDirectory:
 
     def _subject(self, user: Mapping[str, Any]) -> str:
         """The user's `sub` in the provider's ID token."""
-        subject = user.get(self._subject_is)
+        subject = user.get(self.provider.scim_user_id)
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
-            raise invalid(f"{self._subject_is} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)")
+            raise invalid(
+                f"{self.provider.scim_user_id} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)"
+            )
         return subject
 
     def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:

@@ -106,7 +106,7 @@ class CallbackView(GateCallbackView):
             user_agent=request.headers.get("User-Agent", ""),
         )
         # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
-        if service.scim_access and await service.scim.is_deactivated(session):
+        if await service.is_deactivated(session):
             await service.sessions.end(session)
             return self._deactivated()
         target = self._target()

@@ -30,10 +30,11 @@ async def described_person(service: AuthenticateService, session: SessionRecord)
 
 
 async def _groups(service: AuthenticateService, session: SessionRecord) -> list[dict[str, str]]:
-    person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id))
+    provider = service.providers.configured[session.provider]
+    person = person_of(session, await service.broker.get(DIRECTORY_USER, session.user_id)) if provider.has_directory else None
     from_directory = person.group_ids if person is not None else ()
-    from_claims = groups_in(session.claims, service.providers.configured[session.provider].groups_claim)
+    from_claims = groups_in(session.claims, provider.groups_claim)
     ids = list(dict.fromkeys([*from_directory, *from_claims]))[:MAX_GROUPS]
-    records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, id) for id in ids))
+    records = await asyncio.gather(*(service.broker.get(DIRECTORY_GROUP, provider.records_prefix + id) for id in ids))
     groups = [group_of(session, record) or DirectoryGroup(id) for id, record in zip(ids, records, strict=True)]
     return [{"id": group.id, "name": group.name or group.id, "email": group.email} for group in groups]

@@ -1,4 +1,4 @@
-"""SCIM 2.0 endpoints, where a provider pushes its users and groups (RFC 7644).  Not there unless `scim_token` is set."""
+"""SCIM 2.0 endpoints, where providers push their users and groups (RFC 7644), each its own.  Not there unless a `scim_token` is set."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -74,10 +74,10 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     if not service.scim_access:
         return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
     try:
-        if not service.scim_access.admits(request.headers.get("Authorization", "")):
+        if (pusher := service.scim_access.pusher(request.headers.get("Authorization", ""))) is None:
             log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)
             raise ScimError(401, "the bearer token is missing or wrong")
-        return await _answer(request, service, path.strip("/").split("/"))
+        return await _answer(request, service, service.scim[pusher], path.strip("/").split("/"))
     except ScimError as error:
         response = _json(error.status, error.document())
         if error.status == 401 and "Authorization" in request.headers:
@@ -89,20 +89,20 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
         return _json(unavailable.status, unavailable.document())
 
 
-async def _answer(request: HttpRequest, service: AuthenticateService, steps: list[str]) -> HttpResponse:
+async def _answer(request: HttpRequest, service: AuthenticateService, directory: ScimDirectory, steps: list[str]) -> HttpResponse:
     base = service.origin + PATH
     name, rest = steps[0], steps[1:]
     if steps[-1] == SEARCH and len(steps) <= 2 and (name in ENDPOINTS or not rest):
-        return await _searched(request, service.scim, [ENDPOINTS[name]] if rest else ENDPOINTS.values(), base)
+        return await _searched(request, directory, [ENDPOINTS[name]] if rest else ENDPOINTS.values(), base)
     if steps == [""] and request.method == "GET":
-        return await _listed(service.scim, ENDPOINTS.values(), ScimQuery.of(request.GET.dict()), base)
+        return await _listed(directory, ENDPOINTS.values(), ScimQuery.of(request.GET.dict()), base)
     if name in ENDPOINTS and len(rest) <= 1:
-        return await _resources(request, service.scim, ENDPOINTS[name], rest[0] if rest else "", base)
+        return await _resources(request, directory, ENDPOINTS[name], rest[0] if rest else "", base)
     if request.method != "GET":
         raise ScimError(405, "only GET is possible here")
     if name == "ServiceProviderConfig" and not rest:
         return _json(200, schemas.service_provider_config(base))
-    documents = {"ResourceTypes": schemas.resource_types(base), "Schemas": schemas.schemas(base, service.options.scim_user_id)}.get(name)
+    documents = {"ResourceTypes": schemas.resource_types(base), "Schemas": schemas.schemas(base, directory.provider.scim_user_id)}.get(name)
     if documents is None or len(rest) > 1:
         raise not_found("/".join(steps))
     if not rest:
@@ -123,16 +123,16 @@ async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: R
             return _shown(200, await directory.find(endpoint.type, id), endpoint, base, selection)
         case "POST", False:
             record = await endpoint.create(directory, _document(request), told=change.tell)
-            await _tell(request, endpoint, "created", record.id, change)
+            await _tell(request, directory, endpoint, "created", record.id, change)
             return _shown(201, record, endpoint, base, selection)
         case "PUT" | "PATCH" as method, True:
             write = endpoint.replace if method == "PUT" else endpoint.patch
             record = await write(directory, id, _document(request), if_match, told=change.tell)
-            await _tell(request, endpoint, "changed", id, change, is_active=record.data["resource"].get("active"))
+            await _tell(request, directory, endpoint, "changed", id, change, is_active=record.data["resource"].get("active"))
             return _shown(200, record, endpoint, base, selection)
         case "DELETE", True:
             await endpoint.delete(directory, id, if_match, told=change.tell)
-            await _tell(request, endpoint, "deleted", id, change)
+            await _tell(request, directory, endpoint, "deleted", id, change)
             return finished(HttpResponse(status=204))
         case _:
             raise ScimError(405, f"{request.method} is not possible here")
@@ -204,13 +204,16 @@ def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
     return finished(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
 
 
-async def _tell(request: HttpRequest, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any) -> None:
+async def _tell(
+    request: HttpRequest, directory: ScimDirectory, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any
+) -> None:
     """Write one log line, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
-    gate = page_context(request)
-    facts = {name: value for name, value in more.items() if value is not None}
+    gate, provider = page_context(request), directory.provider
+    facts = {"provider": provider.id, **{name: value for name, value in more.items() if value is not None}}
     log.info(f"{endpoint.noun} {what} by the provider", id=id, client_address=gate.client_address, request_id=gate.request_id, **facts)
     record, action = change.after or change.before, changes.action(change.before, change.after)
     if record is None or not action:
         return
-    id, words = changes.object_of(record, gate.authenticate.options.first_provider.id)
-    await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words))
+    id, words = changes.object_of(record, provider.id, provider.records_prefix)
+    whose = provider.id if provider.is_entry else ""
+    await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words, whose))

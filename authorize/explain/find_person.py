@@ -10,11 +10,14 @@ from django.utils import timezone
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import PROVIDER, identity_of
 from authorize.page_context import AuthorizePageContext
+from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity, IdentitySources
-from databroker.models import User
+from config.options import Options
+from databroker.models import Membership, User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 
 ACCOUNT_PREFIX = f"{PROVIDER}/"
+MOST_LOOKED_AT = 100  # people of one address
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +41,39 @@ def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
         if record is None:
             return FoundPerson(described_identity(InventedPerson(written), own.options), note="There is no such service account.")
         return FoundPerson(identity_of(ServiceAccountRecord.from_record(record), time.time()))
-    known = User.objects.filter(_named(written, own.options.first_provider.id)).order_by(F("last_sign_in").desc(nulls_last=True)).first()
+    known = _known(written, own.options)
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:
         identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
         if identity is not None:
             return FoundPerson(identity, identity.sources)
-    groups = tuple(known.groups.values_list("pk", flat=True)) if known else ()
+    groups = _groups_of(known, own.options) if known else ()
     note = (
         "No session of this person is alive: judged by the e-mail address and the directory's groups, without claims."
         if known
         else "gate knows nobody of this name: judged as somebody with nothing but that."
     )
     return FoundPerson(described_identity(InventedPerson(written, groups), own.options), note=note)
+
+
+def _known(written: str, options: Options) -> User | None:
+    """The row of the person, the last to have signed in; one with an address is of a provider that may tell it."""
+    found = User.objects.filter(_named(written, options.first_provider.id)).order_by(F("last_sign_in").desc(nulls_last=True))
+    if "@" not in written or options.identity_providers is None:
+        return found.first()
+    return next((user for user in found[:MOST_LOOKED_AT] if _may_be_called(user, written, options)), None)
+
+
+def _may_be_called(user: User, email: str, options: Options) -> bool:
+    provider = options.providers.get(user.pk.partition("/")[0])
+    return provider is not None and provider.speaks_for(canonical_email(email).rpartition("@")[2])
+
+
+def _groups_of(user: User, options: Options) -> tuple[str, ...]:
+    """Groups by the ids that rules compare."""
+    prefix = options.records_prefix_of(user.pk)
+    members = Membership.objects.filter(user=user).values_list("group_id", "by_directory")
+    return tuple(group.removeprefix(prefix) if by_directory else group for group, by_directory in members)
 
 
 def _named(written: str, provider: str) -> Q:

@@ -49,7 +49,8 @@ class ExplainForm:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
             raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
-        return {**explained_again(row, own.options, own.configuration.checksum), "directory": last_reading(row.at.timestamp())}
+        directory = last_reading(row.at.timestamp(), own.options.records_prefix_of(row.person_id))
+        return {**explained_again(row, own.options, own.configuration.checksum), "directory": directory}
 
     def _invented(self, own: AuthorizePageContext) -> Explanation:
         now = described_moment(self.at) if self.at else time.time()
@@ -59,4 +60,5 @@ class ExplainForm:
         found = found_person(self.person, own)
         explanation = explained(request, found.identity, own.options, own.authorize.routes, now, found.sources)
         note = " ".join(filter(None, (found.note, explanation["note"])))
-        return {**explanation, "directory": last_reading(now), "note": note}
+        prefix = own.options.records_prefix_of(found.identity.user_id) if found.identity is not None else ""
+        return {**explanation, "directory": last_reading(now, prefix), "note": note}

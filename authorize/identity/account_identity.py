@@ -1,7 +1,7 @@
 """Identity of a service account.  Values alone: who checks a configuration needs no store for it."""
 
 from authorize.policy.identity import Identity
-from config.settings.identity_providers import SERVICE_ACCOUNT as PROVIDER
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.records import ServiceAccountRecord
 
 # What is attested of an account is good for no longer, however long the account itself lives.

@@ -198,13 +198,14 @@ class IdentityLoader:
         provider = self._sessions.providers.get(session.provider)
         person = person_of(session, directory_record) if provider is None or provider.has_directory else None
         has_names = provider is not None and provider.kind in KINDS_WITH_GROUP_NAMES
-        groups = await self._groups(session, person.group_ids if person else ())
+        prefix = provider.records_prefix if provider is not None else ""
+        groups = await self._groups(session, person.group_ids if person else (), prefix)
         facts = PersonRecords(
             session=session,
             user=user,
             person=person,
             group_names=tuple(_shared(group.name) for group in groups if group.name),
-            rule_group_names=await self._rule_group_names(groups) if has_names else frozenset(),
+            rule_group_names=await self._rule_group_names(groups, prefix) if has_names else frozenset(),
             access={
                 access.route: AccessSpan(access.since, access.until)
                 for access in _last(access_of(self._holder(session, user), access_record))
@@ -214,14 +215,16 @@ class IdentityLoader:
             raise ValueError("of no provider that is configured")
         return identity_of(facts, provider)
 
-    async def _groups(self, session: SessionRecord, ids: tuple[str, ...]) -> list[DirectoryGroup]:
-        records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, id) for id in ids))
+    async def _groups(self, session: SessionRecord, ids: tuple[str, ...], prefix: str) -> list[DirectoryGroup]:
+        records = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + id) for id in ids))
         return [group for record in records if (group := group_of(session, record)) is not None]
 
-    async def _rule_group_names(self, groups: list[DirectoryGroup]) -> frozenset[str]:
-        """A name that is the id of a known group is left out: else whoever names a group could take over another's rule."""
+    async def _rule_group_names(self, groups: list[DirectoryGroup], prefix: str) -> frozenset[str]:
+        """A name that is the id of a known group of this directory is left out: else whoever names a group could take over another's
+        rule.
+        """
         names = [_shared(name) for group in groups for name in (group.name, group.email) if name]
-        same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, name) for name in names))
+        same_ids = await asyncio.gather(*(self._replica.get(DIRECTORY_GROUP, prefix + name) for name in names))
         return frozenset(name for name, same_id in zip(names, same_ids, strict=True) if same_id is None)
 
     def _remember(self, session_id: str, sources: IdentityRecords, identity: Identity) -> None:

@@ -59,9 +59,9 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         expires=session.expires,
         issued=session.issued,
         authenticated=session.authenticated,
-        email="" if is_foreign else told_email_of(user, provider),
+        email="" if is_foreign else told_email_of(user.email, provider),
         rule_email=rule_email,
-        directory_email="" if is_foreign else _text(person.email),
+        directory_email="" if is_foreign else told_email_of(person.email, provider),
         name=_text(user.name) or _text(person.name),
         group_ids=frozenset(group_ids),
         group_names=frozenset() if is_foreign else facts.rule_group_names - frozenset(group_ids),
@@ -131,9 +131,9 @@ def holder_of_account(user: UserRecord, providers: Mapping[str, ConfiguredProvid
     return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, providers.get(user.id.partition("/")[0])))
 
 
-def told_email_of(user: UserRecord, provider: ConfiguredProvider | None) -> str:
-    """Address that is told of a person: none that is not for this provider to tell, in whatever form."""
-    email = _text(user.email)
+def told_email_of(said: Any, provider: ConfiguredProvider | None) -> str:
+    """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
+    email = _text(said)
     if provider is None or provider.domains is None:
         return email if provider is not None else ""
     return email if _is_told_by(provider, email) else ""

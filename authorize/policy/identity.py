@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
-from config.settings.identity_providers import OF_NO_PROVIDER
+from config.settings.provider_entry import OF_NO_PROVIDER
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"

@@ -74,7 +74,7 @@ def host(name: str) -> str:
 
 async def measure(options: Options) -> bool:
     broker = LocalBroker(MemoryStore())
-    source = DirectorySource.from_options(options)
+    source = DirectorySource.from_options(options, options.first_provider)
     assert source is not None
     outcomes = []
     for what, goal in (("first", 90.0), ("second, unchanged", 90.0)):

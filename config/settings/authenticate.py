@@ -129,15 +129,19 @@ SCIM_TOKENS: Shape = {"anyOf": [{"type": "array", "items": _SCIM_TOKEN}, _SCIM_T
 _LEAST_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer than that are as good as impossible
 
 
-def _scim_tokens(value: Any) -> tuple[SecretText, ...]:
+def scim_tokens(value: Any) -> tuple[SecretText, ...]:
     tokens = text_list(value)
     if any(len(token) < LEAST_SCIM_TOKEN or len(set(token)) < _LEAST_CHARACTERS or not token.isascii() for token in tokens):
         raise ValueError(f"must have {LEAST_SCIM_TOKEN} random ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
     return tuple(map(SecretText, tokens))
 
 
-def _scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
-    return _scim_tokens(content.decode("ascii", "replace").split())
+def scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
+    return scim_tokens(content.decode("ascii", "replace").split())
+
+
+ScimUserId = Annotated[str, one_of("externalId", "userName")]
+ScimGroupId = Annotated[str, one_of("externalId", "displayName")]
 
 
 def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
@@ -199,8 +203,8 @@ class AuthenticateSettings(Settings):
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
     scim_token: Annotated[
         tuple[SecretText, ...] | None,
-        SettingReader("string or list of string", _scim_tokens, SCIM_TOKENS),
-        or_file("scim_token_file", _scim_tokens_in_file),
+        SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
+        or_file("scim_token_file", scim_tokens_in_file),
     ] = Field(
         None,
         validate_default=True,
@@ -209,12 +213,12 @@ class AuthenticateSettings(Settings):
         examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
         json_schema_extra={"when_unset": "nothing can be pushed"},
     )
-    scim_user_id: Annotated[str, one_of("externalId", "userName")] = Field(
+    scim_user_id: ScimUserId = Field(
         "externalId",
         description="Which attribute of a pushed user is what the provider's ID tokens call this person: `sub`, for azure `oid`.",
         examples=["userName"],
     )
-    scim_group_id: Annotated[str, one_of("externalId", "displayName")] = Field(
+    scim_group_id: ScimGroupId = Field(
         "externalId",
         description="Which attribute of a pushed group `allowed_groups` means; a group that lacks it has the id that gate gave it.",
         examples=["displayName"],

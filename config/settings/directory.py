@@ -25,6 +25,9 @@ def _account(value: Any) -> SecretBytes:
     return SecretBytes(written.encode() if written.startswith("{") else base64_bytes(written))
 
 
+AccountContent = Annotated[SecretBytes, SettingReader("string", _account, TEXT)]
+
+
 def _directory_url(value: Any) -> str:
     written = text(value)
     url = parse_url(written)
@@ -33,6 +36,9 @@ def _directory_url(value: Any) -> str:
     if url.query:
         raise ValueError("must not contain a query")
     return written.rstrip("/")
+
+
+DirectoryUrl = Annotated[str, SettingReader("URL", _directory_url, WEB_URL)]
 
 
 def _pace(rate: Decimal) -> Decimal:
@@ -45,10 +51,13 @@ def account_key(settings: Any) -> str:
     return "idp_service_account_file" if settings.idp_service_account_file else "idp_service_account"
 
 
+def account_of_entry(entry: Any) -> DirectoryAccount | None:
+    """Account with which the directory of an entry of `identity_providers` is read; None where it is not read."""
+    return parse(entry.provider, entry.service_account.reveal()) if entry.service_account is not None else None
+
+
 def account_of(settings: Any) -> DirectoryAccount | None:
-    """Account with which the provider's directory is read; None where it is not read.  ValueError for unusable ones."""
-    if settings.identity_providers is not None:
-        return None
+    """Account with which the directory of `idp_provider` is read; None where it is not read.  ValueError for unusable ones."""
     if settings.idp_service_account is not None:
         return parse(settings.idp_provider, settings.idp_service_account.reveal())
     if settings.idp_provider != "azure" or settings.directory_file or settings.scim_token or claimed_groups(settings):
@@ -67,12 +76,26 @@ def groups_are_recorded(settings: Any) -> bool:
 
     A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
     """
-    if settings.identity_providers is not None:
-        return False
     if settings.scim_token or settings.directory_file:
         return bool(settings.scim_token)
-    is_elsewhere = settings.services != "all" and settings.idp_provider in PROVIDERS_WITH_DIRECTORY and not claimed_groups(settings)
-    return is_elsewhere or account_of(settings) is not None
+    return _may_be_elsewhere(settings, settings.idp_provider, claimed_groups(settings)) or account_of(settings) is not None
+
+
+def entry_is_recorded(settings: Any, entry: Any) -> bool:
+    """As `groups_are_recorded`, of the people of an entry of `identity_providers`."""
+    if entry.directory_file:
+        return False
+    is_told = bool(entry.scim_token) or entry.service_account is not None
+    return is_told or _may_be_elsewhere(settings, entry.provider, entry.groups_claim)
+
+
+def entry_has_directory(settings: Any, entry: Any) -> bool:
+    return entry.directory_file is not None or entry_is_recorded(settings, entry)
+
+
+def _may_be_elsewhere(settings: Any, kind: str, groups_claim: str) -> bool:
+    """Whether another process of this gate may have the credentials for a directory that this one does not read."""
+    return settings.services != "all" and kind in PROVIDERS_WITH_DIRECTORY and not groups_claim
 
 
 def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
@@ -88,9 +111,10 @@ def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
 
 def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
     if settings.identity_providers is not None:
-        if not any(entry.groups_claim for entry in settings.identity_providers):
+        entries = settings.identity_providers
+        if not any(entry.groups_claim or entry_has_directory(settings, entry) for entry in entries):
             for place in wanted_groups(settings):
-                yield place, "needs groups_claim of a provider in identity_providers: without it nobody has groups"
+                yield place, f"needs {WAYS_OF_ENTRIES}: without them nobody has groups"
         return
     if settings.directory_file or settings.scim_token or claimed_groups(settings) or settings.idp_service_account is not None:
         return
@@ -103,8 +127,13 @@ def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
         yield place, f"needs {ways_to_groups(settings)}: without them nobody has groups"
 
 
+WAYS_OF_ENTRIES = "service_account, scim_token, directory_file or groups_claim of a provider in identity_providers"
+
+
 def ways_to_groups(settings: Any) -> str:
     """The settings that tell groups, of which one is needed, in words."""
+    if settings.identity_providers is not None:
+        return WAYS_OF_ENTRIES
     ways = "scim_token, directory_file or groups_claim"
     return f"idp_service_account, {ways}" if settings.idp_provider in PROVIDERS_WITH_DIRECTORY else ways
 
@@ -131,9 +160,7 @@ class DirectorySettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_account_is_usable, _one_directory)
 
     idp_service_account_file: File | None = Field(None, description="File form of `idp_service_account`.", examples=["idp-account.json"])
-    idp_service_account: Annotated[
-        Annotated[SecretBytes, SettingReader("string", _account, TEXT)] | None, or_file("idp_service_account_file", SecretBytes)
-    ] = Field(
+    idp_service_account: Annotated[AccountContent | None, or_file("idp_service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
         description="Credentials for reading the provider's directory, which says who is in which group: base64 of JSON, whose members "
@@ -142,16 +169,16 @@ class DirectorySettings(Settings):
     )
     idp_refresh_directory_timeout: PositiveDuration = Field(
         timedelta(minutes=1),
-        description="How long one reading of the directory may take, waiting for rate limits included.",
+        description="How long one reading of a directory may take, waiting for rate limits included.",
         examples=["1m"],
     )
     idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
         None,
-        description="At most so many requests a second are sent to the directory.",
+        description="At most so many requests a second are sent to a directory.",
         examples=[10],
         json_schema_extra={"when_unset": "no limit of our own; the provider's are obeyed"},
     )
-    idp_directory_url: Annotated[str, SettingReader("URL", _directory_url, WEB_URL)] = Field(
+    idp_directory_url: DirectoryUrl = Field(
         "",
         description="Where the directory's API answers, where that does not follow from `idp_provider_url`.",
         examples=["https://graph.microsoft.us"],

@@ -46,14 +46,14 @@ def expected(provider: str) -> str:
     return f"base64 of the JSON {shape}" + (", or of the API key alone" if provider == "okta" else "")
 
 
-def parse(provider: str, content: bytes) -> DirectoryAccount:
-    """Account of a provider; ValueError that says what it looks like."""
+def parse(provider: str, content: bytes, *, key: str = "idp_provider") -> DirectoryAccount:
+    """Account of a provider, which the setting `key` names; ValueError that says what it looks like."""
     if provider not in PROVIDERS_WITH_DIRECTORY:
         raise ValueError(f"has no use: {provider} has no directory that could be read; use directory_file or groups_claim")
     try:
         return _google(content) if provider == "google" else _from_members(provider, _members(provider, content))
     except _NotAnAccount as error:
-        raise ValueError(f"{error}; with idp_provider: {provider} it must be {expected(provider)}") from None
+        raise ValueError(f"{error}; with {key}: {provider} it must be {expected(provider)}") from None
 
 
 class _NotAnAccount(Exception):

@@ -1,35 +1,25 @@
 """Several identity providers at once: an entry of `identity_providers` for each, in place of the keys `idp_*`, which are one."""
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from config.documents.document import KeyPath, path_of
-from config.issuers import DEFAULT_URLS, TENANT, is_issuer, issuer_of
-from config.routes.bearer_tokens import ACCESS_TOKEN, ID_TOKEN, JWT
+from config.issuers import TENANT, is_issuer
+from config.routes.bearer_tokens import ACCESS_TOKEN, ID_TOKEN
 from config.routes.policy.language import Comparison, comparisons, comparisons_in
-from config.routes.portal import Icon, Title
 from config.routes.told_headers import told_templates
-from config.settings.authenticate import PROVIDERS, PROVIDERS_WITHOUT_URL, Scopes, provider_url
-from config.settings.authenticate import request_params as read_params
 from config.settings.authorize import claimed_groups
-from config.settings.linked_accounts import VERIFIED_EMAIL, links_have_two_ends
-from config.types.fields import File, Secret, Text, or_file, text, text_list
+from config.settings.linked_accounts import links_have_two_ends
+from config.settings.provider_entry import IdentityProvider
 from config.types.header_template import CLAIM, Variable
-from config.types.reader import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
 
-SERVICE_ACCOUNT = "service_account"
-# What ids begin with of whom no identity provider signs in.
-OF_NO_PROVIDER = frozenset({"", JWT, SERVICE_ACCOUNT, VERIFIED_EMAIL})
 MOST_PROVIDERS = 100
 
-_ID = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+")
 # What the keys of one provider hold where nobody reads them.
 NOT_USED = "not used"
 IN_PLACE = {
@@ -38,93 +28,18 @@ IN_PLACE = {
     "idp_client_id": NOT_USED,
     "idp_client_secret": NOT_USED,
 }
-_OF_ONE = ("idp_scopes", "idp_request_params", "idp_service_account", "idp_service_account_file", "idp_directory_url", "groups_claim")
-_OF_ONE_DIRECTORY = ("directory_file", "scim_token", "scim_token_file")
-
-
-def _id(value: Any) -> str:
-    written = text(value)
-    if not _ID.fullmatch(written):
-        raise ValueError("must be a short name in lower case, such as corp: a letter, then letters, digits, - or _")
-    if written in OF_NO_PROVIDER:
-        raise ValueError(f"{written} is what ids of others begin with: choose another name")
-    return written
-
-
-def _domains(value: Any) -> tuple[str, ...]:
-    written = tuple(dict.fromkeys(domain.lower() if domain.isascii() else domain for domain in text_list(value)))
-    for domain in written:
-        if not _DOMAIN.fullmatch(domain):
-            raise ValueError(f"{domain!r} is no domain such as corp.example (one beyond ASCII is written xn--...)")
-    return written
-
-
-def _url_is_known(entry: Any) -> Iterator[Finding]:
-    if not entry.url and entry.provider in PROVIDERS_WITHOUT_URL:
-        yield ("url",), "is required: the provider's issuer URL, as in https://idp.example.com"
-
-
-def _scopes_bring_a_token(entry: Any) -> Iterator[Finding]:
-    if entry.scopes and entry.provider != "github" and "openid" not in entry.scopes:
-        yield ("scopes",), "must contain openid: without it the provider sends no ID token"
-
-
-class IdentityProvider(Settings):
-    """An entry of `identity_providers`."""
-
-    RULES: ClassVar[tuple[Rule, ...]] = (_url_is_known, _scopes_bring_a_token)
-    ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "name": "is called `id` here, which people's ids begin with; `title` is what people read",
-        "issuer": "is called `url` here",
-    }
-
-    id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(
-        description="What gate calls it: the ids of its people begin with that, as in `corp/00u1`, and its callback ends with it. "
-        "Another id makes them other people.",
-        examples=["corp"],
-    )
-    provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
-        description="Its kind, as of `idp_provider`.", examples=["azure"]
-    )
-    url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
-        "", description="Its issuer URL, as of `idp_provider_url`.", examples=["https://idp.example.com"]
-    )
-    client_id: Text = Field("", description="The client that gate is there.", examples=["gate"])
-    client_secret_file: File | None = Field(None, description="File form of `client_secret`.", examples=["corp-client-secret"])
-    client_secret: Annotated[Secret | None, or_file("client_secret_file", lambda content: SecretText(content.decode("utf-8").strip()))] = (
-        Field(None, validate_default=True, description="That client's secret.", examples=["the-secret-that-the-provider-gave-you"])
-    )
-    scopes: Scopes = Field((), description="As `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"])
-    request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", read_params, MAP)] | None = Field(
-        None, description="As `idp_request_params`.", examples=[{"prompt": "select_account"}]
-    )
-    groups_claim: Annotated[str, SettingReader("string", text, TEXT)] = Field(
-        "",
-        description="The claim whose values count as groups. Whoever has one names groups of every rule: give it to none that you would "
-        "not let name your administrators.",
-        examples=["roles"],
-        json_schema_extra={"when_unset": "its people have no groups"},
-    )
-    domains: Annotated[tuple[str, ...] | None, SettingReader("list of string", _domains, LIST)] = Field(
-        None,
-        description="The domains of the e-mail addresses that it may speak for: another address of its people counts in no rule, and no "
-        "upstream is told it. Required where there are several providers.",
-        examples=[["corp.example"], "corp.example,eu.corp.example"],
-        json_schema_extra={"when_unset": "all, for a single provider"},
-    )
-    link_by: Annotated[str, one_of(VERIFIED_EMAIL)] = Field(
-        "",
-        description="Its people with a verified address of `domains` are one person with those of the same address at the other providers "
-        "that say so, to applications and in requests for access. Turning it on or off makes them other people there.",
-        examples=[VERIFIED_EMAIL],
-        json_schema_extra={"when_unset": "each account is a person"},
-    )
-    title: Title = Field("", description="What people read where they choose.", examples=["Employees"])
-    icon: Icon | None = Field(None, description="Its picture there: a small PNG, an SVG of shapes alone, or a word.", examples=["people"])
-
-    @property
-    def issuer(self) -> str:
-        return issuer_of(self.provider, self.url or DEFAULT_URLS.get(self.provider, ""))
+_OF_ONE = (
+    "idp_scopes",
+    "idp_request_params",
+    "idp_service_account",
+    "idp_service_account_file",
+    "idp_directory_url",
+    "groups_claim",
+    "directory_file",
+    "scim_token",
+    "scim_token_file",
+)
+_OF_ONE_WITH_DEFAULT = ("scim_user_id", "scim_group_id")
 
 
 def in_place_of_one(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -179,6 +94,16 @@ def _say_whose_addresses(settings: Any) -> Iterator[Finding]:
             yield ("identity_providers", index, "domains"), message
 
 
+def _pushers_are_told_apart(settings: Any) -> Iterator[Finding]:
+    """The token alone says whose users somebody pushes."""
+    known: dict[str, int] = {}
+    for index, entry in enumerate(settings.identity_providers or ()):
+        for token in entry.scim_token or ():
+            if known.setdefault(token.reveal(), index) != index:
+                message = f"is a token of identity_providers[{known[token.reveal()]}], too: whose users would it push? Make another"
+                yield ("identity_providers", index, "scim_token_file" if entry.scim_token_file else "scim_token"), message
+
+
 def _clients_are_known(settings: Any) -> Iterator[Finding]:
     """Only who signs people in needs the clients, and no other process should be trusted with their secrets."""
     if settings.services not in ("all", "authenticate"):
@@ -197,12 +122,9 @@ def _stand_alone(settings: Any) -> Iterator[Finding]:
         value = getattr(settings, key)
         if (value.reveal() if isinstance(value, SecretText) else value) != unused:
             yield (key,), "stands beside identity_providers: make it an entry there"
-    for key in _OF_ONE:
-        if getattr(settings, key):
-            yield (key,), f"is of one provider, and identity_providers names them: {_WHERE.get(key, 'each entry has its own')}"
-    for key in _OF_ONE_DIRECTORY:
-        if getattr(settings, key):
-            yield (key,), "is of one provider and not read beside identity_providers: groups come by groups_claim of an entry"
+    given = [key for key in _OF_ONE if getattr(settings, key)]
+    for key in (*given, *(key for key in _OF_ONE_WITH_DEFAULT if key in settings.model_fields_set)):
+        yield (key,), f"is of one provider, and identity_providers names them: write {key.removeprefix('idp_')} into its entry"
 
 
 def _routes_name_providers(settings: Any) -> Iterator[Finding]:
@@ -271,11 +193,6 @@ def _comparisons(route: Any) -> Iterator[tuple[KeyPath, Comparison]]:
 
 # Of a person gate itself says these, or takes them in the bounds of the provider.
 OURS_TO_TELL = frozenset({"email", "name", "groups", "sub", "user", "iss", "aud", "jti", "iat", "exp"})
-_WHERE = {
-    "idp_request_params": "request_params of an entry",
-    "idp_scopes": "scopes of an entry",
-    "groups_claim": "groups_claim of an entry",
-}
 _WHOSE_CLAIMS = "may be said by any provider of its people: name in identity_providers of this route those whose word counts here"
 
 
@@ -283,6 +200,7 @@ class IdentityProviderSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (
         _are_told_apart,
         _say_whose_addresses,
+        _pushers_are_told_apart,
         _clients_are_known,
         _stand_alone,
         _routes_name_providers,

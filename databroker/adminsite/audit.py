@@ -62,10 +62,10 @@ def record_command(by: str, message: str, name: str, model: type[Model], words: 
     _entry(**said, object_type=kind, object_id=name, object_words=words or name).save()
 
 
-def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str) -> AuditEntry:
-    """Entry of a change that the provider made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
-    when = datetime.fromtimestamp(moment, UTC)
-    return _entry(when=when, who=PUSHED, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
+def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
+    """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
+    when, who = datetime.fromtimestamp(moment, UTC), f"{provider}: {PUSHED}" if provider else PUSHED
+    return _entry(when=when, who=who, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
 
 
 def session_entry(moment: float, person: SessionRecord, address: str, action: str, session: SessionRecord | None = None) -> AuditEntry:

@@ -1,16 +1,18 @@
 """The admin's pages about groups: those of a directory and those that a claim names, and where each comes from."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery, Value
+from django.db.models import Case, CharField, Count, IntegerField, OuterRef, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
 from config.options import Options
-from config.settings.directory import groups_are_recorded, ways_to_groups
+from config.settings.directory import ways_to_groups
 from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.models import Group, Membership, User
 from databroker.page_context import page_context
@@ -19,6 +21,7 @@ READ_ONLY = "Nobody changes groups here: they are what {sources} last said of ea
 BEARERS = " Groups that only a bearer token names count for its own requests and are not listed."
 NONE_YET = "No group is known yet: {sources} named none so far."
 BY_CLAIM = " The provider puts the claim into the ID token or userinfo of a sign-in; some want a scope for it (idp_scopes)."
+NOBODYS = "a directory that is not configured any more"
 NO_SOURCE = "Nobody has groups: configure {ways}."
 
 
@@ -57,8 +60,8 @@ class GroupAdmin(ReadOnlyAdmin):
         # What a column shows knows its row and no request.
         words = {
             "claim": Value(_claim(options)),
-            "directory": Value(_directory(options)),
-            "our_issuer": Value(options.first_provider.issuer),
+            "directory": _by_directory(options, _directory),
+            "our_issuer": _by_directory(options, lambda provider: provider.issuer),
         }
         return super().get_queryset(request).annotate(size=size, **words)
 
@@ -84,7 +87,8 @@ class GroupAdmin(ReadOnlyAdmin):
 def about(options: Options, *, is_empty: bool) -> str:
     """Where groups come from, and why they can't be changed here; where there are none, what to configure."""
     claim = any(provider.groups_claim for provider in options.providers.values())
-    sources = " and ".join([_claim(options)] * bool(claim) + [_directory(options)] * _has_directory(options))
+    directories = [_directory(provider) for provider in options.providers.values() if _has_directory(provider)]
+    sources = " and ".join([_claim(options)] * bool(claim) + directories)
     if not sources:
         return NO_SOURCE.format(ways=ways_to_groups(options))
     if is_empty:
@@ -92,9 +96,10 @@ def about(options: Options, *, is_empty: bool) -> str:
     return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
 
 
-def origin_of(by_claim: bool, by_directory: bool, options: Options) -> str:
-    """Who says that somebody is in a group."""
-    return "; ".join([_claim(options)] * by_claim + [_directory(options)] * by_directory)
+def origin_of(by_claim: bool, by_directory: bool, user_id: str, options: Options) -> str:
+    """Who says that this person is in a group."""
+    provider = options.providers.get(user_id.partition("/")[0], options.first_provider)
+    return "; ".join([_claim(options)] * by_claim + [_directory(provider)] * by_directory)
 
 
 def _claim(options: Options) -> str:
@@ -102,14 +107,22 @@ def _claim(options: Options) -> str:
     return " and ".join(f"the claim “{claim}” of {issuer}" for claim, issuer in named)
 
 
-def _directory(options: Options) -> str:
-    if options.directory_file:
-        return "directory_file"
-    return f"{'SCIM' if options.scim_token else 'the directory'} of {options.first_provider.issuer}"
+def _by_directory(options: Options, words: Callable[[ConfiguredProvider], str]) -> Any:
+    """Words about the provider whose directory a group's row is of."""
+    if options.identity_providers is None:
+        return Value(words(options.first_provider))
+    whose = [When(id__startswith=each.records_prefix, then=Value(words(each))) for each in options.providers.values()]
+    return Case(*whose, default=Value(NOBODYS), output_field=CharField())
 
 
-def _has_directory(options: Options) -> bool:
-    return options.directory_file is not None or groups_are_recorded(options)
+def _directory(provider: ConfiguredProvider) -> str:
+    if provider.directory_file:
+        return f"directory_file of {provider.id}" if provider.is_entry else "directory_file"
+    return f"{'SCIM' if provider.is_pushed else 'the directory'} of {provider.issuer}"
+
+
+def _has_directory(provider: ConfiguredProvider) -> bool:
+    return provider.directory_file is not None or provider.expects_record
 
 
 def register(site: admin.AdminSite) -> None:

@@ -71,7 +71,8 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
         name=_text(said, "name", 255) or _text(known, "name", 255),
         last_sign_in=moment(said.get("last_sign_in")),
     )
-    listed = {storable(group)[:LONGEST_ID] for group in known.get("group_ids") or ()}
+    prefix = rows.groups_claim.prefix_of(id) if rows.groups_claim else ""
+    listed = {storable(f"{prefix}{group}")[:LONGEST_ID] for group in known.get("group_ids") or ()}
     claimed = {group for group in rows.groups_claim.groups_of(id, said) if is_storable(group)} if rows.groups_claim else set()
     rows.members.extend(
         Membership(user_id=id, group_id=group, by_directory=group in listed, by_claim=group in claimed)

@@ -2,7 +2,7 @@
 
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
@@ -89,17 +89,19 @@ tunnel_bytes = _counter(
     ["route", "direction"],
 )
 directory_last_success = _gauge(
-    "gate_directory_last_success_timestamp", "When the directory was last read as a whole by this process, Unix seconds."
+    "gate_directory_last_success_timestamp",
+    "When the directory of a provider was last read as a whole by this process, Unix seconds.",
+    ["provider"],
 )
 directory_sync_duration = _histogram(
     "gate_directory_sync_duration_seconds",
-    "How long a reading of the directory took, and how it ended: success or error.",
-    ["result"],
+    "How long a reading of a provider's directory took, and how it ended: success or error.",
+    ["provider", "result"],
     buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
 )
-directory_requests = _counter("gate_directory_requests", "Requests sent to the directory.")
-directory_entries = _gauge("gate_directory_entries", "Users and groups at the last reading.", ["kind"])
-directory_look_ups = _counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["result"])
+directory_requests = _counter("gate_directory_requests", "Requests sent to a provider's directory.", ["provider"])
+directory_entries = _gauge("gate_directory_entries", "Users and groups at the last reading, by provider.", ["provider", "kind"])
+directory_look_ups = _counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["provider", "result"])
 
 certificate_expiry = _gauge(
     "gate_certificate_expiry_timestamp", "When a certificate that is shown ends, Unix seconds; with `autocert` on.", ["name"]
@@ -255,6 +257,25 @@ def set_certificate_expiries(ends: Mapping[str, float]) -> None:
 
 
 _told_certificates: set[str] = set()
+
+
+def set_directory_read(provider: str, at: float, entries: Mapping[str, int]) -> None:
+    """A good reading of this provider's directory at `at` (Unix seconds), with so many entries of each kind."""
+    directory_last_success.labels(provider).set(at)
+    for kind, number in entries.items():
+        directory_entries.labels(provider, kind).set(number)
+    _told_directories.setdefault(provider, set()).update(entries)
+
+
+def forget_directories(kept: Collection[str]) -> None:
+    """Directories of providers that have none any more are told no more: their age would be an alert for ever."""
+    for provider in _told_directories.keys() - set(kept):
+        directory_last_success.remove(provider)
+        for kind in _told_directories.pop(provider):
+            directory_entries.remove(provider, kind)
+
+
+_told_directories: dict[str, set[str]] = {}
 
 
 def set_build_info(service: str, version: str) -> None:

@@ -34,7 +34,7 @@ reading.without(
 
 builder = door("authenticate.directory.vendors.builder", f"{UNIT}/vendors/test_builder.py")
 builder.without("a listed person is their issuer's", "DirectoryBuilder.snapshot", omits("issuer"))
-vendor = door("authenticate.directory.vendors.vendor", f"{UNIT}/vendors/test_vendor.py", f"{UNIT}/test_service.py")
+vendor = door("authenticate.directory.vendors.vendor", f"{UNIT}/vendors/test_vendor.py", f"{UNIT}/test_provider_directory.py")
 vendor.without(
     "who is looked up is their issuer's person",
     "Vendor.person",
@@ -67,22 +67,31 @@ gitlab.without("a group that one merely sees does not count", "GitLabDirectory.l
 auth0 = door("authenticate.directory.vendors.auth0", f"{UNIT}/vendors/test_auth0.py")
 auth0.without("a listing that shifts is not believed", "_numbered", never("len(listed) != total"))
 
-settings = door("config.settings.directory", "unit/config/settings/test_directory.py")
+settings = door("config.settings.directory", "unit/config/settings/test_directory.py", "unit/config/settings/test_identity_providers.py")
 settings.without("who was never pushed has unknown groups", "groups_are_recorded", never("bool(settings.scim_token)"))
 settings.without(
     "a vendor's directory is asked before a deny is lifted",
     "groups_are_recorded",
     never("account_of(settings) is not None"),
 )
-settings.without("a directory of another process counts", "groups_are_recorded", never("is_elsewhere"))
+settings.without(
+    "a directory of another process counts",
+    "groups_are_recorded",
+    replaced("_may_be_elsewhere(settings, ..., claimed_groups(settings))", "False"),
+)
+settings.without(
+    "a vendor's directory of another process counts",
+    "entry_is_recorded",
+    replaced("_may_be_elsewhere(settings, entry.provider, entry.groups_claim)", "False"),
+)
 
 account = door("config.settings.directory_account", "unit/config/settings/test_directory_account.py")
 account.without("a directory is one tenant's", "is_tenant", always("written not in _SHARED_TENANTS"))
 
-service = door("authenticate.directory.service", f"{UNIT}/test_service.py")
+service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without(
     "another issuer's group is another one",
-    "DirectoryService._write",
+    "ProviderDirectory._write",
     always("counts_for(DirectoryGroup.from_record(known).issuer, group.issuer)"),
 )
 service.without(

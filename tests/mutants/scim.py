@@ -4,18 +4,16 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, never, omits, passes, replaced, skips
 
 access = door("authenticate.scim.access", "unit/authenticate/scim/test_access.py")
-access.without(
-    "a push needs the token", "ScimAccess.admits", always("any((hmac.compare_digest(digest, known) for known in self._digests))")
-)
-access.without("a stranger's body is short", "ScimAccess.most_bytes", always("self.admits(authorization)"))
+access.without("a push needs the token", "ScimAccess.pusher", always("hmac.compare_digest(digest, known)"))
+access.without("a stranger's body is short", "ScimAccess.most_bytes", always("self.pusher(authorization) is not None"))
 
-view = door("authenticate.views.scim", "unit/authenticate/views/test_scim.py")
-view.without("the token is asked for", "scim", never('not service.scim_access.admits(request.headers.get("Authorization", ""))'))
+view = door("authenticate.views.scim", "unit/authenticate/views/test_scim.py", "unit/authenticate/views/test_several_scim.py")
+view.without("the token says whose users are pushed", "scim", replaced("service.scim[pusher]", "next(iter(service.scim.values()))"))
 view.without("nothing is pushed unless that is configured", "scim", never("not service.scim_access"))
 view.without("what is pushed is bounded in depth", "_document", never("_depth(document) > DEEPEST"))
 
 callback = door("authenticate.views.callback", "unit/authenticate/views/test_scim.py")
-callback.without("the deactivated don't come back", "CallbackView.login_success", never("await service.scim.is_deactivated(session)"))
+callback.without("the deactivated don't come back", "CallbackView.login_success", never("await service.is_deactivated(session)"))
 
 directory = door(
     "authenticate.scim.directory",

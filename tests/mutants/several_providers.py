@@ -8,6 +8,7 @@ MIXED_UP = "unit/authenticate/test_several_providers.py"
 JUDGED = "unit/authorize/test_several_providers.py"
 
 entries = door("config.settings.identity_providers", CONFIG)
+entry = door("config.settings.provider_entry", CONFIG, "unit/config/settings/test_provider_entry.py")
 entries.without("two providers are two names", "_are_told_apart", never("entry.id == other.id"))
 entries.without("an issuer is of one provider", "_are_told_apart", never("_are_one_issuer(entry.issuer, other.issuer)"))
 entries.without(
@@ -15,10 +16,16 @@ entries.without(
     "_are_one_issuer",
     replaced("is_issuer(other, one.replace(TENANT, tenant))", "False"),
 )
+entries.without("a token is of one provider", "_pushers_are_told_apart", never("known.setdefault(token.reveal(), index) != index"))
 entries.without("each of several says whose addresses it tells", "_say_whose_addresses", never("entry.domains is None"))
-entries.without("no provider is called as programs are", "_id", never("written in OF_NO_PROVIDER"))
-entries.without("a domain is no pattern", "_domains", never("not _DOMAIN.fullmatch(domain)"))
-entries.without("one more provider is not meant", "_stand_alone", never("getattr(settings, key)", 2))
+entry.without("no provider is called as programs are", "_id", never("written in OF_NO_PROVIDER"))
+entry.without("a domain is no pattern", "_domains", never("not _DOMAIN.fullmatch(domain)"))
+entries.without("one more provider is not meant", "_stand_alone", replaced("[key for key in _OF_ONE if getattr(settings, key)]", "()"))
+entry.without(
+    "who is in which group is said by one source",
+    "_one_directory",
+    replaced('[key for key, value in is_set.items() if value] or [""]', '[""]'),
+)
 entries.without("a bearer token is shown to one provider", "_tokens_are_of_one_provider", never("len(route.identity_providers) != 1"))
 entries.without("what a claim is worth depends on who says it", "_claims_are_of_named_providers", never("not route.identity_providers"))
 entries.without("and in a policy, too", "_looks_at_claims", replaced('comparison.criterion == "claim"', "False"))
@@ -32,6 +39,40 @@ entries.without(
 
 loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py")
 loader.without("what is left of a directory says nothing", "IdentityLoader._identity", always("provider.has_directory"))
+loader.without("a group is of the directory that names it", "IdentityLoader._groups", replaced("prefix + id", "id"))
+loader.without(
+    "a name gives way to an id of its own directory alone", "IdentityLoader._rule_group_names", replaced("prefix + name", "name")
+)
+
+own = door("databroker.own_records", "unit/databroker/test_own_records.py")
+own.without("a directory says nothing of another's people", "OwnRecords._stored", never("not id.startswith(self._prefix)"))
+own.without("a directory's groups are its own", "OwnRecords._stored", replaced("self._prefix + id", "id"))
+own.without("a directory lists its own alone", "OwnRecords.page", always("record.id.startswith(self._prefix)"))
+own.without("no directory waits for another", "OwnRecords.acquire", replaced("f\"{name} of {self._prefix.rstrip('/')}\"", "name"))
+own.without("each of several has records of its own", "own_records", never("provider.is_entry"))
+
+pushed = door("authenticate.scim.directory", "unit/authenticate/views/test_several_scim.py")
+pushed.without("what is pushed is the pusher's", "ScimDirectory.__init__", replaced("own_records(broker, provider)", "broker"))
+
+people = door("authenticate.directory.file", "unit/authenticate/directory/test_file.py")
+people.without("a file names its own provider's people", "_DirectoryFileReader._user_id", never("not written.startswith(own)"))
+
+removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
+removed_directories.without(
+    "what a removed directory had told goes",
+    "RemovedDirectories._is_gone",
+    replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "False"),
+)
+removed_directories.without(
+    "what was pushed goes with the token",
+    "RemovedDirectories._is_gone",
+    replaced("self._pushed if type in _PUSHED else self._kept", "self._kept"),
+)
+removed_directories.without(
+    "a directory that is there keeps its records",
+    "RemovedDirectories._is_gone",
+    replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "True"),
+)
 
 approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 approvers.without(
@@ -42,6 +83,12 @@ records = door("authorize.identity.person_records", JUDGED)
 records.without("no rule takes another's address", "rule_email_of", always('provider.speaks_for(email.rpartition("@")[2])'))
 records.without("no upstream is told another's address", "told_email_of", always("_is_told_by(provider, email)"))
 records.without("no claim of a session is another's address", "identity_of", never("tells_another_s"))
+loaded = door("authorize.identity.person_records", "unit/authorize/identity/test_loader.py")
+loaded.without(
+    "an address of a directory is of its provider's domains",
+    "identity_of",
+    replaced("told_email_of(person.email, provider)", "_text(person.email)"),
+)
 
 identity = door("authorize.policy.identity", JUDGED)
 identity.without("a subject alone says nobody", "Identity.__post_init__", replaced("self.is_own and self.is_sole", "self.is_own"))
@@ -83,6 +130,7 @@ refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_r
 refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._turn", never("self._under_way[provider] >= self._share"))
 
 DOORS = (
+    *(entry, own, pushed, people, removed_directories, loaded),
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
     *(named_groups, flow, removed, refresh),
 )

@@ -78,7 +78,7 @@ def test_checkconfig_finds_nothing_wrong_with_an_example(example: Path, tmp_path
     options = checked.options
     assert options.policy or options.services == "databroker", "an example shows routes"
     if options.directory_file:
-        assert read(options.directory_file, options.idp_provider).users
+        assert read(options.directory_file, options.first_provider).users
 
 
 @each_example

@@ -36,7 +36,7 @@ class Stage:
 
     def new_source(self) -> DirectorySource:
         """That remembers nothing."""
-        vendor = vendor_of(self.options, self.clock)
+        vendor = vendor_of(self.options, self.options.first_provider, self.clock)
         assert vendor is not None
         return DirectorySource(self.options, vendor, self.clock, sleep=self.sleep)
 

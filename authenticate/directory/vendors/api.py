@@ -186,7 +186,7 @@ def parsed(answer: ProviderResponse, url: str) -> Any:
 
 
 def _refused(answer: ProviderResponse, url: str) -> DirectoryError:
-    hint = {401: ": the credentials of idp_service_account are not accepted", 403: ": they may not read this"}.get(answer.status, "")
+    hint = {401: ": the credentials of its service account are not accepted", 403: ": they may not read this"}.get(answer.status, "")
     return DirectoryError(f"{_place(url)} answered with status {answer.status}{hint}")
 
 

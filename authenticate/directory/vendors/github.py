@@ -35,8 +35,8 @@ class GitHubDirectory(Vendor):
 
     kind = "github"
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(self, *arguments: Any, **more: Any):
+        super().__init__(*arguments, **more)
         self._names: dict[str, tuple[str, str]] = {}  # login -> e-mail, name
 
     def derived_base(self) -> str:

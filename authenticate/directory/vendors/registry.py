@@ -10,8 +10,10 @@ from authenticate.directory.vendors.google import GoogleDirectory
 from authenticate.directory.vendors.okta import OktaDirectory
 from authenticate.directory.vendors.onelogin import OneLoginDirectory
 from authenticate.directory.vendors.vendor import Vendor
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
-from config.settings.directory import account_of
+from config.settings.directory import account_of, account_of_entry
+from config.settings.directory_account import DirectoryAccount
 
 DIRECTORIES: dict[str, type[Vendor]] = {
     "google": GoogleDirectory,
@@ -24,7 +26,16 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 }
 
 
-def vendor_of(options: Options, clock: Callable[[], float]) -> Vendor | None:
-    """The directory of the configured provider; None where the options give no credentials for one."""
-    account = account_of(options)
-    return DIRECTORIES[options.first_provider.kind](options, account, clock) if account is not None else None
+def vendor_of(options: Options, provider: ConfiguredProvider, clock: Callable[[], float]) -> Vendor | None:
+    """The directory of a configured provider; None where the options give no credentials for it."""
+    if (account := _account(options, provider)) is None:
+        return None
+    # A data broker need not know where people sign in: then it can't say whose they are.
+    is_known = bool(provider.url) or options.services != "databroker"
+    return DIRECTORIES[provider.kind](provider, account, clock, is_known=is_known)
+
+
+def _account(options: Options, provider: ConfiguredProvider) -> DirectoryAccount | None:
+    if options.identity_providers is None:
+        return account_of(options)
+    return next(account_of_entry(entry) for entry in options.identity_providers if entry.id == provider.id)

@@ -14,8 +14,8 @@ from authenticate.directory.vendors.api import Credentials, DirectoryApi
 from authenticate.directory.vendors.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
 from authenticate.provider.kinds.registry import PROVIDERS
+from config.identity_provider import ConfiguredProvider
 from config.issuers import issuer_of
-from config.options import Options
 from config.settings.directory_account import DirectoryAccount
 from databroker.records import DirectoryGroup, DirectoryUser
 
@@ -28,16 +28,16 @@ class Vendor(ABC):
     kind: ClassVar[str]
     default_base: ClassVar[str] = ""
 
-    def __init__(self, options: Options, account: DirectoryAccount, clock: Callable[[], float]):
-        self.provider_id = options.first_provider.id
-        self.provider_url = options.idp_provider_url or PROVIDERS[self.kind].default_url
+    def __init__(self, provider: ConfiguredProvider, account: DirectoryAccount, clock: Callable[[], float], *, is_known: bool = True):
+        """`is_known`: this process knows who signs in the provider's people."""
+        self.provider = provider
+        self.provider_id = provider.id
+        self.provider_url = provider.url or PROVIDERS[self.kind].default_url
         self.site = origin(self.provider_url)
-        self.base = options.idp_directory_url or self.derived_base()
+        self.base = provider.directory_url or self.derived_base()
         self.account = account
         self.clock = clock
         self.credentials = self.proof()
-        # A data broker need not know where people sign in: then it can't say whose they are.
-        is_known = options.idp_provider_url or options.services != "databroker"
         self.issuer = self.issuer_of_people() if is_known else ""
 
     def __str__(self) -> str:

@@ -1,8 +1,9 @@
-"""`manage.py syncdirectory`: reads the provider's directory once, prints what differs from what gate knows, then writes it."""
+"""`manage.py syncdirectory`: reads each provider's directory once, prints what differs from what gate knows, then writes it."""
 
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from authenticate.directory.follower import FileSource
 from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.sync import DirectoryChanges, Value
+from authenticate.directory.vendors.registry import vendor_of
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
@@ -20,39 +23,54 @@ from gateproject.management.configured_command import ConfiguredCommand, configu
 
 MOST_LINES = 500
 BAR = 30
+NO_DIRECTORY = "there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one"
+NO_DIRECTORY_OF_ENTRIES = "there is no directory to read: service_account or directory_file of a provider in identity_providers names one"
 
 
 class Command(ConfiguredCommand):
-    help = "Read the provider's directory once, now: print what differs from what gate knows, then write it."
+    help = "Read each provider's directory once, now: print what differs from what gate knows, then write it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only print what would be written")
         parser.add_argument("--force", action="store_true", help="also where more than half of the users or groups would be removed")
-        parser.add_argument("--json", action="store_true", help="print one JSON object, with every change")
+        parser.add_argument("--json", action="store_true", help="print one JSON object, with every change; of several, one by each id")
+        parser.add_argument("--provider", default="", metavar="ID", help="read the directory of this one of identity_providers alone")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
-        self._as_json, self._found = arguments["json"], list[dict[str, Any]]()
-        try:
-            run = asyncio.run(self._read(options, force=arguments["force"], dry_run=arguments["dry_run"]))
-        except BrokerError as error:
-            raise CommandError(f"nothing was read: {error}") from error
-        if self._as_json:
-            facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
-            self.stdout.write(json.dumps({**facts, "dry_run": arguments["dry_run"], "changes": self._found}, indent=2))
-        elif not run.error:
-            self.stdout.write(_summary(run, arguments["dry_run"]))
-        if run.error:
-            raise CommandError(run.error)
+        self._as_json, self._dry_run, documents, errors = arguments["json"], arguments["dry_run"], dict[str, Any](), list[str]()
+        has_several = options.identity_providers is not None
+        for provider in _providers(options, arguments["provider"]):
+            if has_several and not self._as_json:
+                self.stdout.write(f"{provider.id}:")
+            document, error = self._one(options, provider, force=arguments["force"])
+            documents[provider.id] = document
+            # One directory that is away keeps none of the others from being read.
+            errors += [f"{provider.id}: {error}" if has_several else error] * bool(error)
+        if self._as_json and any(documents.values()):
+            self.stdout.write(json.dumps(documents if has_several else next(iter(documents.values())), indent=2))
+        if errors:
+            raise CommandError("; ".join(errors))
 
-    async def _read(self, options: Options, *, force: bool, dry_run: bool) -> DirectoryRunRecord:
-        source = _source_of(options)
-        bar = ProgressBar()
+    def _one(self, options: Options, provider: ConfiguredProvider, *, force: bool) -> tuple[dict[str, Any], str]:
+        """What there is to tell of one directory, and the error."""
+        self._found = list[dict[str, Any]]()
+        try:
+            run = asyncio.run(self._read(options, provider, force=force))
+        except BrokerError as error:
+            return {}, f"nothing was read: {error}"
+        if not (run.error or self._as_json):
+            self.stdout.write(_summary(run, self._dry_run))
+        facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
+        return {**facts, "dry_run": self._dry_run, "changes": self._found}, run.error
+
+    async def _read(self, options: Options, provider: ConfiguredProvider, *, force: bool) -> DirectoryRunRecord:
+        source, bar = _source_of(options, provider), ProgressBar()
         try:
             async with opened_broker(options) as broker:
                 # A file is what somebody wrote on purpose, whatever it leaves out.
-                read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), dry_run, self._show(bar), bar.step)
+                read_options = ReadOptions(COMMAND, force or isinstance(source, FileSource), self._dry_run, self._show(bar), bar.step)
                 timeout = options.idp_refresh_directory_timeout.total_seconds()
                 return await DirectoryReading(source, broker, timeout, options=read_options).run()
         finally:
@@ -74,11 +92,27 @@ class Command(ConfiguredCommand):
         return show
 
 
-def _source_of(options: Options) -> DirectorySource | FileSource:
-    if options.directory_file:
-        return FileSource(options.directory_file, options.first_provider.id)
-    if (source := DirectorySource.from_options(options)) is None:
-        raise CommandError("there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one")
+def _providers(options: Options, wanted: str) -> list[ConfiguredProvider]:
+    """Those whose directory can be read here; CommandError where there is none, or the one that is wanted is none of them."""
+    found = [provider for provider in options.providers.values() if _is_read(options, provider)]
+    if not found:
+        raise CommandError(NO_DIRECTORY_OF_ENTRIES if options.identity_providers is not None else NO_DIRECTORY)
+    chosen = [provider for provider in found if wanted in ("", provider.id)]
+    if not chosen:
+        known = ", ".join(provider.id for provider in found)
+        raise CommandError(f"no directory of {wanted} is read with this configuration; there are those of: {known}")
+    return chosen
+
+
+def _is_read(options: Options, provider: ConfiguredProvider) -> bool:
+    return provider.directory_file is not None or vendor_of(options, provider, time.time) is not None
+
+
+def _source_of(options: Options, provider: ConfiguredProvider) -> DirectorySource | FileSource:
+    if provider.directory_file is not None:
+        return FileSource(provider.directory_file, provider)
+    if (source := DirectorySource.from_options(options, provider)) is None:
+        raise CommandError(NO_DIRECTORY)
     return source
 
 

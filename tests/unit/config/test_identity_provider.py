@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from config.settings.authenticate import PROVIDERS
-from config.settings.identity_providers import OF_NO_PROVIDER, provider_kinds
+from config.settings.identity_providers import provider_kinds
+from config.settings.provider_entry import OF_NO_PROVIDER
 from tests.support.options import make_options
 
 

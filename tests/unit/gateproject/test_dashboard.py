@@ -19,6 +19,7 @@ from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessReport, degraded
 from gateproject import dashboard
 from gateproject.dashboard import DAY, Dashboard, dashboard_of
+from tests.support.providers import a_provider
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -34,12 +35,12 @@ class Cluster(SimpleNamespace):
         return 1
 
 
-def shown(*parts: PartReadiness, broker: Any = None, clusters: dict[str, Cluster] | None = None) -> Dashboard:
+def shown(*parts: PartReadiness, broker: Any = None, clusters: dict[str, Cluster] | None = None, providers: Any = None) -> Dashboard:
     gate = SimpleNamespace(
         configuration=SimpleNamespace(loaded=LOADED, problems=()),
         readiness=lambda: ReadinessReport(parts),
         broker=broker or LocalBroker(MemoryStore()),
-        options=SimpleNamespace(policy=list(clusters or {"a": None})),
+        options=SimpleNamespace(policy=list(clusters or {"a": None}), providers=providers or {"oidc": a_provider()}),
         proxy=SimpleNamespace(clusters=SimpleNamespace(known=(clusters or {}).get)),
     )
     request: Any = SimpleNamespace(scope={"gate": gate})
@@ -53,7 +54,7 @@ def decided(outcome: str, route: str = "wiki", times: int = 1) -> None:
 
 def test_empty_tables_have_a_dashboard():
     it = shown()
-    assert (it.sessions, it.signed_in, it.directory, it.decisions, it.outcomes, it.refused) == (0, 0, None, 0, (), ())
+    assert (it.sessions, it.signed_in, it.directories, it.decisions, it.outcomes, it.refused) == (0, 0, [], 0, (), ())
 
 
 def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
@@ -63,7 +64,15 @@ def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
         User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in=timezone.now() - timedelta(days=days))])
         DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), began=LOADED - timedelta(days=days))])
     it = shown()
-    assert (it.sessions, it.signed_in, it.directory and it.directory.pk) == (2, 1, "0")
+    assert (it.sessions, it.signed_in, [run.pk for run in it.directories]) == (2, 1, ["0"])
+
+
+def test_the_last_reading_of_each_directory_is_told_with_its_provider():
+    for id, days, error in (("corp/2", 2, ""), ("corp/1", 1, "away"), ("partner/3", 3, ""), ("gone/1", 0, "")):
+        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, began=LOADED - timedelta(days=days), error=error)])
+    providers = {id: a_provider(id, is_entry=True) for id in ("corp", "partner", "new")}
+    found = shown(providers=providers).directories
+    assert [(run.provider, run.pk, run.error) for run in found] == [("corp", "corp/1", "away"), ("partner", "partner/3", "")]
 
 
 def test_bars_count_by_outcome_and_only_refusals_by_route():

@@ -10,6 +10,7 @@ from databroker.records import DIRECTORY_USER
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.brokers import BrokerOverALine
+from tests.support.providers import a_provider
 
 
 class FailingBroker(BrokerOverALine):
@@ -37,7 +38,7 @@ async def ids(broker: FailingBroker, type: str) -> list[str]:
 
 async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: FailingBroker) -> None:
     file = tmp_path / "directory.yaml"
-    follower = DirectoryFollower(file, broker, "oidc")
+    follower = DirectoryFollower(file, broker, a_provider())
     await follower.look()  # there is none yet
     file.write_text("users: [{id: a}]")
     await follower.look()
@@ -51,7 +52,7 @@ async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: 
 async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: FailingBroker) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, "oidc")
+    follower = DirectoryFollower(file, broker, a_provider())
     await follower.look()
     for broken in ("users: [{id: a}, {id: a}]", "users: {", "", "users: [{name: x}]"):
         file.write_text(broken)
@@ -65,7 +66,7 @@ async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: P
 async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: FailingBroker) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
-    follower = DirectoryFollower(file, broker, "oidc")
+    follower = DirectoryFollower(file, broker, a_provider())
     broker.is_away = True
     await follower.look()
     broker.is_away = False
@@ -75,7 +76,7 @@ async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: F
 
 async def test_the_file_can_be_read_like_any_directory(tmp_path: Path) -> None:
     file = tmp_path / "directory.yaml"
-    source = FileSource(file, "oidc")
+    source = FileSource(file, a_provider())
     with pytest.raises(DirectoryError, match="can't be read"):
         await source.fetch(TimeBudget(0.0))
     file.write_text("users: [{id: a}]")

@@ -12,6 +12,7 @@ from databroker.leader_election import DoneElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
+from tests.support.providers import a_provider
 
 
 class Held:
@@ -22,6 +23,8 @@ class Held:
         self.error: Exception | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+
+    provider = a_provider("okta")
 
     def __str__(self) -> str:
         return "held"

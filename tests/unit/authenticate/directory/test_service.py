@@ -1,144 +1,168 @@
-"""The directory is kept right by one process, at its interval; and whoever signs in has their groups at once."""
+"""Several directories: each is read, fails and is told of by itself, and says nothing of another's people."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from authenticate.directory.service import RETRY, DirectorySchedule, DirectoryService
+from authenticate.directory.service import DirectoryService
+from config.settings.identity_providers import IN_PLACE
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
-from foundation.errors import ProviderError
+from foundation.readiness import ReadinessState
+from foundation.telemetry import metrics
 from tests.support.fake_api import as_json
+from tests.support.fake_directories import FakeDirectory, Okta
 from tests.support.options import make_options
-from tests.unit.authenticate.directory.test_reading import Held
+
+KEYS: dict[str, Any] = {"client_id": "gate", "client_secret": "secret"}
 
 
-class Stop(Exception):
-    pass
+def read(id: str, directory: FakeDirectory) -> dict[str, Any]:
+    """Entry whose directory is read from this vendor."""
+    written = directory.settings()
+    vendor = {"provider": directory.provider, "url": f"https://{id}.example", "service_account": written["idp_service_account"]}
+    return {"id": id, "domains": [f"{id}.example"], "directory_url": directory.url, **vendor, **KEYS}
 
 
-class Clockwork:
-    """A schedule whose sleeping turns the clock, until it has slept often enough."""
+class Desk:
+    """A data broker, and the directories of these entries, of which one is a file."""
 
-    def __init__(self, tmp_path: Path, **settings: Any):
-        self.now = 1000.0
-        self.slept: list[float] = []
-        self.broker = LocalBroker(MemoryStore(lambda: self.now))
-        self.source = Held()
-        self.options = make_options(tmp_path, idp_refresh_directory_interval="10m", **settings)
+    def __init__(self, tmp_path: Path, *entries: dict[str, Any]):
+        self.file = tmp_path / "people.yaml"
+        self.file.write_text("users: [{id: '00u101', groups: [00g7, staff]}]\ngroups: [{id: 00g7, name: Of the file}]")
+        filed = {"id": "filed", "provider": "oidc", "url": "https://filed.example", "domains": [], "directory_file": str(self.file), **KEYS}
+        self.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[*entries, filed])
+        self.broker = LocalBroker(MemoryStore())
+        self.service = DirectoryService(self.options, self.broker)
 
-    async def run(self, sleeps: int) -> list[float]:
-        self.slept.clear()
+    async def users(self, id: str) -> dict[str, DirectoryUser]:
+        found = await self.broker.page(DIRECTORY_USER, "", 1000)
+        return {record.id: DirectoryUser.from_record(record) for record in found if record.id.startswith(f"{id}/")}
 
-        async def sleep(seconds: float) -> None:
-            self.slept.append(seconds)
-            self.now += seconds
-            if len(self.slept) == sleeps:
-                raise Stop
+    async def groups(self, id: str) -> dict[str, DirectoryGroup]:
+        found = await self.broker.page(DIRECTORY_GROUP, "", 1000)
+        return {record.id: DirectoryGroup.from_record(record) for record in found if record.id.startswith(f"{id}/")}
 
-        with pytest.raises(Stop):
-            await DirectorySchedule(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
-        return self.slept
+    async def runs(self) -> dict[str, str]:
+        """The last error of each directory that was read, "" for none."""
+        return {record.id.partition("/")[0]: record.data["error"] for record in await self.broker.page(DIRECTORY_RUN, "", 1000)}
 
-    async def known(self) -> int:
-        return len(await self.broker.page(DIRECTORY_USER, "", 1000))
-
-
-async def test_it_is_read_at_once_and_every_interval(tmp_path: Path) -> None:
-    clockwork = Clockwork(tmp_path)
-    assert await clockwork.run(3) == [600, 600, 600]
-    assert await clockwork.known() == 3
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(20):
+            while not await condition():
+                await asyncio.sleep(0.01)
 
 
-async def test_a_restart_waits_for_what_is_left_of_the_interval(tmp_path: Path) -> None:
-    clockwork = Clockwork(tmp_path)
-    await clockwork.run(1)
-    clockwork.now -= 400
-    assert await clockwork.run(1) == [400]
+@pytest.fixture
+async def corp() -> AsyncIterator[Okta]:
+    async with Okta() as directory:
+        yield directory
 
 
-async def test_after_a_failure_it_is_tried_sooner_and_less_and_less_often(tmp_path: Path) -> None:
-    clockwork = Clockwork(tmp_path)
-    clockwork.source.error = ProviderError("away")
-    assert await clockwork.run(7) == [RETRY, 2 * RETRY, 4 * RETRY, 8 * RETRY, 16 * RETRY, 600, 600]
+@pytest.fixture
+async def partner() -> AsyncIterator[Okta]:
+    """At which everybody has the same ids as at corp."""
+    async with Okta() as directory:
+        directory.company.users = {"ann": ("Mallory", "ceo@corp.example")}
+        directory.company.members = {"engineering": [], "backend": ["ann"], "empty": []}
+        yield directory
 
 
-async def test_another_source_is_read_at_once(tmp_path: Path) -> None:
-    clockwork = Clockwork(tmp_path)
-    await clockwork.run(1)
-    clockwork.now -= 600
+async def test_each_says_what_it_knows_of_its_own_people(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+    desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
+    await desk.service.start()
 
-    class Other(Held):
-        def __str__(self) -> str:
-            return "other"
+    async def all_are_read() -> bool:
+        return set(await desk.runs()) == {"corp", "partner"} and bool(await desk.users("filed"))
 
-    clockwork.source = Other(4)
-    await clockwork.run(1)
-    assert await clockwork.known() == 4
+    try:
+        await desk.until(all_are_read)
+    finally:
+        await desk.service.stop()
+    ann, engineering, backend = corp.user_id("ann"), corp.group_id("engineering"), corp.group_id("backend")
+    of_corp, of_partner, filed = [await desk.users(id) for id in ("corp", "partner", "filed")]
+    assert len(of_corp) == 4
+    assert of_corp[f"corp/{ann}"] == DirectoryUser(
+        f"corp/{ann}", "ann@corp.example", "Ann Adams", (engineering,), issuer="https://corp.example"
+    )
+    assert of_partner == {
+        f"partner/{ann}": DirectoryUser(f"partner/{ann}", "ceo@corp.example", "Mallory", (backend,), issuer="https://partner.example")
+    }
+    assert filed["filed/00u101"].group_ids == ("00g7", "staff")
+    names = {id: {group.name for group in (await desk.groups(id)).values()} for id in ("corp", "partner", "filed")}
+    assert names == {"corp": set(corp.company.groups), "partner": set(partner.company.groups), "filed": {"Of the file", ""}}
+    told = {tuple(sample.labels.values()): sample.value for sample in metrics.directory_entries.collect()[0].samples}
+    assert (told["corp", "users"], told["partner", "users"]) == (4.0, 1.0)
+    assert desk.service.readiness().state is ReadinessState.OK
+    for told_of in ("corp read at", "partner read at", "filed read at"):
+        assert told_of in desk.service.readiness().reason
 
 
-async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: Path) -> None:
-    file = tmp_path / "directory.yaml"
-    file.write_text("users: [{id: alice, groups: [g1]}]")
-    broker = LocalBroker(MemoryStore())
-    service = DirectoryService(make_options(tmp_path, directory_file=str(file)), broker)
+async def test_one_that_is_away_costs_the_others_nothing_and_is_named(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+    partner.fault = lambda request: as_json({}, 403)
+    desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
+    desk.file.write_text("users: {")
+
+    async def both_were_tried() -> bool:
+        return set(await desk.runs()) == {"corp", "partner"} and "filed" in desk.service.readiness().reason
+
+    with capture_logs() as logged:
+        await desk.service.start()
+        try:
+            await desk.until(both_were_tried)
+        finally:
+            await desk.service.stop()
+    runs = await desk.runs()
+    assert (runs["corp"], "403" in runs["partner"]) == ("", True)
+    assert (len(await desk.users("corp")), await desk.users("partner"), await desk.users("filed")) == (4, {}, {})
+    state = desk.service.readiness()
+    assert (state.state, "groups of partner grow old since" in state.reason, "groups of filed grow old since" in state.reason) == (
+        ReadinessState.DEGRADED,
+        True,
+        True,
+    )
+    assert "corp" not in state.reason
+    assert {line["provider"] for line in logged if line["log_level"] == "error"} == {"partner", "filed"}
+
+
+async def test_one_that_is_slow_keeps_no_other_waiting(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+    desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
+    # Another process reads partner's for as long as this lasts.
+    assert await desk.broker.acquire("directory reading of partner", 60.0) is not None
+
+    async def corp_is_read() -> bool:
+        return "corp" in await desk.runs()
+
+    await desk.service.start()
+    try:
+        await desk.until(corp_is_read)
+    finally:
+        await desk.service.stop()
+    assert await desk.users("partner") == {}
+
+
+async def test_who_signs_in_is_looked_up_at_their_own_provider_s_alone(tmp_path: Path, corp: Okta, partner: Okta) -> None:
+    desk = Desk(tmp_path, read("corp", corp), read("partner", partner))
+    ann = corp.user_id("ann")
+    await desk.service.look_up(f"partner/{ann}", "")
+    assert await desk.users("corp") == {}
+    assert [user.name for user in (await desk.users("partner")).values()] == ["Mallory"]
+    assert corp.requests == []
+    for id in (f"filed/{ann}", f"unknown/{ann}", ann):
+        await desk.service.look_up(id, "")
+    assert corp.requests == []
+    await desk.service.stop()
+
+
+async def test_a_directory_that_is_gone_is_measured_no_more(tmp_path: Path) -> None:
+    metrics.set_directory_read("gone", 1000.0, {"users": 3, "groups": 2})
+    service = DirectoryService(make_options(tmp_path), LocalBroker(MemoryStore()))
     await service.start()
-    async with asyncio.timeout(20):
-        while await broker.get(DIRECTORY_USER, "oidc/alice") is None:
-            await asyncio.sleep(0.01)
-    await service.stop()
-    assert await broker.acquire("directory", 1.0) is not None
-
-
-async def test_who_signs_in_has_their_groups_at_once(staged) -> None:
-    stage = await staged("okta")
-    service = DirectoryService(stage.options, stage.broker, stage.clock)
-    user = stage.directory.expected_user("ann")
-    await service.look_up(user.id, "")
-    assert await stage.users() == {user.id: user}
-    assert set(await stage.groups()) == set(user.group_ids)
-    before = await stage.versions()
-    await service.look_up(user.id, "")
-    assert await stage.versions() == before
-    await service.stop()
-
-
-async def test_a_look_up_that_fails_stops_nobody_and_is_told(staged) -> None:
-    stage = await staged("okta")
-    service = DirectoryService(stage.options, stage.broker, stage.clock)
-    stage.directory.fault = lambda request: as_json({}, 500)
-    with capture_logs() as logs:
-        await service.look_up("okta/00u101", "")
-    assert [entry["user_id"] for entry in logs if entry["log_level"] == "warning"] == ["okta/00u101"]
-    assert await stage.users() == {}
-    await service.stop()
-
-
-async def test_what_is_known_of_a_person_is_kept_where_the_directory_does_not_know_them(staged) -> None:
-    stage = await staged("okta")
-    service = DirectoryService(stage.options, stage.broker, stage.clock)
-    await stage.broker.put(DIRECTORY_USER, "okta/gone", DirectoryUser("okta/gone").to_data())
-    await service.look_up("okta/gone", "")
-    assert set(await stage.users()) == {"okta/gone"}
-    assert await stage.broker.page(DIRECTORY_GROUP, "", 10) == []
-    await service.stop()
-
-
-async def test_who_signs_in_is_this_issuer_s_person_and_so_are_their_groups(staged) -> None:
-    """Another server's have the same ids: its people lend this one's neither groups nor a group's name."""
-    stage = await staged("okta")
-    user, group = stage.directory.expected_user("ann"), DirectoryGroup("", "admins", issuer="https://other.example")
-    group = replace(group, id=user.group_ids[0])
-    theirs = DirectoryUser(user.id, group_ids=("admins",), issuer="https://other.example")
-    await stage.broker.put(DIRECTORY_USER, user.id, theirs.to_data())
-    await stage.broker.put(DIRECTORY_GROUP, group.id, group.to_data())
-    service = DirectoryService(stage.options, stage.broker, stage.clock)
-    await service.look_up(user.id, "")
-    assert (await stage.users())[user.id].issuer == stage.directory.issuer == stage.options.idp_provider_url
-    assert (await stage.groups())[group.id] == stage.directory.expected()[1][group.id]
-    await service.stop()
+    for metric in (metrics.directory_last_success, metrics.directory_entries):
+        assert "gone" not in {sample.labels["provider"] for sample in metric.collect()[0].samples}
+    assert service.readiness().reason == "none is configured"

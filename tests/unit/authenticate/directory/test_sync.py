@@ -11,7 +11,9 @@ from authenticate.directory.sync import WRITES_AT_ONCE, TooManyGone, apply, chec
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.brokers import BrokerOverALine
+from tests.support.providers import a_provider
 
+PROVIDER = a_provider()
 FIRST, SECOND = "https://first.example", "https://second.example"
 
 
@@ -30,29 +32,29 @@ def snapshot(users: int, groups: int = 0) -> DirectorySnapshot:
 
 
 async def test_only_what_differs_is_written_and_what_is_gone_is_deleted(broker: BrokerOverALine) -> None:
-    first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", "oidc")
+    first = parse(b"users: [{id: a, groups: [g]}, {id: b, name: B}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
     await apply(await difference(first, broker), broker)
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a", "oidc/b"]
     assert await difference(first, broker) == (await difference(first, broker))
     assert (await difference(first, broker)).put == ()
 
-    second = parse(b"users: [{id: a, groups: [g, h]}]\ngroups: [{id: g, name: G}]", ".yaml", "oidc")
+    second = parse(b"users: [{id: a, groups: [g, h]}]\ngroups: [{id: g, name: G}]", ".yaml", PROVIDER)
     changes = await difference(second, broker)
     assert [(type, value.id) for type, value in changes.put] == [(DIRECTORY_GROUP, "h"), (DIRECTORY_USER, "oidc/a")]
     assert changes.delete == ((DIRECTORY_USER, "oidc/b"),)
 
 
 async def test_more_than_a_page_is_compared(broker: BrokerOverALine) -> None:
-    many = parse(("users:\n" + "".join(f"- {{id: u{n:04}}}\n" for n in range(1201))).encode(), ".yaml", "oidc")
+    many = parse(("users:\n" + "".join(f"- {{id: u{n:04}}}\n" for n in range(1201))).encode(), ".yaml", PROVIDER)
     await apply(await difference(many, broker), broker)
     assert (await difference(many, broker)).put == ()
-    await apply(await difference(parse(b"{}", ".yaml", "oidc"), broker), broker)
+    await apply(await difference(parse(b"{}", ".yaml", PROVIDER), broker), broker)
     assert await ids(broker, DIRECTORY_USER) == []
 
 
 async def test_what_is_changed_says_what_it_was(broker: BrokerOverALine) -> None:
-    await apply(await difference(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", "oidc"), broker), broker)
-    changes = await difference(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", "oidc"), broker)
+    await apply(await difference(parse(b"users: [{id: a, name: A, groups: [g]}]", ".yaml", PROVIDER), broker), broker)
+    changes = await difference(parse(b"users: [{id: a, name: B, groups: [g]}, {id: b}]", ".yaml", PROVIDER), broker)
     assert changes.counts == (1, 1, 0)
     assert changes.before == {(DIRECTORY_USER, "oidc/a"): DirectoryUser("oidc/a", name="A", group_ids=("g",))}
     assert changes.added == {(DIRECTORY_USER, "oidc/b")}

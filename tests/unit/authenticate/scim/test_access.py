@@ -6,16 +6,22 @@ from authenticate.scim.access import MAX_BODY, PATH, ScimAccess
 from foundation.values import SecretText
 
 TOKEN, NEXT = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
+OTHER = "partner-has-a-token-of-its-own-0"
 
 
 @pytest.fixture
 def access() -> ScimAccess:
-    return ScimAccess([SecretText(TOKEN), SecretText(NEXT)])
+    return ScimAccess({"corp": [SecretText(TOKEN), SecretText(NEXT)], "partner": [SecretText(OTHER)]})
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {NEXT}", f"BEARER  {TOKEN} "])
 def test_each_token_of_the_setting_is_good(access: ScimAccess, header: str) -> None:
-    assert access.admits(header)
+    assert access.pusher(header) == "corp"
+
+
+def test_the_token_says_whose_users_it_pushes(access: ScimAccess) -> None:
+    assert access.pusher(f"Bearer {OTHER}") == "partner"
+    assert access.most_bytes(f"{PATH}Groups", f"Bearer {OTHER}", 64) == MAX_BODY
 
 
 @pytest.mark.parametrize(
@@ -23,13 +29,13 @@ def test_each_token_of_the_setting_is_good(access: ScimAccess, header: str) -> N
     ["", "Bearer", "Bearer ", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN.upper()}", "Bearer é"],
 )
 def test_nothing_else_is(access: ScimAccess, header: str) -> None:
-    assert not access.admits(header)
+    assert access.pusher(header) is None
 
 
 def test_without_a_token_nobody_is_let_in() -> None:
-    access = ScimAccess([])
-    assert not access
-    assert not access.admits("Bearer ")
+    for access in (ScimAccess({}), ScimAccess({"corp": ()})):
+        assert not access
+        assert access.pusher("Bearer ") is None
 
 
 def test_only_who_has_the_token_may_send_much(access: ScimAccess) -> None:

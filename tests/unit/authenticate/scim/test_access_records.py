@@ -30,7 +30,7 @@ class World:
     def __init__(self, tmp_path: Path):
         self.broker = LocalBroker(MemoryStore())
         self.first, self.second = (
-            ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer), self.broker, lambda: 1000.0)
+            ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer).first_provider, self.broker, lambda: 1000.0)
             for issuer in (FIRST, SECOND)
         )
 
@@ -174,7 +174,8 @@ async def test_what_an_earlier_release_wrote_counts_and_is_the_issuer_s_of_the_f
 
 async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     guid, broker = "11111111-2222-3333-4444-555555555555", LocalBroker(MemoryStore())
-    shared = ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None), broker, lambda: 1000.0)
+    options = make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None)
+    shared = ScimDirectory(options.first_provider, broker, lambda: 1000.0)
     await shared.create_user({**ANN, "externalId": "1"})
     record = await broker.get(DIRECTORY_USER, "azure/1")
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):

@@ -36,7 +36,7 @@ def broker() -> LocalBroker:
 
 @pytest.fixture
 def make(tmp_path: Path, broker: LocalBroker) -> Make:
-    return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings), broker, lambda: 1000.0)
+    return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings).first_provider, broker, lambda: 1000.0)
 
 
 @pytest.fixture

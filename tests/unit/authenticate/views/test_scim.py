@@ -64,7 +64,7 @@ async def groups_of(site: Site, subject: str) -> tuple[str, ...] | None:
 
 async def is_out(site: Site, subject: str) -> bool:
     issuer = site.service.options.first_provider.issuer
-    return await site.service.scim.is_deactivated(SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
+    return await site.service.is_deactivated(SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0.0, 4e9, issuer=issuer))
 
 
 OKTA_USER = {

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from authorize.explain.find_person import found_person
 from authorize.identity.loader import IdentityRecords
+from config.settings.identity_providers import IN_PLACE
 from databroker.models import Group, Membership, Session, User
 from databroker.records import SESSION, Record
 from tests.support.database import row
@@ -59,3 +60,20 @@ def test_a_stranger_is_nothing_but_the_name(own: SimpleNamespace) -> None:
     assert found.identity.group_ids == frozenset()
     assert "nobody of this name" in found.note
     assert found_person("", own).identity is None
+
+
+def test_groups_of_one_of_several_directories_are_called_as_rules_call_them(own: SimpleNamespace, tmp_path: Path) -> None:
+    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
+    corp = {"id": "corp", "url": "https://corp.example", "domains": ["corp.com"], "groups_claim": "roles", **keys}
+    partner = {"id": "partner", "url": "https://partner.example", "domains": [], **keys}
+    own.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[corp, partner])
+    # Partner's directory has somebody with corp's address, who has signed in last.
+    row(User, id="partner/1", email="ann@corp.com", last_sign_in=timezone.now())
+    row(User, id="corp/1", email="ann@corp.com")
+    members = (("corp/1", "corp/sales", True), ("corp/1", "corp/claimed", False), ("partner/1", "partner/x", True))
+    for user_id, group, by_directory in members:
+        row(Group, id=group)
+        row(Membership, user_id=user_id, group_id=group, by_directory=by_directory, by_claim=not by_directory)
+    found = found_person("ann@corp.com", own)
+    assert found.identity is not None
+    assert (found.identity.provider, found.identity.group_ids) == ("corp", {"sales", "corp/claimed"})

@@ -4,11 +4,13 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from authorize.identity.loader import CachedIdentity, IdentityLoader, IdentityRecords
 from authorize.policy.identity import AccessSpan, Identity
+from config.options import Options
 from config.settings.identity_providers import IN_PLACE
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
@@ -400,3 +402,68 @@ async def test_what_is_left_of_a_directory_says_nothing_of_people_who_have_none(
     found = await loader.load("s1", NOW)
     assert found is not None
     assert (found.groups, found.directory_email) == ((), "")
+
+
+def entries(directory: Path, **corp: Any) -> Options:
+    """Options with corp and partner, which both have a file."""
+    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "directory_file": "people.yaml"}
+    (directory / "people.yaml").write_text("users: []")
+    said = {"id": "corp", "url": "https://corp.example", "domains": ["corp.example"], **keys, **corp}
+    partner = {"id": "partner", "url": "https://partner.example", "domains": ["partner.example"], **keys}
+    said = {key: value for key, value in said.items() if value is not None}
+    return make_options(directory, **dict.fromkeys(IN_PLACE), identity_providers=[said, partner])
+
+
+async def test_a_directory_of_several_tells_the_groups_of_its_own_people_by_the_names_of_its_own_groups(
+    world: World, tmp_path: Path
+) -> None:
+    broker, replica, _ = world
+    loader = IdentityLoader(replica, SessionReader(entries(tmp_path)))
+    for id, name in (("corp", "Engineering"), ("partner", "Administrators")):
+        issuer = f"https://{id}.example"
+        await broker.sign_in(f"s-{id}", f"{id}/1", issuer=issuer)
+        person = DirectoryUser(f"{id}/1", f"boss@{id}.example", group_ids=("g1",), issuer=issuer)
+        await broker.put(DIRECTORY_USER, person.id, person.to_data())
+        await broker.put(DIRECTORY_GROUP, f"{id}/g1", DirectoryGroup("g1", name, issuer=issuer).to_data())
+    # Left by the keys of one provider: it is nobody's here.
+    await broker.add_group("g1", "Owners")
+    for id, name in (("corp", "Engineering"), ("partner", "Administrators")):
+        found = await loader.load(f"s-{id}", NOW)
+        assert found is not None
+        assert (found.group_ids, found.group_names, found.groups) == ({"g1"}, {name}, ("g1", name))
+        assert (found.directory_email, found.has_untold_groups) == (f"boss@{id}.example", False)
+
+
+async def test_a_name_is_no_group_s_that_has_it_as_an_id_in_the_same_directory(world: World, tmp_path: Path) -> None:
+    broker, replica, _ = world
+    loader = IdentityLoader(replica, SessionReader(entries(tmp_path)))
+    await broker.sign_in("s", "corp/1", issuer="https://corp.example")
+    await broker.put(DIRECTORY_USER, "corp/1", DirectoryUser("corp/1", group_ids=("g1", "g2"), issuer="https://corp.example").to_data())
+    for id, name in (("g1", "taken"), ("g2", "theirs"), ("taken", "")):
+        await broker.put(DIRECTORY_GROUP, f"corp/{id}", DirectoryGroup(id, name, issuer="https://corp.example").to_data())
+    # What partner calls its groups takes nothing away from corp's.
+    await broker.put(DIRECTORY_GROUP, "partner/theirs", DirectoryGroup("theirs", issuer="https://partner.example").to_data())
+    found = await loader.load("s", NOW)
+    assert found is not None
+    assert found.group_names == {"theirs"}
+
+
+async def test_an_address_of_a_directory_is_of_its_provider_s_domains(world: World, tmp_path: Path) -> None:
+    broker, replica, _ = world
+    loader = IdentityLoader(replica, SessionReader(entries(tmp_path)))
+    await broker.sign_in("s", "partner/1", issuer="https://partner.example")
+    person = DirectoryUser("partner/1", "ceo@corp.example", issuer="https://partner.example")
+    await broker.put(DIRECTORY_USER, person.id, person.to_data())
+    found = await loader.load("s", NOW)
+    assert found is not None
+    assert (found.directory_email, found.rule_email, found.email) == ("", "", "")
+
+
+async def test_of_whom_a_directory_that_is_read_has_no_record_groups_are_unknown(world: World, tmp_path: Path) -> None:
+    broker, replica, _ = world
+    okta = {"provider": "okta", "directory_file": None, "service_account": '{"api_key": "k"}'}
+    loader = IdentityLoader(replica, SessionReader(entries(tmp_path, **okta)))
+    for id in ("corp", "partner"):
+        await broker.sign_in(f"s-{id}", f"{id}/1", issuer=f"https://{id}.example")
+    found = {id: await loader.load(f"s-{id}", NOW) for id in ("corp", "partner")}
+    assert {id: each and each.has_untold_groups for id, each in found.items()} == {"corp": True, "partner": False}, "a file is complete"

@@ -26,7 +26,7 @@ from config.routes.upstreams.health import (
     TcpPayload,
 )
 from config.settings.brand import BrandKeys
-from config.settings.identity_providers import IdentityProvider
+from config.settings.provider_entry import IdentityProvider
 from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
@@ -89,7 +89,9 @@ A_PROVIDER = {"id": "corp", "provider": "oidc", "url": "https://idp.corp.example
 
 
 def a_provider_with(keys: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in (A_PROVIDER | keys).items() if name != "client_secret" or "client_secret_file" not in keys}
+    kind = {"provider": "okta"} if {"service_account", "service_account_file"} & keys.keys() else {}
+    made = A_PROVIDER | kind | keys
+    return {name: value for name, value in made.items() if name != "client_secret" or "client_secret_file" not in keys}
 
 
 def providers_with(keys: dict[str, Any]) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from config.settings.identity_providers import IN_PLACE, MOST_PROVIDERS, OF_NO_PROVIDER
+from config.settings.identity_providers import IN_PLACE, MOST_PROVIDERS
+from config.settings.provider_entry import OF_NO_PROVIDER
 from tests.unit.config.conftest import Load, Problems
 
 WITHOUT = dict.fromkeys(IN_PLACE)
@@ -130,7 +131,10 @@ def test_what_leaves_open_whose_word_it_is_is_refused(problems: Problems, entrie
         ("idp_service_account", '{"api_key": "k"}'),
         ("idp_directory_url", "https://graph.example"),
         ("groups_claim", "groups"),
+        ("directory_file", "people.yaml"),
         ("scim_token", "a-token-of-32-characters-and-more"),
+        ("scim_user_id", "userName"),
+        ("scim_group_id", "externalId"),
     ],
 )
 def test_a_key_of_one_provider_does_not_stand_beside_several(problems: Problems, key: str, value: Any) -> None:
@@ -180,7 +184,7 @@ def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
             "is of one provider",
         ),
         ({"allow_public_unauthenticated_access": True, "identity_providers": ["corp"]}, "identity_providers", "has no effect"),
-        ({"allowed_groups": ["g"]}, "allowed_groups", "needs groups_claim of a provider"),
+        ({"allowed_groups": ["g"]}, "allowed_groups", "needs service_account, scim_token, directory_file or groups_claim of a provider"),
     ],
 )
 def test_a_route_says_whose_word_counts_there(problems: Problems, route: dict[str, Any], place: str, message: str) -> None:
@@ -209,3 +213,67 @@ def test_github_is_judged_where_its_people_come(problems: Problems) -> None:
     strict = {**APP, "allowed_domains": ["corp.example"], "max_age": "15m"}
     assert "policy[0].max_age" in problems(**several(entry(), github, policy=[strict]))
     assert problems(**several(entry(), github, policy=[{**strict, "identity_providers": ["corp"]}])) == {}
+
+
+TOKEN, NEXT = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
+OKTA = {"provider": "okta", "service_account": '{"api_key": "k"}'}
+
+
+def test_a_directory_is_of_the_entry_that_names_it(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "people.yaml").write_text("users: []")
+    (tmp_path / "key").write_text("the-key")
+    vendor = {"provider": "okta", "service_account_file": "key", "directory_url": "https://api.corp.example/"}
+    filed = entry("filed", directory_file="people.yaml")
+    options = load(**several(entry("corp", **vendor), filed, entry("none"), policy=[APP | {"allowed_groups": ["g"]}]))
+    found = {id: (each.has_directory, each.expects_record, each.records_prefix) for id, each in options.providers.items()}
+    assert found == {"corp": (True, True, "corp/"), "filed": (True, False, "filed/"), "none": (False, False, "none/")}
+    assert options.providers["corp"].directory_url == "https://api.corp.example"
+    assert options.providers["filed"].directory_file == tmp_path / "people.yaml"
+    assert "the-key" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "message"),
+    [
+        ({"service_account": '{"api_key": "k"}'}, "service_account", "oidc has no directory that could be read"),
+        ({"provider": "okta", "service_account": "e30="}, "service_account", "with provider: okta it must be base64"),
+        ({**OKTA, "directory_url": "http://api.corp.example"}, "directory_url", "the scheme must be https"),
+        ({"directory_file": "absent.yaml"}, "directory_file", "absent.yaml"),
+        ({**OKTA, "directory_file": "people.yaml"}, "directory_file", "and service_account both say who is in which group"),
+        ({**OKTA, "scim_token": TOKEN}, "scim_token", "and service_account both say who is in which group"),
+        ({"scim_token": TOKEN, "directory_file": "people.yaml"}, "scim_token", "and directory_file both say who is in which group"),
+        ({"scim_token": "short"}, "scim_token", "must have 32 random ASCII characters or more"),
+    ],
+)
+def test_a_directory_that_can_t_be_read_says_why(problems: Problems, tmp_path: Path, keys: dict[str, Any], key: str, message: str) -> None:
+    (tmp_path / "people.yaml").write_text("users: []")
+    found = problems(**several(entry(**keys)))
+    assert list(found) == [f"identity_providers[0].{key}"], found
+    assert message in found[f"identity_providers[0].{key}"]
+
+
+def test_in_split_mode_another_process_may_read_a_vendor_s_directory(load: Load) -> None:
+    parts = {"services": "authorize", "databroker_service_url": "http://127.0.0.1:5444", "grpc_address": ":5443"}
+    parts["grpc_insecure"] = "true"
+    options = load(**several(entry("a", provider="okta"), entry("b", provider="okta", groups_claim="roles"), entry("c"), **parts))
+    assert {id: each.has_directory for id, each in options.providers.items()} == {"a": True, "b": False, "c": False}
+    assert options.providers["a"].expects_record
+
+
+def test_who_pushes_is_told_by_the_token(load: Load, problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(f"{NEXT}\n{TOKEN}\n")
+    corp = entry("corp", scim_token=TOKEN, scim_user_id="userName", scim_group_id="displayName")
+    options = load(**several(corp, entry("partner", scim_token=NEXT), entry("none"), policy=[APP | {"allowed_groups": ["g"]}]))
+    found = {id: (each.is_pushed, each.has_directory, each.expects_record) for id, each in options.providers.items()}
+    assert found == {"corp": (True, True, True), "partner": (True, True, True), "none": (False, False, False)}
+    assert [(each.scim_user_id, each.scim_group_id) for each in options.providers.values()][:2] == [
+        ("userName", "displayName"),
+        ("externalId", "externalId"),
+    ]
+    assert TOKEN not in repr(options.providers)
+    for more, key in (({"scim_token": [NEXT, TOKEN]}, "scim_token"), ({"scim_token_file": "tokens"}, "scim_token_file")):
+        refused = problems(**several(corp, entry("partner", **more)))
+        assert list(refused) == [f"identity_providers[1].{key}"]
+        assert "is a token of identity_providers[0], too: whose users would it push?" in refused[f"identity_providers[1].{key}"]
+    # Two of one entry, while one is replaced, are no trouble, nor is one of them twice.
+    assert problems(**several(entry("corp", scim_token=[TOKEN, NEXT, TOKEN]), entry("partner"))) == {}

@@ -1,17 +1,20 @@
 """The history of the directory's readings: bounded, for reading only, and it tells how old the data is."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
 
+from config.settings.identity_providers import IN_PLACE
 from databroker.adminsite import directory_runs
 from databroker.adminsite.directory_runs import DirectoryRunAdmin, OutcomeFilter, last_reading
 from databroker.models import DirectoryRun
 from databroker.records import DIRECTORY_RUN, DirectoryRunRecord, Record
 from databroker.tables import rows
 from tests.support.admin import AdminPages, text_of
+from tests.support.options import make_options
 
 NOON = 1_800_000_000.0
 
@@ -46,6 +49,19 @@ def test_the_age_of_the_data_is_that_of_the_last_good_reading_at_that_time() -> 
     assert last_reading(NOON) == "2027-01-15T07:58:20Z, 0:01:40 before"
 
 
+def test_readings_of_several_directories_are_told_apart(tmp_path: Path) -> None:
+    for id, began in (("corp/1", NOON - 100), ("partner/1", NOON - 20), ("partner/0", NOON - 50)):
+        DirectoryRun.rows.bulk_create([DirectoryRun(id=id, began=datetime.fromtimestamp(began, UTC))])
+    ages = {prefix: last_reading(NOON, prefix).partition(", ")[2] for prefix in ("corp/", "partner/", "other/")}
+    assert ages == {"corp/": "0:01:40 before", "partner/": "0:00:20 before", "other/": ""}
+    (tmp_path / "people.yaml").write_text("users: []")
+    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": [], "directory_file": "people.yaml"}
+    entries = [{"id": id, "url": f"https://{id}.example", **keys} for id in ("corp", "partner")]
+    page = AdminPages(directory_runs.register, options=make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries))
+    assert "All corp partner" in text_of(page.get("databroker/directoryrun/"))
+    assert "1 directory sync" in text_of(page.get("databroker/directoryrun/", provider="corp"))
+
+
 def test_the_admin_shows_and_changes_nothing() -> None:
     wrote(NOON, seconds=1.25)
     wrote(NOON + 1, error="away")
@@ -70,8 +86,8 @@ def test_failures_can_be_looked_for(choice: str, errors: list[str]) -> None:
     assert [run.error for run in chosen.queryset(None, DirectoryRun.objects.all())] == errors  # type: ignore[arg-type]
 
 
-def test_the_empty_list_says_where_else_groups_come_from() -> None:
-    text = text_of(AdminPages(directory_runs.register).get("databroker/directoryrun/"))
+def test_the_empty_list_says_where_else_groups_come_from(tmp_path: Path) -> None:
+    text = text_of(AdminPages(directory_runs.register, options=make_options(tmp_path)).get("databroker/directoryrun/"))
     assert "0 directory syncs" in text
     assert "A directory_file makes none, nor does SCIM" in text
 

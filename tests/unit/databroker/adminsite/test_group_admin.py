@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from config.settings.identity_providers import IN_PLACE
 from databroker import admin
 from databroker.adminsite import group_admin
 from databroker.models import Group, Membership, User
@@ -66,3 +67,18 @@ def test_a_directory_s_file_is_named_by_its_setting(tmp_path: Path) -> None:
     row(Group, id="g1", name="engineering")
     options = {"directory_file": str(tmp_path / "people.json"), "groups_claim": ""}
     assert "g1 engineering - directory_file 0" in text_of(pages(tmp_path, options).get(PAGE))
+
+
+def test_a_group_of_one_of_several_directories_says_whose_it_is(tmp_path: Path) -> None:
+    keys = {"client_id": "gate", "client_secret": "secret", "domains": []}
+    (tmp_path / "people.yaml").write_text("users: []")
+    corp = {"id": "corp", "provider": "okta", "url": "https://corp.okta.com", "service_account": '{"api_key": "k"}', **keys}
+    partner = {"id": "partner", "provider": "oidc", "url": "https://partner.example", "directory_file": "people.yaml", **keys}
+    for id, issuer in (("corp/g", "https://corp.okta.com"), ("partner/g", "https://partner.example"), ("partner/h", "https://old.example")):
+        row(Group, id=id, issuer=issuer)
+    site = pages(tmp_path, {**dict.fromkeys(IN_PLACE), "identity_providers": [corp, partner]})
+    text = text_of(site.get(PAGE))
+    assert "corp/g - - the directory of https://corp.okta.com 0" in text
+    assert "partner/g - - directory_file of partner 0" in text
+    assert "partner/h - - the directory of https://old.example, whose people have no access now 0" in text
+    assert "what the directory of https://corp.okta.com and directory_file of partner last said" in text

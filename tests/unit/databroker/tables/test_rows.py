@@ -114,6 +114,19 @@ def test_members_are_who_the_directory_and_the_claim_say(claim, members):
     assert [(member.group_id, member.by_directory, member.by_claim) for member in rows.members] == members
 
 
+def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
+    claims = GroupsClaims((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
+    rows = RowBatch(claims)
+    said = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
+    add_user(rows, "corp/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))
+    add_user(rows, "partner/1", None, record(DIRECTORY_USER, group_ids=["g"]))
+    assert [(member.user_id, member.group_id, member.by_claim) for member in rows.members] == [
+        ("corp/1", "corp/g", False),
+        ("corp/1", "g", True),
+        ("partner/1", "partner/g", False),
+    ]
+
+
 def wrote(rows: RowBatch) -> list[tuple[str, str, bool, bool]]:
     """The groups after a write, which finds nothing wrong then."""
     write(rows)

@@ -111,7 +111,7 @@ async def test_without_an_account_the_client_of_the_sign_in_asks(staged) -> None
 def test_whom_it_lists_are_one_tenant_s(tmp_path: Path, url: str, directory_id: str, issuer: str) -> None:
     account = {"client_id": "c", "client_secret": "s", "directory_id": directory_id}
     options = make_options(tmp_path, idp_provider="azure", idp_provider_url=url or None, idp_service_account=json.dumps(account))
-    vendor = vendor_of(options, lambda: 0.0)
+    vendor = vendor_of(options, options.first_provider, lambda: 0.0)
     assert vendor is not None
     assert vendor.issuer == issuer
     assert vendor.person("1", "", "", {}).user.issuer == issuer

@@ -1,6 +1,5 @@
 """What is the same for many vendors: paths made of what a directory says, and the next page of a Link header."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from authenticate.directory.vendors.vendor import Vendor, link_next, origin, segment
 from authenticate.provider.http import ProviderResponse
 from databroker.records import DirectoryGroup
+from tests.support.providers import a_provider
 
 
 class AnyVendor(Vendor):
@@ -40,18 +40,16 @@ def test_an_origin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("services", "url", "issuer"),
+    ("is_known", "url", "issuer"),
     [
-        ("all", None, "https://accounts.google.com"),
-        ("databroker", None, ""),  # where people sign in only another process knows
-        ("databroker", "https://accounts.google.com", "https://accounts.google.com"),
+        (True, None, "https://accounts.google.com"),
+        (False, None, ""),  # where people sign in only another process knows
+        (True, "https://accounts.google.com", "https://accounts.google.com"),
     ],
 )
-def test_whose_people_it_lists(services: str, url: str | None, issuer: str) -> None:
-    provider = SimpleNamespace(id="google")
-    options: Any = SimpleNamespace(idp_provider_url=url or "", idp_directory_url="", services=services, first_provider=provider)
+def test_whose_people_it_lists(is_known: bool, url: str | None, issuer: str) -> None:
     nothing: Any = None
-    vendor = AnyVendor(options, nothing, lambda: 0.0)
+    vendor = AnyVendor(a_provider("google", "google", url or ""), nothing, lambda: 0.0, is_known=is_known)
     assert vendor.issuer == issuer
     person = vendor.person("1", "", "", {"g": DirectoryGroup("g", "Sales")})
     assert {each.issuer for each in (person.user, *person.groups)} == {issuer}

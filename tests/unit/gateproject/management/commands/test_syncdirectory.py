@@ -10,8 +10,9 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
+from config.settings.identity_providers import IN_PLACE
 from databroker.client import LocalBroker
-from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryUser
 from databroker.store.memory import MemoryStore
 from gateproject.management.commands import syncdirectory
 from tests.support.options import make_options
@@ -123,3 +124,47 @@ def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_it_says_whose_people_they_are_now(before: str, after: str, said: str) -> None:
     assert syncdirectory._differences(DirectoryUser("okta/1", issuer=before), DirectoryUser("okta/1", issuer=after)) == said
+
+
+@pytest.fixture
+def several(desk: Desk, tmp_path: Path) -> Desk:
+    """Corp and partner have a file each, and at both there is an ann; other has no directory."""
+    (tmp_path / "partner.yaml").write_text("users: [{id: ann, name: Mallory, groups: [g]}]")
+    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret", "domains": []}
+    files = {"corp": "directory.yaml", "partner": "partner.yaml"}
+    entries = [{"id": id, "url": f"https://{id}.example", "directory_file": file, **keys} for id, file in files.items()]
+    entries.append({"id": "other", "url": "https://other.example", **keys})
+    desk.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries)
+    return desk
+
+
+def test_each_of_several_directories_is_read_and_named(several: Desk) -> None:
+    said = several.run().splitlines()
+    assert (said[0], said[2], said[4]) == ("corp:", "+ user corp/ann: name 'Ann', into g", "partner:")
+    assert "+ user partner/ann: name 'Mallory', into g" in said
+    assert known(several) == ["corp/ann", "partner/ann"]
+    assert known(several, DIRECTORY_GROUP) == ["corp/g", "partner/g"]
+    assert {id.partition("/")[0] for id in known(several, DIRECTORY_RUN)} == {"corp", "partner"}
+
+
+def test_one_of_several_can_be_read_alone(several: Desk) -> None:
+    said = several.run("--provider", "partner", "--json")
+    assert (set(json.loads(said)), known(several)) == ({"partner"}, ["partner/ann"])
+    for unknown in ("other", "nobody"):
+        with pytest.raises(CommandError, match=f"no directory of {unknown} is read .*; there are those of: corp, partner"):
+            several.run("--provider", unknown)
+
+
+def test_one_of_several_that_fails_keeps_no_other_from_being_read(several: Desk) -> None:
+    several.file.write_text("users: {")
+    with pytest.raises(CommandError, match=r"^corp: "):
+        several.run()
+    assert known(several) == ["partner/ann"]
+
+
+def test_without_any_directory_it_says_what_names_one(several: Desk, tmp_path: Path) -> None:
+    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
+    entries = [{"id": "corp", "url": "https://corp.example", **keys}]
+    several.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries)
+    with pytest.raises(CommandError, match="service_account or directory_file of a provider in identity_providers"):
+        several.run()

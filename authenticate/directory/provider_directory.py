@@ -1,0 +1,168 @@
+"""Directory of one provider: the elected process keeps the broker's records of it right, from a file or the vendor; each sign-in looks up
+one person.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from authenticate.directory.follower import DirectoryFollower
+from authenticate.directory.reading import DirectoryReading
+from authenticate.directory.source import DirectorySource
+from authenticate.directory.vendors.api import Sleep
+from config.identity_provider import ConfiguredProvider
+from config.issuers import counts_for
+from config.options import Options
+from databroker.client import BrokerClient
+from databroker.leader_election import DoneElsewhere, run_elected
+from databroker.own_records import own_records
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
+from foundation.backoff import delay
+from foundation.errors import BrokerError, ProviderError
+from foundation.readiness import PartHealth, moment
+from foundation.tasks import spawn
+from foundation.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
+RUNS = 500
+
+
+class ProviderDirectory:
+    """The work of one provider's directory; none where the options name none for it."""
+
+    def __init__(self, options: Options, provider: ConfiguredProvider, broker: BrokerClient, clock: Callable[[], float]):
+        self.provider = provider
+        self._options = options
+        self._broker = broker
+        self._own = own_records(broker, provider)
+        self._clock = clock
+        self._source = DirectorySource.from_options(options, provider, clock)
+        self._health = PartHealth(clock)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process can read it."""
+        return self.provider.directory_file is not None or self._source is not None
+
+    def start(self) -> None:
+        if (file := self.provider.directory_file) is not None:
+            work = DirectoryFollower(file, self._own, self.provider, health=self._health).run
+        elif self._source is not None:
+            work = DirectorySchedule(self._source, self._broker, self._options, self._clock, health=self._health).run
+        else:
+            return
+        self._task = spawn(run_elected(self._own, "directory", work), name=f"election for the directory of {self.provider.id}")
+
+    @property
+    def trouble(self) -> str:
+        """Since when groups grow old and why, in words; "" where they don't."""
+        return f"grow old since {moment(self._health.since)}: {self._health.trouble}" if self._health.trouble else ""
+
+    @property
+    def last_read(self) -> str:
+        since = self._health.since
+        return f"read at {moment(since)}" if since else "another process reads it, or it is not due yet"
+
+    async def stop(self, grace: float) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if self._source is not None and grace:
+            spawn(_later(grace, self._source.close), name="end of the directory's connections")
+        elif self._source is not None:
+            await self._source.close()
+
+    async def look_up(self, user_id: str, access_token: str) -> None:
+        """Write the groups of a person who signs in.  A failure is logged and stops no sign-in: the next reading brings the groups.
+
+        Of whom there is no record until then, groups are unknown to every rule (authorize/identity/person_records.py).
+        """
+        if self._source is None:
+            return
+        try:
+            person = await self._source.look_up(user_id, access_token)
+            if person is not None:
+                await self._write(person.user, person.groups)
+        except (ProviderError, BrokerError) as error:
+            metrics.directory_look_ups.labels(self.provider.id, "error").inc()
+            log.warning(
+                "groups not looked up at sign-in, the next reading of the directory brings them",
+                provider=self.provider.id,
+                user_id=user_id,
+                reason=str(error),
+            )
+        else:
+            metrics.directory_look_ups.labels(self.provider.id, "success").inc()
+
+    async def _write(self, user: DirectoryUser, groups: tuple[DirectoryGroup, ...]) -> None:
+        for group in groups:
+            known = await self._own.get(DIRECTORY_GROUP, group.id)
+            # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
+            if known is None or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer):
+                await self._own.put(DIRECTORY_GROUP, group.id, group.to_data())
+        record = await self._own.get(DIRECTORY_USER, user.id)
+        if record is None or DirectoryUser.from_record(record) != user:
+            await self._own.put(DIRECTORY_USER, user.id, user.to_data())
+
+
+async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(seconds)
+    await work()
+
+
+class DirectorySchedule:
+    """The elected work `run`: a reading at once, where the last is old enough, and then every interval."""
+
+    def __init__(
+        self,
+        source: DirectorySource,
+        broker: BrokerClient,
+        options: Options,
+        clock: Callable[[], float],
+        *,
+        sleep: Sleep = asyncio.sleep,
+        health: PartHealth | None = None,
+    ):
+        self._health = health or PartHealth(clock)
+        self._source = source
+        self._broker = broker
+        self._clock = clock
+        self._interval = options.idp_refresh_directory_interval.total_seconds()
+        self._timeout = options.idp_refresh_directory_timeout.total_seconds()
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                wait = await self._until_due()
+                if wait <= 0:
+                    run = await DirectoryReading(self._source, self._broker, self._timeout, self._clock).run()
+                    failures = failures + 1 if run.error else 0
+                    if run.error:
+                        self._health.fails(run.error)
+                    else:
+                        self._health.works()
+                    wait = delay(failures - 1, RETRY, self._interval) if failures else self._interval
+            except DoneElsewhere:
+                wait = RETRY
+            except BrokerError as error:
+                log.warning("the directory can't be read, the data broker is away", provider=self._source.provider.id, reason=str(error))
+                wait = RETRY
+            await self._sleep(min(wait, self._interval))
+
+    async def _until_due(self) -> float:
+        """Seconds until the next reading.  Neither a restart nor a change of routes is a reason to ask for everything again."""
+        own = own_records(self._broker, self._source.provider)
+        # Those of an entry that was there before have its id in theirs.
+        records = [record for record in await own.page(DIRECTORY_RUN, "", RUNS) if "/" not in record.id]
+        runs = map(DirectoryRunRecord.from_record, reversed(records))
+        last = next((run for run in runs if run.source == str(self._source)), None)
+        if last is None or last.error or last.began > self._clock():
+            return 0.0
+        return last.began + self._interval - self._clock()

@@ -1,0 +1,179 @@
+"""Identity provider as an entry of `identity_providers` writes it: who it is, whose word it is, and where its directory is."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from config.issuers import DEFAULT_URLS, issuer_of
+from config.routes.bearer_tokens import JWT
+from config.routes.portal import Icon, Title
+from config.settings.authenticate import (
+    PROVIDERS,
+    PROVIDERS_WITHOUT_URL,
+    SCIM_TOKENS,
+    ScimGroupId,
+    ScimUserId,
+    Scopes,
+    provider_url,
+    scim_tokens,
+    scim_tokens_in_file,
+)
+from config.settings.authenticate import request_params as read_params
+from config.settings.directory import AccountContent, DirectoryUrl
+from config.settings.directory_account import parse
+from config.settings.linked_accounts import VERIFIED_EMAIL
+from config.types.fields import ExistingFile, File, Secret, Text, or_file, text, text_list
+from config.types.reader import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes, SecretText
+
+SERVICE_ACCOUNT = "service_account"
+# What ids begin with of whom no identity provider signs in.
+OF_NO_PROVIDER = frozenset({"", JWT, SERVICE_ACCOUNT, VERIFIED_EMAIL})
+
+_ID = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+")
+
+
+def _id(value: Any) -> str:
+    written = text(value)
+    if not _ID.fullmatch(written):
+        raise ValueError("must be a short name in lower case, such as corp: a letter, then letters, digits, - or _")
+    if written in OF_NO_PROVIDER:
+        raise ValueError(f"{written} is what ids of others begin with: choose another name")
+    return written
+
+
+def _domains(value: Any) -> tuple[str, ...]:
+    written = tuple(dict.fromkeys(domain.lower() if domain.isascii() else domain for domain in text_list(value)))
+    for domain in written:
+        if not _DOMAIN.fullmatch(domain):
+            raise ValueError(f"{domain!r} is no domain such as corp.example (one beyond ASCII is written xn--...)")
+    return written
+
+
+def _url_is_known(entry: Any) -> Iterator[Finding]:
+    if not entry.url and entry.provider in PROVIDERS_WITHOUT_URL:
+        yield ("url",), "is required: the provider's issuer URL, as in https://idp.example.com"
+
+
+def _scopes_bring_a_token(entry: Any) -> Iterator[Finding]:
+    if entry.scopes and entry.provider != "github" and "openid" not in entry.scopes:
+        yield ("scopes",), "must contain openid: without it the provider sends no ID token"
+
+
+def _account_is_usable(entry: Any) -> Iterator[Finding]:
+    if entry.service_account is None:
+        return
+    try:
+        parse(entry.provider, entry.service_account.reveal(), key="provider")
+    except ValueError as error:
+        yield (_account_key(entry),), str(error)
+
+
+def _account_key(entry: Any) -> str:
+    return "service_account_file" if entry.service_account_file else "service_account"
+
+
+def _one_directory(entry: Any) -> Iterator[Finding]:
+    """Two sources would each remove what the other wrote."""
+    scim_key = "scim_token_file" if entry.scim_token_file else "scim_token"
+    is_set = {scim_key: entry.scim_token, "directory_file": entry.directory_file, _account_key(entry): entry.service_account is not None}
+    first, *others = [key for key, value in is_set.items() if value] or [""]
+    for other in others:
+        yield (first,), f"and {other} both say who is in which group: choose one source"
+
+
+class IdentityProvider(Settings):
+    """An entry of `identity_providers`."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_url_is_known, _scopes_bring_a_token, _account_is_usable, _one_directory)
+    ELSEWHERE: ClassVar[Mapping[str, str]] = {
+        "name": "is called `id` here, which people's ids begin with; `title` is what people read",
+        "issuer": "is called `url` here",
+    }
+
+    id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(
+        description="What gate calls it: the ids of its people begin with that, as in `corp/00u1`, and its callback ends with it. "
+        "Another id makes them other people.",
+        examples=["corp"],
+    )
+    provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
+        description="Its kind, as of `idp_provider`.", examples=["azure"]
+    )
+    url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
+        "", description="Its issuer URL, as of `idp_provider_url`.", examples=["https://idp.example.com"]
+    )
+    client_id: Text = Field("", description="The client that gate is there.", examples=["gate"])
+    client_secret_file: File | None = Field(None, description="File form of `client_secret`.", examples=["corp-client-secret"])
+    client_secret: Annotated[Secret | None, or_file("client_secret_file", lambda content: SecretText(content.decode("utf-8").strip()))] = (
+        Field(None, validate_default=True, description="That client's secret.", examples=["the-secret-that-the-provider-gave-you"])
+    )
+    scopes: Scopes = Field((), description="As `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"])
+    request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", read_params, MAP)] | None = Field(
+        None, description="As `idp_request_params`.", examples=[{"prompt": "select_account"}]
+    )
+    groups_claim: Annotated[str, SettingReader("string", text, TEXT)] = Field(
+        "",
+        description="The claim whose values count as groups. Whoever has one names groups of every rule: give it to none that you would "
+        "not let name your administrators.",
+        examples=["roles"],
+        json_schema_extra={"when_unset": "its people have the groups of its directory, if it has one, and no others"},
+    )
+    service_account_file: File | None = Field(None, description="File form of `service_account`.", examples=["idp-account.json"])
+    service_account: Annotated[AccountContent | None, or_file("service_account_file", SecretBytes)] = Field(
+        None,
+        validate_default=True,
+        description="Credentials for reading its directory, as `idp_service_account`. Its groups count in every rule, as those of "
+        "`groups_claim` do.",
+        examples=["BASE64-OF-idp-account.json"],
+        json_schema_extra={"when_unset": "its directory is not read"},
+    )
+    directory_url: DirectoryUrl = Field(
+        "",
+        description="Where its directory's API answers, as `idp_directory_url`.",
+        examples=["https://graph.microsoft.us"],
+        json_schema_extra={"when_unset": "as docs/directory.md says, by provider"},
+    )
+    directory_file: ExistingFile | None = Field(
+        None,
+        description="A file of its people and their groups, as the setting of this name: of its own people alone.",
+        examples=["directory.yaml"],
+    )
+    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
+    scim_token: Annotated[
+        tuple[SecretText, ...] | None,
+        SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
+        or_file("scim_token_file", scim_tokens_in_file),
+    ] = Field(
+        None,
+        validate_default=True,
+        description="Bearer token with which it pushes its users and groups, as the setting of this name; of its own people alone, so no "
+        "other entry has it.",
+        examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
+        json_schema_extra={"when_unset": "it can push nothing"},
+    )
+    scim_user_id: ScimUserId = Field("externalId", description="As the setting of this name.", examples=["userName"])
+    scim_group_id: ScimGroupId = Field("externalId", description="As the setting of this name.", examples=["displayName"])
+    domains: Annotated[tuple[str, ...] | None, SettingReader("list of string", _domains, LIST)] = Field(
+        None,
+        description="The domains of the e-mail addresses that it may speak for: another address of its people counts in no rule, and no "
+        "upstream is told it. Required where there are several providers.",
+        examples=[["corp.example"], "corp.example,eu.corp.example"],
+        json_schema_extra={"when_unset": "all, for a single provider"},
+    )
+    link_by: Annotated[str, one_of(VERIFIED_EMAIL)] = Field(
+        "",
+        description="Its people with a verified address of `domains` are one person with those of the same address at the other providers "
+        "that say so, to applications and in requests for access. Turning it on or off makes them other people there.",
+        examples=[VERIFIED_EMAIL],
+        json_schema_extra={"when_unset": "each account is a person"},
+    )
+    title: Title = Field("", description="What people read where they choose.", examples=["Employees"])
+    icon: Icon | None = Field(None, description="Its picture there: a small PNG, an SVG of shapes alone, or a word.", examples=["people"])
+
+    @property
+    def issuer(self) -> str:
+        return issuer_of(self.provider, self.url or DEFAULT_URLS.get(self.provider, ""))

@@ -1,0 +1,249 @@
+"""The whole product with a directory at each of two providers: each says who of its own people is in which group, and nothing of others."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.children import free_port
+from tests.support.fake_directories import Okta
+from tests.support.fake_idp import FakeIdP
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
+from tests.support.prepared import run
+from tests.support.reloading import reload
+from tests.support.sample_upstream import SampleUpstream
+from tests.support.several_providers import WITHOUT, entry
+
+HTML = {"Accept": "text/html"}
+TOKEN = "0123456789abcdefghijklmnopqrstuv"
+STAFF, GUESTS, SHARED, OPEN = "staff.localhost", "guests.localhost", "shared.localhost", "open.localhost"
+
+
+class ByName(Okta):
+    """Who signs in as alice is alice here, too; and so are groups."""
+
+    def user_id(self, user: str) -> str:
+        return user
+
+    def group_id(self, group: str) -> str:
+        return group
+
+
+@pytest.fixture
+async def okta() -> AsyncIterator[ByName]:
+    async with ByName() as running:
+        running.company.users["alice"] = ("Alice of Okta", "ceo@corp.example")
+        running.company.groups = ["guests", "shared"]
+        running.company.members = {"guests": ["alice"], "shared": []}
+        yield running
+
+
+@pytest.fixture
+async def idps() -> AsyncIterator[dict[str, FakeIdP]]:
+    """At both, who signs in is alice."""
+    found = {id: await FakeIdP.started() for id in ("corp", "partner")}
+    yield found
+    for idp in found.values():
+        await idp.stop()
+
+
+def entries(idps: dict[str, FakeIdP], okta: ByName) -> list[dict[str, Any]]:
+    """Corp's people are in a file; partner's are read from a vendor."""
+    vendor = {"provider": "okta", "service_account": okta.settings()["idp_service_account"], "directory_url": okta.url}
+    return [entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"], **vendor)]
+
+
+async def running(tmp_path: Path, upstream: SampleUpstream, *said: dict[str, Any]) -> AsyncIterator[RunningGate]:
+    (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff, shared]}]")
+    builder = GateBuilder("https://not-used.invalid").setting(**WITHOUT, idp_scopes=None, identity_providers=list(said))
+    builder.setting(grpc_address=f"127.0.0.1:{free_port()}", metrics_address=f"127.0.0.1:{free_port()}")
+    builder.setting(admin_allowed_users=["corp/alice"], jwt_claims_headers=["email", "groups"])
+    for host, groups in ((STAFF, ["staff"]), (GUESTS, ["guests"]), (SHARED, ["shared"])):
+        builder.route(host, to=upstream.url, allowed_groups=groups)
+    builder.route(OPEN, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
+    started = await asyncio.to_thread(builder.start, tmp_path)
+    try:
+        yield started
+    finally:
+        await asyncio.to_thread(started.child.__exit__)
+
+
+@pytest.fixture
+async def gate(idps: dict[str, FakeIdP], okta: ByName, upstream: SampleUpstream, tmp_path: Path) -> AsyncIterator[RunningGate]:
+    async for started in running(tmp_path, upstream, *entries(idps, okta)):
+        yield started
+
+
+@pytest.fixture
+async def pushed(idps: dict[str, FakeIdP], upstream: SampleUpstream, tmp_path: Path) -> AsyncIterator[RunningGate]:
+    """Corp's people are in a file; partner pushes its own."""
+    corp, partner = entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"], scim_token=TOKEN)
+    async for started in running(tmp_path, upstream, corp, partner):
+        yield started
+
+
+async def signed_in(gate: RunningGate, client: httpx.AsyncClient, idp: FakeIdP, id: str) -> None:
+    """Alice, at this provider."""
+    response = await client.get(gate.url(AUTHENTICATE_HOST, f"/.gate/?gate_idp={id}"), headers=HTML)
+    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+        response = await client.send(response.next_request)
+    assert response.next_request is not None, response.text
+    callback = idp.pick(str(response.next_request.url), "alice")
+    assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
+
+
+async def told(gate: RunningGate, path: str) -> str:
+    address = yaml.safe_load(gate.config_file.read_text())["metrics_address"]
+    async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+        return (await client.get(f"http://{address}/{path}")).text
+
+
+async def statuses(gate: RunningGate, client: httpx.AsyncClient) -> list[int]:
+    """At the hosts for staff, for guests and for the group that both have a name for."""
+    answers = [await follow(client, await client.get(gate.url(host), headers=HTML)) for host in (STAFF, GUESTS, SHARED)]
+    return [answer.status_code for answer in answers]
+
+
+async def test_a_rule_is_met_by_the_groups_of_one_s_own_directory_alone(gate: RunningGate, idps: dict[str, FakeIdP]) -> None:
+    for id in ("corp", "partner"):
+        await asyncio.to_thread(gate.wait_for_event, "directory read", lambda line, id=id: line["provider"] == id)
+    async with gate.client() as employee, gate.client() as guest:
+        await signed_in(gate, employee, idps["corp"], "corp")
+        await signed_in(gate, guest, idps["partner"], "partner")
+        assert await statuses(gate, employee) == [200, 403, 200]
+        assert await statuses(gate, guest) == [403, 200, 403]
+        await follow(guest, await guest.get(gate.url(OPEN), headers=HTML))
+        headers = (await guest.get(gate.url(OPEN), headers={"Accept": "application/json"})).text
+        assert "guests" in headers
+        assert "staff" not in headers
+        assert "ceo@corp.example" not in headers, "an address of a directory that is not the provider's to tell"
+        person = (await guest.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "application/json"})).json()
+        assert [group["id"] for group in person["groups"]] == ["guests"]
+        # The operator's file is followed; nobody at partner hears of it.
+        (gate.config_file.parent / "people.yaml").write_text("users: [{id: corp/alice, groups: [guests]}]")
+        for _ in range(400):
+            if await statuses(gate, employee) == [403, 200, 403]:
+                break
+            await asyncio.sleep(0.05)
+        assert await statuses(gate, employee) == [403, 200, 403]
+        assert await statuses(gate, guest) == [403, 200, 403]
+
+
+async def test_each_directory_is_named_where_somebody_looks(gate: RunningGate, idps: dict[str, FakeIdP]) -> None:
+    await asyncio.to_thread(gate.wait_for_event, "directory read", lambda line: line["provider"] == "partner")
+    outcome = await asyncio.to_thread(run, "manage.py", "syncdirectory", "--json", "-config", gate.config_file)
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout[outcome.stdout.index("{") :])
+    assert {id: (run["users"], run["source"].partition(" ")[0]) for id, run in found.items()} == {
+        "corp": (1, "directory_file"),
+        "partner": (5, "okta"),
+    }
+    async with gate.client() as client:
+        assert "partner read at" in await told(gate, "readyz")
+        await signed_in(gate, client, idps["corp"], "corp")
+        dashboard = (await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/admin/"), headers=HTML))).text
+        assert "corp: Read" in dashboard
+        assert "partner: Read" in dashboard
+    lines = (await told(gate, "metrics")).splitlines()
+    assert [line for line in lines if line.startswith("gate_directory_last_success") and 'provider="partner"' in line]
+
+
+async def test_a_directory_that_is_away_costs_the_others_nothing_and_is_named(
+    idps: dict[str, FakeIdP], okta: ByName, gate: RunningGate
+) -> None:
+    await asyncio.to_thread(gate.wait_for_event, "directory read", lambda line: line["provider"] == "partner")
+    changed = entries(idps, okta)
+    changed[1]["directory_url"] = f"http://127.0.0.1:{free_port()}"
+    await asyncio.to_thread(reload, gate, identity_providers=changed)
+    async with gate.client() as employee:
+        await signed_in(gate, employee, idps["corp"], "corp")
+        assert await statuses(gate, employee) == [200, 403, 200]
+        for _ in range(400):
+            ready = await told(gate, "readyz")
+            if "groups of partner grow old" in ready:
+                break
+            await asyncio.sleep(0.05)
+        assert "groups of partner grow old since" in ready
+        assert ready.startswith("ready"), "requests are judged all the same"
+
+
+async def test_a_directory_that_is_removed_takes_its_groups_along_and_no_others(
+    idps: dict[str, FakeIdP], okta: ByName, gate: RunningGate
+) -> None:
+    await asyncio.to_thread(gate.wait_for_event, "directory read", lambda line: line["provider"] == "partner")
+    async with gate.client() as employee, gate.client() as guest:
+        await signed_in(gate, employee, idps["corp"], "corp")
+        await signed_in(gate, guest, idps["partner"], "partner")
+        assert await statuses(gate, guest) == [403, 200, 403]
+        changed = entries(idps, okta)
+        changed[1] = {key: value for key, value in changed[1].items() if key not in ("service_account", "directory_url")}
+        await asyncio.to_thread(reload, gate, identity_providers=changed)
+        assert await statuses(gate, guest) == [403, 403, 403]
+        assert await statuses(gate, employee) == [200, 403, 200]
+        line = "what a directory had told was deleted: it is not configured any more"
+        await asyncio.to_thread(gate.wait_for_event, line, lambda line: line["provider"] == "partner")
+        await asyncio.to_thread(reload, gate, identity_providers=entries(idps, okta))
+        for _ in range(400):
+            if await statuses(gate, guest) == [403, 200, 403]:
+                break
+            await asyncio.sleep(0.05)
+        assert await statuses(gate, guest) == [403, 200, 403], "it is read anew at once when it comes back"
+
+
+async def push(gate: RunningGate, path: str, document: dict[str, Any], method: str = "POST") -> dict[str, Any]:
+    """What partner's client is answered."""
+    async with gate.client() as client:
+        url = gate.url(AUTHENTICATE_HOST, f"/.gate/scim/v2/{path}")
+        answer = await client.request(method, url, json=document, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+
+async def test_what_a_hostile_provider_pushes_is_of_its_own_people_alone(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
+    await asyncio.to_thread(pushed.wait_for_event, "directory read", lambda line: line["provider"] == "corp")
+    async with pushed.client() as employee, pushed.client() as guest:
+        await signed_in(pushed, employee, idps["corp"], "corp")
+        await signed_in(pushed, guest, idps["partner"], "partner")
+        assert await statuses(pushed, guest) == [403, 403, 403]
+        email = {"emails": [{"value": "boss@corp.example"}]}
+        names = ("alice", "corp/alice", "../corp/alice", "partner/alice")
+        users = {name: (await push(pushed, "Users", {"userName": name, "externalId": name, **email}))["id"] for name in names}
+        everybody = [{"value": id} for id in users.values()]
+        # Its group is called as the one that lets nobody in until somebody is in it, and another as the one of corp's file.
+        await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": everybody})
+        async with asyncio.timeout(20):
+            while await statuses(pushed, guest) != [403, 200, 403]:
+                await asyncio.sleep(0.05)
+        assert await statuses(pushed, employee) == [200, 403, 200]
+        headers = (await guest.get(pushed.url(GUESTS), headers={"Accept": "application/json"})).text
+        assert "boss@corp.example" not in headers
+        # It puts everybody out, by any name: its own alice goes, and corp's stays.
+        for id in users.values():
+            await push(pushed, f"Users/{id}", {"Operations": [{"op": "replace", "path": "active", "value": False}]}, "PATCH")
+        async with asyncio.timeout(20):
+            while (await guest.get(pushed.url(OPEN), headers=HTML)).status_code != 302:
+                await asyncio.sleep(0.05)
+        assert await statuses(pushed, employee) == [200, 403, 200]
+        listed = await push(pushed, "Users/.search", {})
+        assert {user["userName"] for user in listed["Resources"]} == set(names)
+
+
+async def test_who_may_push_no_more_leaves_nothing_behind(pushed: RunningGate, idps: dict[str, FakeIdP]) -> None:
+    user = await push(pushed, "Users", {"userName": "alice", "externalId": "alice"})
+    await push(pushed, "Groups", {"displayName": "guests", "externalId": "guests", "members": [{"value": user["id"]}]})
+    async with pushed.client() as guest:
+        await signed_in(pushed, guest, idps["partner"], "partner")
+        assert await statuses(pushed, guest) == [403, 200, 403]
+        corp, partner = entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"])
+        await asyncio.to_thread(reload, pushed, identity_providers=[corp, partner])
+        assert await statuses(pushed, guest) == [403, 403, 403]
+        line = "what a directory had told was deleted: it is not configured any more"
+        await asyncio.to_thread(pushed.wait_for_event, line, lambda line: line["provider"] == "partner")
+        await asyncio.to_thread(reload, pushed, identity_providers=[corp, {**partner, "scim_token": TOKEN}])
+        assert (await push(pushed, "Users/.search", {}))["totalResults"] == 0
+        assert await statuses(pushed, guest) == [403, 403, 403], "until it is pushed anew"

@@ -1,0 +1,145 @@
+"""The directory is kept right by one process, at its interval; and whoever signs in has their groups at once."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.directory.provider_directory import RETRY, DirectorySchedule
+from authenticate.directory.service import DirectoryService
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from databroker.store.memory import MemoryStore
+from foundation.errors import ProviderError
+from tests.support.fake_api import as_json
+from tests.support.options import make_options
+from tests.unit.authenticate.directory.test_reading import Held
+
+
+class Stop(Exception):
+    pass
+
+
+class Clockwork:
+    """A schedule whose sleeping turns the clock, until it has slept often enough."""
+
+    def __init__(self, tmp_path: Path, **settings: Any):
+        self.now = 1000.0
+        self.slept: list[float] = []
+        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.source = Held()
+        self.options = make_options(tmp_path, idp_refresh_directory_interval="10m", **settings)
+
+    async def run(self, sleeps: int) -> list[float]:
+        self.slept.clear()
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            self.now += seconds
+            if len(self.slept) == sleeps:
+                raise Stop
+
+        with pytest.raises(Stop):
+            await DirectorySchedule(self.source, self.broker, self.options, lambda: self.now, sleep=sleep).run()  # type: ignore[arg-type]
+        return self.slept
+
+    async def known(self) -> int:
+        return len(await self.broker.page(DIRECTORY_USER, "", 1000))
+
+
+async def test_it_is_read_at_once_and_every_interval(tmp_path: Path) -> None:
+    clockwork = Clockwork(tmp_path)
+    assert await clockwork.run(3) == [600, 600, 600]
+    assert await clockwork.known() == 3
+
+
+async def test_a_restart_waits_for_what_is_left_of_the_interval(tmp_path: Path) -> None:
+    clockwork = Clockwork(tmp_path)
+    await clockwork.run(1)
+    clockwork.now -= 400
+    assert await clockwork.run(1) == [400]
+
+
+async def test_after_a_failure_it_is_tried_sooner_and_less_and_less_often(tmp_path: Path) -> None:
+    clockwork = Clockwork(tmp_path)
+    clockwork.source.error = ProviderError("away")
+    assert await clockwork.run(7) == [RETRY, 2 * RETRY, 4 * RETRY, 8 * RETRY, 16 * RETRY, 600, 600]
+
+
+async def test_another_source_is_read_at_once(tmp_path: Path) -> None:
+    clockwork = Clockwork(tmp_path)
+    await clockwork.run(1)
+    clockwork.now -= 600
+
+    class Other(Held):
+        def __str__(self) -> str:
+            return "other"
+
+    clockwork.source = Other(4)
+    await clockwork.run(1)
+    assert await clockwork.known() == 4
+
+
+async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: Path) -> None:
+    file = tmp_path / "directory.yaml"
+    file.write_text("users: [{id: alice, groups: [g1]}]")
+    broker = LocalBroker(MemoryStore())
+    service = DirectoryService(make_options(tmp_path, directory_file=str(file)), broker)
+    await service.start()
+    async with asyncio.timeout(20):
+        while await broker.get(DIRECTORY_USER, "oidc/alice") is None:
+            await asyncio.sleep(0.01)
+    await service.stop()
+    assert await broker.acquire("directory", 1.0) is not None
+
+
+async def test_who_signs_in_has_their_groups_at_once(staged) -> None:
+    stage = await staged("okta")
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    user = stage.directory.expected_user("ann")
+    await service.look_up(user.id, "")
+    assert await stage.users() == {user.id: user}
+    assert set(await stage.groups()) == set(user.group_ids)
+    before = await stage.versions()
+    await service.look_up(user.id, "")
+    assert await stage.versions() == before
+    await service.stop()
+
+
+async def test_a_look_up_that_fails_stops_nobody_and_is_told(staged) -> None:
+    stage = await staged("okta")
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    stage.directory.fault = lambda request: as_json({}, 500)
+    with capture_logs() as logs:
+        await service.look_up("okta/00u101", "")
+    assert [entry["user_id"] for entry in logs if entry["log_level"] == "warning"] == ["okta/00u101"]
+    assert await stage.users() == {}
+    await service.stop()
+
+
+async def test_what_is_known_of_a_person_is_kept_where_the_directory_does_not_know_them(staged) -> None:
+    stage = await staged("okta")
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    await stage.broker.put(DIRECTORY_USER, "okta/gone", DirectoryUser("okta/gone").to_data())
+    await service.look_up("okta/gone", "")
+    assert set(await stage.users()) == {"okta/gone"}
+    assert await stage.broker.page(DIRECTORY_GROUP, "", 10) == []
+    await service.stop()
+
+
+async def test_who_signs_in_is_this_issuer_s_person_and_so_are_their_groups(staged) -> None:
+    """Another server's have the same ids: its people lend this one's neither groups nor a group's name."""
+    stage = await staged("okta")
+    user, group = stage.directory.expected_user("ann"), DirectoryGroup("", "admins", issuer="https://other.example")
+    group = replace(group, id=user.group_ids[0])
+    theirs = DirectoryUser(user.id, group_ids=("admins",), issuer="https://other.example")
+    await stage.broker.put(DIRECTORY_USER, user.id, theirs.to_data())
+    await stage.broker.put(DIRECTORY_GROUP, group.id, group.to_data())
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    await service.look_up(user.id, "")
+    assert (await stage.users())[user.id].issuer == stage.directory.issuer == stage.options.idp_provider_url
+    assert (await stage.groups())[group.id] == stage.directory.expected()[1][group.id]
+    await service.stop()

@@ -1,0 +1,107 @@
+"""Records of a directory go with the configuration that does not know it, and no others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from authenticate.removed_directories import RemovedDirectories
+from databroker.client import LocalBroker
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
+from tests.support.options import make_options
+from tests.unit.authenticate.test_removed_providers import CORP, PARTNER, entry, several
+
+TYPES = (DIRECTORY_USER, DIRECTORY_GROUP, DIRECTORY_RUN)
+OKTA = {"service_account": '{"api_key": "k"}'}
+
+
+@pytest.fixture
+async def broker() -> LocalBroker:
+    """What corp's and partner's directories have told, and that of the keys `idp_*` before."""
+    broker = LocalBroker(MemoryStore())
+    for type in TYPES:
+        for id in ("corp/1", "partner/1", "partner/2", "gone/1"):
+            await broker.put(type, id, {"id": id})
+    await broker.put(DIRECTORY_USER, "okta/1", {"id": "okta/1"})
+    await broker.put(DIRECTORY_GROUP, "raw", {"id": "raw"})
+    await broker.put(DIRECTORY_RUN, "1000", {"id": "1000"})
+    return broker
+
+
+async def left(broker: LocalBroker) -> dict[str, list[str]]:
+    return {type: [record.id for record in await broker.page(type, "", 100)] for type in TYPES}
+
+
+async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, broker: LocalBroker) -> None:
+    (tmp_path / "people.yaml").write_text("users: []")
+    entries = (entry("corp", CORP) | {"directory_file": "people.yaml"}, entry("partner", PARTNER))
+    with capture_logs() as logged:
+        await RemovedDirectories(several(tmp_path, *entries), broker).run()
+    assert await left(broker) == {type: ["corp/1"] for type in TYPES}
+    told = {line["provider"]: line["users"] for line in logged if "not configured any more" in line["event"]}
+    assert told == {"partner": 2, "gone": 1, "okta": 1}
+
+
+async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path: Path, broker: LocalBroker) -> None:
+    entries: tuple[dict[str, Any], ...] = (
+        entry("corp", "https://corp.okta.com") | {"provider": "okta"},
+        entry("partner", PARTNER),
+    )
+    options = several(tmp_path, *entries).model_copy(update={"services": "authenticate"})
+    options.__dict__.pop("providers", None)
+    await RemovedDirectories(options, broker).run()
+    assert await left(broker) == {type: ["corp/1"] for type in TYPES}
+
+
+async def test_of_the_keys_of_one_provider_only_the_history_of_entries_goes(tmp_path: Path, broker: LocalBroker) -> None:
+    before = await left(broker)
+    await RemovedDirectories(make_options(tmp_path), broker).run()
+    assert await left(broker) == {**before, DIRECTORY_RUN: ["1000"]}
+
+
+PUSHED = (SCIM_USER, SCIM_GROUP, SCIM_INDEX)
+
+
+@pytest.mark.parametrize(
+    ("keys", "stays"),
+    [({"scim_token": "0123456789abcdefghijklmnopqrstuv"}, ["corp/1"]), ({"directory_file": "people.yaml"}, []), ({}, [])],
+)
+async def test_what_was_pushed_stays_while_that_provider_may_push(
+    tmp_path: Path, broker: LocalBroker, keys: dict[str, Any], stays: list[str]
+) -> None:
+    (tmp_path / "people.yaml").write_text("users: []")
+    for type in PUSHED:
+        for id in ("corp/1", "partner/1", "of-the-keys-of-one-provider"):
+            await broker.put(type, id, {})
+    await RemovedDirectories(several(tmp_path, entry("corp", CORP) | keys, entry("partner", PARTNER)), broker).run()
+    for type in PUSHED:
+        assert [record.id for record in await broker.page(type, "", 10)] == stays
+    assert (await left(broker))[DIRECTORY_USER] == (["corp/1"] if keys else [])
+
+
+async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(tmp_path: Path, broker: LocalBroker) -> None:
+    for type in PUSHED:
+        for id in ("corp/1", "ours"):
+            await broker.put(type, id, {})
+    await RemovedDirectories(make_options(tmp_path), broker).run()
+    for type in PUSHED:
+        assert [record.id for record in await broker.page(type, "", 10)] == ["ours"]
+
+
+async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
+
+    async def away_at_first(*asked: Any) -> Any:
+        if (error := next(answers, None)) is not None:
+            raise error
+        return await page(*asked)
+
+    monkeypatch.setattr(broker, "page", away_at_first)
+    with capture_logs() as logged:
+        await RemovedDirectories(several(tmp_path, entry("corp", CORP)), broker).run()
+    monkeypatch.undo()
+    assert await left(broker) == {type: [] for type in TYPES}
+    assert sum("can't be deleted yet" in line["event"] for line in logged) == 2
