@@ -69,11 +69,6 @@ class TwoReadings(BadRequest):
         self._facts = f"an upstream may read the path as {short}, which belongs to {owner}, while as it stands it belongs to {found}"
 
     @property
-    def said(self) -> str:
-        """What it says, as it was given: a Message still knows its other languages."""
-        return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else str(self)
-
-    @property
     def in_full(self) -> str:
         return self._facts
 

@@ -1,5 +1,6 @@
 """Identity: what is known of a caller, in the form that the criteria compare."""
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -105,5 +106,6 @@ class Identity:
 
     @property
     def shown_as(self) -> str:
-        """Name for people to read; never for a rule to compare."""
-        return self.email or self.name or self.user_id
+        """Name for people to read; never for a rule to compare.  What looks like an address, and was told as a name, is none."""
+        is_address = "@" in unicodedata.normalize("NFKC", self.name)
+        return self.email or ("" if is_address else self.name) or self.user_id

@@ -91,6 +91,7 @@ loaded.without(
 )
 
 identity = door("authorize.policy.identity", JUDGED)
+identity.without("no name passes for an address", "Identity.shown_as", never("is_address"))
 identity.without("a subject alone says nobody", "Identity.__post_init__", replaced("self.is_own and self.is_sole", "self.is_own"))
 
 entry_checks = door("authorize.user_entry_checks", JUDGED)

@@ -84,6 +84,13 @@ def test_an_address_that_an_earlier_sign_in_had_is_the_provider_s_to_tell_or_cou
     assert outcome(found, identity_providers=["corp", "partner"], **keys) is FORBIDDEN
 
 
+@pytest.mark.parametrize("name", ["boss@corp.example", "Boss <boss@corp.example>", "boss\uff20corp.example", "boss\ufe6bcorp.example"])
+def test_nobody_is_shown_by_a_name_that_may_be_taken_for_an_address(name: str) -> None:
+    """The decision log and the audit log tell of people by this; whose address is not theirs to have would have it as their name."""
+    found = replace(person(PARTNER, "boss@corp.example"), name=name)
+    assert found.shown_as == "partner/1"
+
+
 def test_an_address_of_its_own_is_told() -> None:
     found = person(PARTNER, "ann@Partner.example")
     assert (found.email, found.rule_email) == ("ann@Partner.example", "ann@partner.example")
