@@ -76,13 +76,15 @@ def large(routes: int, reloads: int, data_plane: str, *, moves: bool) -> bool:
         settings = settings_of(directory, port, data_plane)
         run = LargeRun(config, settings, (free_port(), free_port()) if moves else (free_port(),), port, routes)
         run.write(0)
-        command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
+        command, began = [sys.executable, "manage.py", "rungate", "-config", str(config)], time.monotonic()
         process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
         wait_for(port)
+        start = time.monotonic() - began
         found = asyncio.run(run.measure(process, reloads))
     slowest, longest, quiet = max(found["seconds"]), max(found["waits"]), found["quiet"]
     what, least = "its upstream" if moves else "its rules", min(found["seconds"])
     print(f"{routes:>7,} routes, one changed, {what}; {found['asked']} requests meanwhile, failed: {found['failed']}")
+    print(f"        start {start:.1f} s, until its port is open")
     print(f"        reload {least:.2f} to {slowest:.2f} s (goal {GOAL_SECONDS}), processor {found['processor']:.2f} s each")
     print(f"        longest wait {longest * 1000:.0f} ms (goal {GOAL_WAIT * 1000:.0f}), {longest / quiet:.1f} times that without a reload")
     print(f"        memory at the end {found['mebibytes']:.0f} MiB")
