@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from tests.support.fake_directories import Okta
 from tests.support.fake_idp import FakeIdP
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
 from tests.support.prepared import run
+from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
 from tests.support.several_providers import WITHOUT, entry
+from tests.support.split import Split
 
 HTML = {"Accept": "text/html"}
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
@@ -58,11 +61,11 @@ def entries(idps: dict[str, FakeIdP], okta: ByName) -> list[dict[str, Any]]:
     return [entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"], **vendor)]
 
 
-async def running(tmp_path: Path, upstream: SampleUpstream, *said: dict[str, Any]) -> AsyncIterator[RunningGate]:
+async def running(tmp_path: Path, upstream: SampleUpstream, *said: dict[str, Any], **settings: Any) -> AsyncIterator[RunningGate]:
     (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff, shared]}]")
     builder = GateBuilder("https://not-used.invalid").setting(**WITHOUT, idp_scopes=None, identity_providers=list(said))
     builder.setting(grpc_address=f"127.0.0.1:{free_port()}", metrics_address=f"127.0.0.1:{free_port()}")
-    builder.setting(admin_allowed_users=["corp/alice"], jwt_claims_headers=["email", "groups"])
+    builder.setting(admin_allowed_users=["corp/alice"], jwt_claims_headers=["email", "groups"], **settings)
     for host, groups in ((STAFF, ["staff"]), (GUESTS, ["guests"]), (SHARED, ["shared"])):
         builder.route(host, to=upstream.url, allowed_groups=groups)
     builder.route(OPEN, to=upstream.url, allow_any_authenticated_user=True, pass_identity_headers=True)
@@ -81,9 +84,9 @@ async def gate(idps: dict[str, FakeIdP], okta: ByName, upstream: SampleUpstream,
 
 @pytest.fixture
 async def pushed(idps: dict[str, FakeIdP], upstream: SampleUpstream, tmp_path: Path) -> AsyncIterator[RunningGate]:
-    """Corp's people are in a file; partner pushes its own."""
+    """Corp's people are in a file; partner pushes its own, to whichever of two workers."""
     corp, partner = entry("corp", idps["corp"], directory_file="people.yaml"), entry("partner", idps["partner"], scim_token=TOKEN)
-    async for started in running(tmp_path, upstream, corp, partner):
+    async for started in running(tmp_path, upstream, corp, partner, workers=2):
         yield started
 
 
@@ -247,3 +250,51 @@ async def test_who_may_push_no_more_leaves_nothing_behind(pushed: RunningGate, i
         await asyncio.to_thread(reload, pushed, identity_providers=[corp, {**partner, "scim_token": TOKEN}])
         assert (await push(pushed, "Users/.search", {}))["totalResults"] == 0
         assert await statuses(pushed, guest) == [403, 403, 403], "until it is pushed anew"
+
+
+async def test_split_services_read_each_directory_in_one_process(
+    idps: dict[str, FakeIdP], okta: ByName, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    """Only authenticate has the key to the vendor's; authorize takes it that somebody has."""
+    (tmp_path / "people.yaml").write_text("users: [{id: alice, groups: [staff, shared]}]")
+    known = entries(idps, okta)
+    known[0]["directory_file"] = str(tmp_path / "people.yaml")
+    public = [{name: value for name, value in each.items() if name != "service_account"} for each in known]
+    policy: list[dict[str, Any]] = [{"prefix": f"/{group}/", "allowed_groups": [group]} for group in ("staff", "guests")]
+    policy.append({"prefix": "/", "policy": [{"allow": {"and": [{"groups": {"not_in": ["staff"]}}]}}]})
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer(tmp_path / "redis"))
+        split = Split(tmp_path, "https://not-used.invalid", redis, [{"to": upstream.url, **route} for route in policy], database_url="")
+        for service in ("authenticate", "authorize", "proxy"):
+            left_out = ("idp_", "groups_claim", "database_url")
+            kept = {name: value for name, value in split.settings[service].items() if not name.startswith(left_out)}
+            split.settings[service] = {**kept, "identity_providers": known if service == "authenticate" else public}
+        await asyncio.to_thread(stack.enter_context, split)
+        expected = {"corp": [200, 403, 403], "partner": [403, 200, 200]}
+        for id, idp in idps.items():
+            async with split.client() as client:
+                start = f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}/.gate/?gate_idp={id}"
+                response = await client.get(start, headers=HTML)
+                while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
+                    response = await client.send(response.next_request)
+                assert response.next_request is not None, response.text
+                callback = idp.pick(str(response.next_request.url), "alice")
+                assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
+                async with asyncio.timeout(30):
+                    while (
+                        found := [
+                            (await follow(client, await client.get(split.url(path), headers=HTML))).status_code
+                            for path in ("/staff/", "/guests/", "/")
+                        ]
+                    ) != expected[id]:
+                        await asyncio.sleep(0.05)
+                assert found == expected[id]
+        async with asyncio.timeout(30):
+            while len(read := read_in(split)) < 2:
+                await asyncio.sleep(0.05)
+        assert sorted(read) == ["corp", "partner"]
+
+
+def read_in(split: Split) -> list[str]:
+    """The providers whose directory some process has read, each as often as it was."""
+    return [line["provider"] for child in split.children.values() for line in child.events if line.get("event") == "directory read"]
