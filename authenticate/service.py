@@ -1,6 +1,8 @@
 """Authenticate service: what its pages share, and what runs in the background for it."""
 
 import asyncio
+import hashlib
+import re
 import time
 from collections.abc import Callable, Mapping
 
@@ -172,6 +174,14 @@ class AuthenticateService:
         """True exactly once for each state; remembered until its cookie would have expired."""
         return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
 
+    async def spend_code(self, code: str) -> bool:
+        """True exactly once for each code, where there are several providers: the one that was asked sees it, and must not be able to bring
+        it as the answer of another that issued it (mix-up, RFC 9700 4.4).  An attempt of before that code is over by then.
+        """
+        if len(self.providers.configured) == 1:
+            return True
+        return await self.broker.spend(f"code/{hashlib.sha256(_essence(code).encode()).hexdigest()}", self.clock() + LIFETIME)
+
     def sign_in_url_for(self, own_path: str, **asked: str) -> str:
         """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""
         return self.signer.sign(self.origin + SIGN_IN_PATH, {"gate_redirect_uri": self.origin + own_path, **asked}, self.clock())
@@ -191,3 +201,10 @@ class AuthenticateService:
         """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"
+
+
+def _essence(code: str) -> str:
+    """What no reader of a code overlooks: lenient ones take it in another case, with signs between, or with the spare bits of its parts'
+    last characters in base64 set otherwise.
+    """
+    return re.sub(r"[^a-z0-9]|[a-z0-9](?=[^a-z0-9]|$)", "", code.lower())

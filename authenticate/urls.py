@@ -27,8 +27,8 @@ from foundation.web.responses import error_page
 
 
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
-    """The callback page.  Its paths are settings of the running process, not of Django's, so they are compared here."""
-    if not page_context(request).options.is_callback("/" + path):
+    """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
+    if "/" + path != page_context(request).options.authenticate_callback_path:
         return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
     return await callback(request)
 

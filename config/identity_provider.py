@@ -21,8 +21,8 @@ class ConfiguredProvider:
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
     `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
     nothing of them.  `domains` is None where it may tell any address.  `links_by_email`: an address of these says who somebody is, at
-    whichever provider (config/settings/linked_accounts.py).  `is_sole`: there is no other.  `callback_path` is where it sends browsers
-    back, and no other provider does.  `is_entry` of `identity_providers`.
+    whichever provider (config/settings/linked_accounts.py).  `is_sole`: there is no other.  `is_entry` of
+    `identity_providers`.
     """
 
     id: str
@@ -39,7 +39,6 @@ class ConfiguredProvider:
     links_by_email: bool = False
     is_sole: bool = True
     has_directory: bool = True
-    callback_path: str = ""
     directory_url: str = ""
     directory_file: Path | None = None
     scim_tokens: tuple[SecretText, ...] = field(default=(), repr=False)
@@ -78,8 +77,8 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
     if settings.identity_providers is None:
         provider = _of_idp_keys(settings)
         return {provider.id: provider}
-    is_sole, callback = len(settings.identity_providers) == 1, settings.authenticate_callback_path.rstrip("/")
-    return {entry.id: _of_entry(settings, entry, f"{callback}/{entry.id}", is_sole=is_sole) for entry in settings.identity_providers}
+    is_sole = len(settings.identity_providers) == 1
+    return {entry.id: _of_entry(settings, entry, is_sole=is_sole) for entry in settings.identity_providers}
 
 
 def _of_idp_keys(settings: Any) -> ConfiguredProvider:
@@ -94,7 +93,6 @@ def _of_idp_keys(settings: Any) -> ConfiguredProvider:
         groups_claim=claimed_groups(settings),
         expects_groups=groups_are_claimed(settings),
         expects_record=groups_are_recorded(settings),
-        callback_path=settings.authenticate_callback_path,
         directory_url=settings.idp_directory_url,
         directory_file=settings.directory_file,
         scim_tokens=settings.scim_token or (),
@@ -103,7 +101,7 @@ def _of_idp_keys(settings: Any) -> ConfiguredProvider:
     )
 
 
-def _of_entry(settings: Any, entry: IdentityProvider, callback_path: str, *, is_sole: bool) -> ConfiguredProvider:
+def _of_entry(settings: Any, entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
     return ConfiguredProvider(
         id=entry.id,
         kind=entry.provider,
@@ -118,7 +116,6 @@ def _of_entry(settings: Any, entry: IdentityProvider, callback_path: str, *, is_
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
         is_sole=is_sole,
-        callback_path=callback_path,
         has_directory=entry_has_directory(settings, entry),
         directory_url=entry.directory_url,
         directory_file=entry.directory_file,

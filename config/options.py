@@ -203,11 +203,6 @@ class Options(
         """Identity providers, by their ids."""
         return configured_providers(self)
 
-    def is_callback(self, path: str) -> bool:
-        """Whether a provider sends browsers back there, or one that was removed while somebody signed in."""
-        common = self.authenticate_callback_path
-        return path == common or (self.identity_providers is not None and path.rpartition("/")[0] == common.rstrip("/"))
-
     def records_prefix_of(self, user_id: str) -> str:
         """What the ids of records begin with that are of the directory of this person's provider."""
         provider = self.providers.get(user_id.partition("/")[0])

@@ -1,6 +1,5 @@
 """Own paths: which requests are ours, on which host.  The canonical path alone decides: nothing in a query ever makes a request ours."""
 
-from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class HostFacts(NamedTuple):
     is_forward_auth_host: bool = False
 
 
-def owner(path: str, host: HostFacts, is_callback: Callable[[str], bool]) -> Owner:
+def owner(path: str, host: HostFacts, callback_path: str) -> Owner:
     is_authenticate_host, is_route_host, is_forward_auth_host = host
     if path in HEALTH_PATHS:
         return Owner.HEALTH
@@ -47,7 +46,7 @@ def owner(path: str, host: HostFacts, is_callback: Callable[[str], bool]) -> Own
         return Owner.ADD_SLASH
     if path == "/robots.txt":
         return Owner.ROBOTS
-    if is_authenticate_host and is_callback(path):
+    if is_authenticate_host and path == callback_path:
         return Owner.AUTHENTICATE_PAGES
     if is_route_host:
         return Owner.DATA_PLANE

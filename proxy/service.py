@@ -96,7 +96,7 @@ class ProxyService:
     def owner(self, request: AccessRequest) -> Owner:
         if request.method == CONNECT:  # none of our pages is reached by one
             return Owner.DATA_PLANE if self._serves_routes else Owner.NOTHING
-        found = owner(request.path, self._hosts[request.host, request.port], self._options.is_callback)
+        found = owner(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
         # A public route may have a robots.txt of its own.
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
 

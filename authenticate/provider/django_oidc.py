@@ -27,7 +27,6 @@ from foundation.errors import BadRequest, ProviderError
 from foundation.web.message import Message
 
 MAX_TOLD = 500  # characters of the provider's words in a log line
-_ANOTHERS = Message("this answer is from another sign-in service than ours")
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +68,7 @@ def library_settings(
     options: Options, provider_client: ProviderClient, discovery: DiscoveryDocument, more: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
     """Our Options and the provider's metadata, as the library's settings; `more` are parameters of this one request."""
-    callback = options.authenticate_service_url.origin + provider_client.provider.callback_path
+    callback = options.authenticate_service_url.origin + options.authenticate_callback_path
     return {
         "OIDC_OP_AUTHORIZATION_ENDPOINT": discovery.authorization_endpoint,
         "OIDC_OP_TOKEN_ENDPOINT": discovery.token_endpoint,
@@ -133,9 +132,9 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
     | no attempt of this browser    | login_stale                              |
     | an attempt elsewhere          | AskedAnother                             |
     | another issuer (RFC 9207)     | BadRequest                               |
-    | another provider's path       | BadRequest                               |
     | an attempt that was used      | login_stale                              |
     | an error                      | login_failure                            |
+    | a code that was used          | BadRequest                               |
     | a code that yields a person   | login_success                            |
     """
 
@@ -149,13 +148,14 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
             return await self.login_stale()
         client = self.client_of_attempt()
         check_sender(params, client.provider.issuer)
-        check_place(request.path, client.provider.callback_path)
         if not await self.service.spend_state(state):
             return await self.login_stale()
         if "error" in params:
             return self.login_failure(params["error"], params.get("error_description", ""))
         if not params.get("code"):
             raise BadRequest(Message("the sign-in service sent you back without a code"))
+        if not await self.service.spend_code(params["code"]):
+            raise BadRequest(Message("this answer is from another sign-in service than ours"))
         discovery = await client.discovery()
         if discovery.sends_issuer and "iss" not in params:
             raise BadRequest(Message("the answer of the sign-in service does not name its sender"))
@@ -257,12 +257,4 @@ def single_params(query: str) -> dict[str, str]:
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
     if "iss" in params and not is_issuer(issuer, params["iss"]):
-        raise BadRequest(_ANOTHERS)
-
-
-def check_place(path: str, callback_path: str) -> None:
-    """Check of where an answer arrives, for those that send no `iss` (RFC 9700 4.4.2.2): where a provider has sent its people on to
-    another, that one brings them back to its own path, and the first must not see the code; BadRequest.
-    """
-    if path != callback_path:
-        raise BadRequest(_ANOTHERS)
+        raise BadRequest(Message("this answer is from another sign-in service than ours"))

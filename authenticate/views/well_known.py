@@ -33,8 +33,7 @@ async def endpoints(request: HttpRequest) -> HttpResponse:
     """Our client's registration, by the names of its metadata; a provider without ID tokens knows no sign-out."""
     service = page_context(request).authenticate
     document: dict[str, object] = {
-        "authentication_callback_endpoint": service.origin + service.options.first_provider.callback_path,
-        "redirect_uris": [service.origin + provider.callback_path for provider in service.options.providers.values()],
+        "authentication_callback_endpoint": service.origin + service.options.authenticate_callback_path,
         "jwks_uri": service.origin + JWKS_PATH,
     }
     has_logout = any(client.provider.gives_id_token for client in service.providers.all())

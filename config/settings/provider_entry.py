@@ -96,8 +96,7 @@ class IdentityProvider(Settings):
     }
 
     id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(
-        description="What gate calls it: the ids of its people begin with that, as in `corp/00u1`, and its callback ends with it. "
-        "Another id makes them other people.",
+        description="What gate calls it: the ids of its people begin with that, as in `corp/00u1`. Another id makes them other people.",
         examples=["corp"],
     )
     provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(

@@ -86,7 +86,7 @@ async def _client_of(client: ProviderClient, options: Options, provider: Configu
     form = {
         "grant_type": "authorization_code",
         "code": f"checkconfig-{secrets.token_urlsafe(16)}",
-        "redirect_uri": options.authenticate_service_url.origin + provider.callback_path,
+        "redirect_uri": options.authenticate_service_url.origin + options.authenticate_callback_path,
         "code_verifier": secrets.token_urlsafe(48),
     }
     answer = await client.post_as_client(discovery.token_endpoint, form, discovery)

@@ -122,7 +122,12 @@ of_host = door("proxy.service", "unit/proxy/views/test_program_login.py")
 of_host.without("a host is for some people where all of its routes are", "ProxyService.providers_at", always("all(named)"))
 
 flow = door("authenticate.provider.django_oidc", MIXED_UP)
-flow.without("a code is shown to whose callback it came to", "check_place", never("path != callback_path"))
+flow.without(
+    "a code that another has seen is no answer", "GateCallbackView.get", never("not await self.service.spend_code(params['code'])")
+)
+codes = door("authenticate.service", MIXED_UP)
+codes.without("a code is known in capitals", "_essence", replaced("code.lower()", "code"))
+codes.without("a code is known with signs behind it", "_essence", replaced("'[^a-z0-9]|[a-z0-9](?=[^a-z0-9]|$)'", "'$'"))
 
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
@@ -133,5 +138,5 @@ refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._t
 DOORS = (
     *(entry, own, pushed, people, removed_directories, loaded),
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
-    *(named_groups, flow, removed, refresh),
+    *(named_groups, flow, codes, removed, refresh),
 )

@@ -76,9 +76,6 @@ class Provider(Protocol):
     @property
     def groups_claim(self) -> str: ...  # "" where claims are not groups
 
-    @property
-    def callback_path(self) -> str: ...  # where it sends browsers back, and no other provider does
-
     def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
         """Scopes that the person, or whoever had the request on its way, took out.  `given` is `scope` of the token response."""
         ...

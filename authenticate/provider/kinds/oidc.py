@@ -47,7 +47,6 @@ class OIDCProvider:
     scopes: tuple[str, ...]  # () where the operator chose none
     request_params: Mapping[str, str]
     groups_claim: str
-    callback_path: str
 
     @classmethod
     def of(cls, configured: ConfiguredProvider) -> Self:
@@ -61,7 +60,6 @@ class OIDCProvider:
             scopes=configured.scopes,
             request_params={"access_type": "offline", **params},
             groups_claim=configured.groups_claim,
-            callback_path=configured.callback_path,
         )
 
     @property

@@ -24,19 +24,6 @@ def test_the_scalar_keys_are_one_provider_called_after_its_kind(tmp_path: Path) 
     assert (provider.groups_claim, provider.expects_groups, provider.expects_record) == ("roles", True, False)
 
 
-def test_a_callback_is_that_of_the_one_provider_or_of_an_entry(tmp_path: Path) -> None:
-    options = make_options(tmp_path)
-    assert options.first_provider.callback_path == "/oauth2/callback"
-    assert [options.is_callback(path) for path in ("/oauth2/callback", "/oauth2/callback/corp", "/oauth2")] == [True, False, False]
-    (tmp_path / "several").mkdir()
-    one = {"provider": "google", "client_id": "gate", "client_secret": "secret"}
-    keys = dict.fromkeys(("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret"))
-    options = make_options(tmp_path / "several", **keys, authenticate_callback_path="/back/", identity_providers=[{"id": "corp", **one}])
-    assert options.first_provider.callback_path == "/back/corp"
-    paths = ("/back/", "/back/corp", "/back/removed", "/back", "/back/corp/x", "/corp", "/backward/corp")
-    assert [path for path in paths if options.is_callback(path)] == ["/back/", "/back/corp", "/back/removed"]
-
-
 def test_parameters_that_the_operator_writes_replace_those_of_the_kind_also_where_there_are_none(tmp_path: Path) -> None:
     assert make_options(tmp_path, idp_request_params={}).first_provider.request_params == {}
 

@@ -5,7 +5,7 @@ from proxy.own_paths import HostFacts, Owner, owner
 
 def owner_at(path: str, host: str) -> Owner:
     facts = {"auth": (True, False), "app": (False, True), "both": (True, True), "unknown": (False, False)}[host]
-    return owner(path, HostFacts(*facts), "/oauth2/callback".__eq__)
+    return owner(path, HostFacts(*facts), "/oauth2/callback")
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_host_that_is_both_serves_our_pages_and_its_routes() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/verify", "/.gate/", "/.gate/callback/", "/robots.txt", "/x", "/.gate"])
 def test_every_path_of_the_forward_auth_host_is_for_other_proxies(path: str) -> None:
-    found = owner(path, HostFacts(False, True, is_forward_auth_host=True), "/oauth2/callback".__eq__)
+    found = owner(path, HostFacts(False, True, is_forward_auth_host=True), "/oauth2/callback")
     assert found is Owner.FORWARD_AUTH
 
 
 def test_the_forward_auth_host_is_alive_like_every_other() -> None:
-    found = owner("/ping", HostFacts(False, False, is_forward_auth_host=True), "/oauth2/callback".__eq__)
+    found = owner("/ping", HostFacts(False, False, is_forward_auth_host=True), "/oauth2/callback")
     assert found is Owner.HEALTH

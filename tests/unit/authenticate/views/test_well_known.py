@@ -31,7 +31,6 @@ async def test_the_endpoints_are_named(site: Site) -> None:
     response = await site.browser().get("/.well-known/gate/")
     assert json.loads(response.text) == {
         "authentication_callback_endpoint": f"{ORIGIN}/oauth2/callback",
-        "redirect_uris": [f"{ORIGIN}/oauth2/callback"],
         "jwks_uri": f"{ORIGIN}/.well-known/gate/jwks.json",
         "backchannel_logout_supported": True,
         "backchannel_logout_session_supported": True,
