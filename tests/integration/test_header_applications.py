@@ -1,6 +1,7 @@
 """Real applications that believe a proxy's header sign in whom gate names, and nobody that a client pretends to be.
 
-Radicale, Django's RemoteUserMiddleware, Google's library as IAP's applications use it, and the reader that Cloudflare documents.
+Radicale, Django's RemoteUserMiddleware, Google's library as IAP's applications use it, and the reader that Cloudflare documents; and
+readers of what Grafana, Gitea and Jenkins document, which are no packages that could be installed here.
 """
 
 import sys
@@ -21,19 +22,31 @@ AUDIENCE = "/projects/1/apps/gate"
 PRINCIPAL = b'<propfind xmlns="DAV:"><prop><current-user-principal/></prop></propfind>'
 FORGED = {
     **dict.fromkeys(("X-Remote-User", "X_Remote_User", "Remote-User", "remote_user", "Remote-Groups"), "bob@example.com"),
+    **dict.fromkeys(
+        ("X-WEBAUTH-USER", "x_webauth_user", "X-WEBAUTH-NAME", "X-WEBAUTH-EMAIL", "X-WEBAUTH-GROUPS", "X_WEBAUTH_FULLNAME"), "bob"
+    ),
+    **dict.fromkeys(("X-Forwarded-User", "X_Forwarded_User", "X-Forwarded-Groups"), "bob"),
     **dict.fromkeys(("X-Goog-IAP-JWT-Assertion", "Cf-Access-Jwt-Assertion", "CF_Access_JWT_Assertion"), "e30.e30.e30"),
 }
+GRAFANA = {"USER": "claim.email", "NAME": "claim.name", "GROUPS": "groups"}
+GITEA = {"USER": "subject", "EMAIL": "claim.email", "FULLNAME": "claim.name"}
 WORDS = {
     "calendar": {"set_request_headers": {"X-Remote-User": "${claim.email}"}},
     "site": {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.email}"}},
     "iap": {"identity_headers": "iap", "assertion_audience": AUDIENCE},
     "cloudflare": {"identity_headers": "cloudflare", "assertion_audience": AUDIENCE},
+    "grafana": {"set_request_headers": {f"X-WEBAUTH-{name}": f"${{{what}}}" for name, what in GRAFANA.items()}},
+    "gitea": {"set_request_headers": {f"X-WEBAUTH-{name}": f"${{{what}}}" for name, what in GITEA.items()}},
+    "jenkins": {"identity_headers": "oauth2-proxy"},
 }
 SAYS = {
     "calendar": "/alice%40example.com/",
     "site": "alice@example.com engineering",
     "iap": "oidc/alice alice@example.com",
     "cloudflare": "alice@example.com",
+    "grafana": "alice@example.com|Alice Archer|['engineering']",
+    "gitea": "alice|alice@example.com|Alice Archer",
+    "jenkins": "alice|['engineering']",
 }
 
 
@@ -50,7 +63,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
 
 
 def applications(running: RunningGate, directory: Path, port: int) -> Child:
-    """The four, of which two fetch gate's keys."""
+    """All of them; two fetch gate's keys."""
     authority = str(running.certificates.authority)
     environment = clean_environment(SSL_CERT_FILE=authority, REQUESTS_CA_BUNDLE=authority)
     keys = f"https://localhost:{running.port}/.well-known/gate/jwks.json"

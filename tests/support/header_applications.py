@@ -3,6 +3,7 @@
 `python -m tests.support.header_applications PORT DIRECTORY AUDIENCE KEY_SET_URL` serves them on loopback, without TLS.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -73,6 +74,30 @@ def cloudflare(audience: str, key_set: str) -> WSGI:
     return _telling(who)
 
 
+def grafana(environ: dict[str, Any]) -> str:
+    """Reader of Grafana's `[auth.proxy]` as it documents it: `header_property = email`, `headers = Name:... Groups:...`."""
+    headers = {"login": "HTTP_X_WEBAUTH_USER", "name": "HTTP_X_WEBAUTH_NAME", "groups": "HTTP_X_WEBAUTH_GROUPS"}
+    said = {property: environ.get(name, "").strip() for property, name in headers.items()}
+    if not said["login"]:
+        raise PermissionError("Grafana shows its own login page")
+    groups = [group.strip() for group in said["groups"].split(",") if group.strip()]
+    return f"{said['login']}|{said['name']}|{groups}"
+
+
+def gitea(environ: dict[str, Any]) -> str:
+    """Reader of Gitea's `[service] ENABLE_REVERSE_PROXY_AUTHENTICATION`, `_EMAIL` and `_FULL_NAME`: a user name has no @ in it."""
+    name = environ.get("HTTP_X_WEBAUTH_USER", "").strip()
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9]|[-_.](?=[A-Za-z0-9]))*", name):
+        raise PermissionError("Gitea knows no such name")
+    return f"{name}|{environ['HTTP_X_WEBAUTH_EMAIL'].strip()}|{environ['HTTP_X_WEBAUTH_FULLNAME'].strip()}"
+
+
+def jenkins(environ: dict[str, Any]) -> str:
+    """Reader of the headers that Jenkins' plugin reverse-proxy-auth documents, with `,` as the separator of groups."""
+    user = environ["HTTP_X_FORWARDED_USER"].strip()
+    return f"{user}|{environ['HTTP_X_FORWARDED_GROUPS'].split(',')}"
+
+
 def _telling(who: Callable[[dict[str, Any]], str]) -> WSGI:
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         try:
@@ -91,6 +116,7 @@ def main(port: str, directory: str, audience: str, key_set: str) -> None:
         "site": site(Path(directory)),
         "iap": iap(audience, key_set),
         "cloudflare": cloudflare(audience, key_set),
+        **{each.__name__: _telling(each) for each in (grafana, gitea, jenkins)},
     }
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
