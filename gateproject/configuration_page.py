@@ -8,11 +8,10 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 
 from config.options import Options
-from config.routes.route import Route
 from config.shown.places import Places
 from config.shown.values import ShownValue, route_in_force, settings_in_force
 from databroker.adminsite.read_only import PageAdmin
-from proxy.admin import told_of
+from proxy.admin import found_routes, told_of
 from proxy.page_context import page_context
 
 ROUTES_PER_PAGE = 50
@@ -33,8 +32,7 @@ class ConfigurationAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         options, places, wanted = gate.options, gate.in_force.places, request.GET.get("route", "").strip()
-        found = [(index, route) for index, route in enumerate(options.policy) if _is_meant(route, wanted)]
-        routes = Paginator(found, ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        routes = Paginator(found_routes(options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
         return self.page(
             request,
             "admin/gateproject/configuration.html",
@@ -52,10 +50,6 @@ class ConfigurationAdmin(PageAdmin):
 def _groups(options: Options, places: Places) -> list[Setting]:
     every = settings_in_force(options, places)
     return [(title, [it for it in found if not it.is_default], [it for it in found if it.is_default]) for title, found in every]
-
-
-def _is_meant(route: Route, wanted: str) -> bool:
-    return wanted.lower() in f"{route.name or ''} {route.from_}".lower()
 
 
 def whose_configuration(options: Options) -> str:

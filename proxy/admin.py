@@ -1,10 +1,12 @@
 """Admin page "Routes": what the running configuration says, in words.  Nothing here is stored, nothing can be changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.core.paginator import Paginator
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -23,6 +25,7 @@ from proxy.upstreams.upstream_errors import UpstreamErrors
 
 DECISIONS, PEOPLE = "authorize_loggeddecision_changelist", "databroker_user_changelist"
 REPLAY = "authorize_loggeddecision_replay"
+ROUTES_PER_PAGE = 100
 MOST_NAMED = 10  # groups and domains of one route
 _PORTS = {"http": 80, "https": 443}
 MOST_PROBLEMS = 100  # of a refused file on the page; a misspelt default may be wrong in each of ten thousand routes
@@ -64,9 +67,21 @@ class RouteAdmin(PageAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         gate = page_context(request)
         pages = {page: reverse(f"{self.admin_site.name}:{page}") for page in (DECISIONS, PEOPLE, REPLAY)}
-        rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for route in gate.options.policy]
+        wanted = request.GET.get("route", "").strip()
+        routes = Paginator(found_routes(gate.options.policy, wanted), ROUTES_PER_PAGE).get_page(request.GET.get("p"))
+        rows = [row_of(route, gate.proxy.clusters, gate.proxy.upstream_errors) for _, route in routes]
         linked = [(row, [(words, f"{pages[page]}?{urlencode(query)}") for words, page, query in row.links]) for row in rows]
-        return self.page(request, "admin/proxy/routes.html", "Routes", rows=linked, **told_of(gate.configuration))
+        return self.page(
+            request, "admin/proxy/routes.html", "Routes", rows=linked, routes=routes, wanted=wanted, **told_of(gate.configuration)
+        )
+
+
+def found_routes(routes: Sequence[ConfiguredRoute], wanted: str) -> list[tuple[int, ConfiguredRoute]]:
+    """Routes with their places in the configuration that have this in their name or address, or for an id; all where nothing is wanted."""
+    sought = wanted.lower()
+    return [
+        (index, route) for index, route in enumerate(routes) if sought in f"{route.name or ''} {route.from_}".lower() or wanted == route.id
+    ]
 
 
 def told_of(configuration: Any) -> dict[str, Any]:

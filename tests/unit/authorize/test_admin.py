@@ -75,7 +75,7 @@ def test_a_decision_leads_to_its_page_its_person_and_its_route(pages) -> None:
     page = pages().get(LOG, q="b2").content.decode()
     assert f'href="/admin/authorize/loggeddecision/{row.pk}/change/"' in page
     assert f'href="/admin/databroker/user/{quote(row.person_id)}/change/"' in page
-    assert f'href="/admin/proxy/route/#route-{row.route_id}"' in page
+    assert f'href="/admin/proxy/route/?route={row.route_id}"' in page
 
 
 def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(pages) -> None:

@@ -134,6 +134,18 @@ def test_routes_keep_their_order():
     assert "3 routes" in page
 
 
+def test_many_routes_are_pages_of_a_hundred_and_found_by_name_address_and_id() -> None:
+    routes = [route(**{"from": f"https://a{number:03}.example.com", "name": f"App {number}"}) for number in range(250)]
+    site = pages_for(*routes)
+    first, last = (text_of(site.get("proxy/route/", p=page)) for page in ("1", "3"))
+    assert "250 routes, here 1 to 100 Further ones" in first
+    assert ("a000.example.com" in first, "a100.example.com" in first, "a249.example.com" in last) == (True, False, True)
+    for wanted in ("A249", "app 249", routes[249].id):
+        found = text_of(site.get("proxy/route/", route=wanted))
+        assert ("1 route" in found, "a249.example.com" in found, "a000.example.com" in found) == (True, True, False)
+    assert "No route has this" in text_of(site.get("proxy/route/", route="<nothing>"))
+
+
 def test_values_of_request_headers_are_never_shown():
     page = pages_for(route(set_request_headers={"X-Api-Key": "secret-value"})).get("proxy/route/").content.decode()
     assert "X-Api-Key" in page
