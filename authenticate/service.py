@@ -175,10 +175,10 @@ class AuthenticateService:
         return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
 
     async def spend_code(self, code: str) -> bool:
-        """True exactly once for each code, where there are several providers: the one that was asked sees it, and must not be able to bring
-        it as the answer of another that issued it (mix-up, RFC 9700 4.4).  An attempt of before that code is over by then.
+        """True exactly once for each code, with `identity_providers`: the one that was asked sees it, and must not be able to bring it as
+        the answer of another that issued it (mix-up, RFC 9700 4.4), also after a reload took it away.
         """
-        if len(self.providers.configured) == 1:
+        if self.options.identity_providers is None:
             return True
         return await self.broker.spend(f"code/{hashlib.sha256(_essence(code).encode()).hexdigest()}", self.clock() + LIFETIME)
 

@@ -155,6 +155,9 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not params.get("code"):
             raise BadRequest(Message("the sign-in service sent you back without a code"))
         if not await self.service.spend_code(params["code"]):
+            log.warning(
+                "a code was brought a second time, as the answer of this provider: it is shown to nobody", provider=client.provider.id
+            )
             raise BadRequest(Message("this answer is from another sign-in service than ours"))
         discovery = await client.discovery()
         if discovery.sends_issuer and "iss" not in params:

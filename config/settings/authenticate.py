@@ -140,6 +140,11 @@ def scim_tokens_in_file(content: bytes) -> tuple[SecretText, ...]:
     return scim_tokens(content.decode("ascii", "replace").split())
 
 
+ScimTokens = Annotated[
+    tuple[SecretText, ...] | None,
+    SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
+    or_file("scim_token_file", scim_tokens_in_file),
+]
 ScimUserId = Annotated[str, one_of("externalId", "userName")]
 ScimGroupId = Annotated[str, one_of("externalId", "displayName")]
 
@@ -201,11 +206,7 @@ class AuthenticateSettings(Settings):
         examples=["10m"],
     )
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
-    scim_token: Annotated[
-        tuple[SecretText, ...] | None,
-        SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
-        or_file("scim_token_file", scim_tokens_in_file),
-    ] = Field(
+    scim_token: ScimTokens = Field(
         None,
         validate_default=True,
         description="Bearer token with which the provider pushes users and groups (SCIM 2.0) to `/.gate/scim/v2/`; "

@@ -12,13 +12,11 @@ from config.routes.portal import Icon, Title
 from config.settings.authenticate import (
     PROVIDERS,
     PROVIDERS_WITHOUT_URL,
-    SCIM_TOKENS,
     ScimGroupId,
+    ScimTokens,
     ScimUserId,
     Scopes,
     provider_url,
-    scim_tokens,
-    scim_tokens_in_file,
 )
 from config.settings.authenticate import request_params as read_params
 from config.settings.directory import AccountContent, DirectoryUrl
@@ -142,11 +140,7 @@ class IdentityProvider(Settings):
         examples=["directory.yaml"],
     )
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
-    scim_token: Annotated[
-        tuple[SecretText, ...] | None,
-        SettingReader("string or list of string", scim_tokens, SCIM_TOKENS),
-        or_file("scim_token_file", scim_tokens_in_file),
-    ] = Field(
+    scim_token: ScimTokens = Field(
         None,
         validate_default=True,
         description="Bearer token with which it pushes its users and groups, as the setting of this name; of its own people alone, so no "

@@ -10,12 +10,21 @@ from structlog.testing import capture_logs
 from authenticate.service import SIGN_IN_PATH
 from tests.support.authenticate_site import HOST, ORIGIN, Site
 from tests.support.fake_idp import FakeIdP
+from tests.support.several_providers import SeveralSite
 
 
 async def test_a_state_is_spent_once(site: Site) -> None:
     answers = await asyncio.gather(*(site.service.spend_state("x") for _ in range(20)))
     assert sorted(answers) == [False] * 19 + [True]
     assert await site.service.spend_state("y")
+
+
+async def test_a_code_is_spent_once_by_entries_also_where_one_is_left(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+    """Another that has seen it may have been configured a moment ago."""
+    service = SeveralSite(tmp_path, {"corp": idp}, django_pages).service
+    answers = await asyncio.gather(*(service.spend_code(code) for code in ("abcdef", "ABCDEF", "abcdef ", "abcdef=") * 5))
+    assert sorted(answers) == [False] * 19 + [True]
+    assert await service.spend_code("abcdxx")
 
 
 async def test_a_page_of_ours_can_ask_for_sign_in(site: Site) -> None:

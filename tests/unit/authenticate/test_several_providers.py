@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
+from structlog.testing import capture_logs
 
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.refresh import RefreshStep
@@ -154,7 +155,9 @@ async def test_a_code_that_a_hostile_provider_has_seen_is_no_answer_of_another(
     code = query(theirs.pick(f"{theirs.issuer}/authorize?{urlencode(sent_on)}", "alice"))["code"]
     assert (await victim.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': code, 'state': sent_on['state']})}")).status == 400
     assert asked(mine, "/token") == 1, "it has seen the code"
-    response = await mallory.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': brought(code), 'state': own['state']})}")
+    with capture_logs() as logged:
+        response = await mallory.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': brought(code), 'state': own['state']})}")
+    assert [line["provider"] for line in logged if "brought a second time" in line["event"]] == [other]
     assert (response.status, asked(theirs, "/token")) == (400, 0)
     assert await site.sessions() == []
 
