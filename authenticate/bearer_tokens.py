@@ -24,6 +24,7 @@ from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
 from authenticate.provider.single_flight import SingleFlightCache
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -105,7 +106,7 @@ class BearerTokens:
         self._http = ProviderHttp(options)
         self._providers = ProviderClients(options, clock, http=self._http)
         self._trusts: dict[str, TokenPolicy] = {}
-        for route in options.policy:
+        for _, route in ConfiguredRoutes.of(options.policy).saying("bearer_token"):
             if route.bearer_token:
                 self._trusts.setdefault(route.id, TokenPolicy.of_route(route, _provider_of(route, options)))
         self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
@@ -120,7 +121,8 @@ class BearerTokens:
 
     @classmethod
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
-        return cls(options, clock) if any(route.bearer_token for route in options.policy) else None
+        is_needed = any(route.bearer_token for _, route in ConfiguredRoutes.of(options.policy).saying("bearer_token"))
+        return cls(options, clock) if is_needed else None
 
     async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | RefusedToken:
         """The person, or a RefusedToken for a token that this route does not accept; ProviderError where that can't be told now. `asker`

@@ -31,6 +31,7 @@ from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
 from config.options import Options
+from config.routes.configured_routes import ConfiguredRoutes
 from databroker.client import BrokerClient
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
@@ -123,7 +124,7 @@ class AuthenticateService:
         worker = RefreshWorker(
             self.refresh, self.broker, interval=interval, clock=self.clock, at_once=AT_ONCE * len(self.options.providers)
         )
-        if self.access.rules or any(route.sees_access for route in self.options.policy):
+        if self.access.rules or ConfiguredRoutes.of(self.options.policy).sees_access:
             expiry = AccessExpiry(self.broker, self.clock)
             self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))

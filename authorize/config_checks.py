@@ -1,7 +1,7 @@
 """Configuration checks that need the policy: unusable and unreachable routes, and failing policy tests."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from authorize.state import default_ports, route_table
 from authorize.user_entry_checks import (
     claims_of_two_issuers,
     entries_for_nobody,
-    ids_of_linked_people,
+    ids_of_linked_people_in,
+    linked_administrators,
     subjects_of_nobody_in_particular,
     tokens_that_open_nothing,
     unusable_administrators,
@@ -25,6 +26,7 @@ from authorize.user_entry_checks import (
 from config.documents.document import path_of
 from config.load import ConfigCheck
 from config.options import Options
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import ENFORCE
 from config.routes.policy.tests import PolicyTest
 from config.routes.route import Route
@@ -41,25 +43,32 @@ _WORDS = {
 }
 
 
-class UnusableRoutes:
-    """Check for routes that can't be compiled, which a look at single settings can't find.
+class OfEachRoute:
+    """Check for what follows from each route alone.
 
-    A route can't change: one that could be compiled when this was asked last is not tried again.
+    A route can't change: one in which nothing was found when this was asked last is not looked at again.
     """
 
-    def __init__(self) -> None:
-        self._usable: dict[int, Route] = {}  # by their identity, which is theirs as long as they are kept here
+    def __init__(self, look: Callable[[int, Route], Iterator[Finding]]):
+        self._look = look
+        self._good = ConfiguredRoutes()
 
     def __call__(self, settings: Any) -> Iterator[Finding]:
-        before, usable = self._usable, {}
-        for index, route in enumerate(settings.policy):
-            try:
-                if id(route) not in before:
-                    usable_conditions(route, f"policy[{index}]")
-                usable[id(route)] = route
-            except ConfigError as error:
-                yield from ((path_of(problem.key), problem.message) for problem in error.problems)
-        self._usable = usable
+        routes = ConfiguredRoutes.of(settings.policy)
+        wrong = set()
+        for index, route in routes.beside(self._good):
+            for finding in self._look(index, route):
+                wrong.add(index)
+                yield finding
+        self._good = ConfiguredRoutes(route for index, route in enumerate(routes) if index not in wrong) if wrong else routes
+
+
+def unusable_route(index: int, route: Route) -> Iterator[Finding]:
+    """What keeps a route from being compiled, which a look at single settings can't find."""
+    try:
+        usable_conditions(route, f"policy[{index}]")
+    except ConfigError as error:
+        yield from ((path_of(problem.key), problem.message) for problem in error.problems)
 
 
 def unreachable_routes(settings: Any) -> Iterator[Finding]:
@@ -166,10 +175,11 @@ def _trace(decision: Decision) -> str:
 
 
 CONFIG_CHECKS = (
-    ConfigCheck("unusable-route", UnusableRoutes()),
+    ConfigCheck("unusable-route", OfEachRoute(unusable_route)),
     ConfigCheck("invalid-configuration", unusable_administrators),
     ConfigCheck("invalid-configuration", subjects_of_nobody_in_particular),
-    ConfigCheck("invalid-configuration", ids_of_linked_people),
+    ConfigCheck("invalid-configuration", OfEachRoute(ids_of_linked_people_in)),
+    ConfigCheck("invalid-configuration", linked_administrators),
     ConfigCheck("policy-test", failing_policy_tests),
     ConfigCheck("unreachable-route", unreachable_routes, warns=True),
     ConfigCheck("unreachable-route", routes_without_people, warns=True),

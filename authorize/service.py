@@ -53,7 +53,7 @@ class AuthorizeService(RouteHosts):
         self._shadow = ShadowPolicy(options)
         self.has_shadow = self._shadow.is_any
         self.identity_headers = IdentityHeaders(options, signing_key)
-        self.credentials = UpstreamCredentials(options, self.routes.routes(), self.identity_headers.groups_told, clock, broker)
+        self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.groups_told, clock, broker)
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
         self._service_accounts = ServiceAccountLoader(replica)

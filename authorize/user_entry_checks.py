@@ -8,11 +8,15 @@ from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.documents.document import KeyPath, path_of
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
 from config.routes.policy.language import comparisons
+from config.routes.route import Route
 from config.settings.authenticate import PROVIDERS as KINDS
 from config.settings.identity_providers import groups_claims, provider_kinds, several
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import SERVICE_ACCOUNT
 from config.validation import Finding
+
+# Where it is written, the entry, and the issuers of whose tokens it may be.
+_PlacedEntry = tuple[KeyPath, str, frozenset[str]]
 
 
 def unusable_administrators(settings: Any) -> Iterator[Finding]:
@@ -45,15 +49,23 @@ def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
             yield place, f"{written!r} may be somebody of any provider: write whose, as in {id}/{written}"
 
 
-def ids_of_linked_people(settings: Any) -> Iterator[Finding]:
+def ids_of_linked_people_in(index: int, route: Route) -> Iterator[Finding]:
     """Linked people by their ids, which rules don't compare: a deny would be passed by who hides the address."""
-    for place, written, _ in _entries(settings):
+    return _ids_of_linked_people(_entries_of(index, route))
+
+
+def linked_administrators(settings: Any) -> Iterator[Finding]:
+    return _ids_of_linked_people(_administrators(settings))
+
+
+def _ids_of_linked_people(entries: Iterable[_PlacedEntry]) -> Iterator[Finding]:
+    for place, written, _ in entries:
         if written.startswith(f"{VERIFIED_EMAIL}/"):
             yield place, f"{written!r} is how applications know somebody with linked accounts: write the address alone"
 
 
 def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy):
+    for index, route in settings.policy.saying("bearer_token"):
         if route.bearer_token != JWT or route.allowed_idp_claims or any(block.effect == "allow" for block in route.policy):
             continue
         if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_ENDS}") for written in route.allowed_users):
@@ -66,7 +78,7 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
 
 def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
     of_our_people = {*OF_OUR_PEOPLE, *groups_claims(settings)}
-    for index, route in enumerate(settings.policy):
+    for index, route in settings.policy.saying("bearer_token"):
         if route.bearer_token != JWT:
             continue
         asked = [comparison for comparison in comparisons(route.policy) if comparison.criterion == "claim"]
@@ -81,19 +93,26 @@ def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
                 )
 
 
-def _entries(settings: Any) -> Iterator[tuple[KeyPath, str, frozenset[str]]]:
-    """Where it is written, the entry, and the issuers of whose tokens it may be."""
+def _entries(settings: Any) -> Iterator[_PlacedEntry]:
     for index, route in enumerate(settings.policy):
-        issuers = frozenset({route.bearer_token_issuer} if route.bearer_token == JWT else ())
-        yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
-        for comparison in comparisons(route.policy):
-            if comparison.criterion == "user":
-                place = path_of(f"policy[{index}].{comparison.key}")
-                yield from ((place, written, issuers) for written in comparison.operand)
-    yield from _listed(("admin_allowed_users",), settings.admin_allowed_users, frozenset())
+        yield from _entries_of(index, route)
+    yield from _administrators(settings)
 
 
-def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> Iterator[tuple[KeyPath, str, frozenset[str]]]:
+def _entries_of(index: int, route: Any) -> Iterator[_PlacedEntry]:
+    issuers = frozenset({route.bearer_token_issuer} if route.bearer_token == JWT else ())
+    yield from _listed(("policy", index, "allowed_users"), route.allowed_users, issuers)
+    for comparison in comparisons(route.policy):
+        if comparison.criterion == "user":
+            place = path_of(f"policy[{index}].{comparison.key}")
+            yield from ((place, written, issuers) for written in comparison.operand)
+
+
+def _administrators(settings: Any) -> Iterator[_PlacedEntry]:
+    return _listed(("admin_allowed_users",), settings.admin_allowed_users, frozenset())
+
+
+def _listed(place: KeyPath, entries: Iterable[str], issuers: frozenset[str]) -> Iterator[_PlacedEntry]:
     yield from (((*place, index), written, issuers) for index, written in enumerate(entries))
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from config.documents.document import Document, DocumentError, KeyPath, key_path
 from config.documents.list_items import ItemTexts, item_texts, read_unknown_items
 from config.documents.parse import decoded, is_yaml, parse
 from config.options import Options
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
@@ -161,7 +161,7 @@ class _ConfigChecker:
         files = SettingFiles(self._source.directory)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
-        raw["policy"] = tuple(good.values())
+        raw["policy"] = ConfiguredRoutes(good.values())
         options, findings = validate(Options, raw, context)
         self._add(_with_file_indexes(findings, list(good)))
         view = options if options is not None else partial(Options, raw, findings, context)
@@ -184,22 +184,22 @@ class _ConfigChecker:
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
-        good: dict[int, Route] = {}
         texts = () if "policy" in self._in_environment else self._source.routes.texts
         try:
             routes = raw_routes(policy)
         except ValueError as error:
             self._add([(("policy",), str(error))])
-            return good
+            return {}
+        found: list[Route | None] = [None] * len(routes)
         if self._known is not None:
             self._known.begin()
-        for index, (raw_route, text) in enumerate(zip(routes, texts or itertools.repeat("", len(routes)), strict=True)):
+            found = self._known.find_all(texts) if texts else found
+        for index, raw_route in enumerate(routes):
             if len(self._errors) > MOST_PROBLEMS:
                 break
-            route = self._route(index, raw_route, text, context)
-            if route is not None:
-                good[index] = route
-        return good
+            if found[index] is None:
+                found[index] = self._route(index, raw_route, texts[index] if texts else "", context)
+        return {index: route for index, route in enumerate(found) if route is not None}
 
     def _route(self, index: int, raw_route: Any, text: str, context: dict[str, Any]) -> Route | None:
         written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route

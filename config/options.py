@@ -9,6 +9,7 @@ from pydantic import Field, WrapValidator
 
 from config import removed_keys
 from config.identity_provider import ConfiguredProvider, configured_providers
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.provider_tokens import knows_github, providers_for
 from config.routes.route import Route
 from config.settings.authenticate import AuthenticateSettings
@@ -92,8 +93,9 @@ def _signing_key_fits(settings: Any) -> Iterator[Finding]:
 
 def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
     yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
-    for index, route in enumerate(settings.policy):
-        yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
+    of_routes = ("tls_custom_ca", "tls_downstream_client_ca")
+    for index, route in settings.policy.saying(*of_routes):
+        yield from _unusable_authorities(route, of_routes, ("policy", index))
 
 
 def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
@@ -112,7 +114,7 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
     needs_tls = "needs TLS that ends here, and insecure_server leaves it to something in front"
     if settings.insecure_server and settings.client_ca is not None:
         yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
-    for index, route in enumerate(settings.policy):
+    for index, route in settings.policy.saying("tls_downstream_client_ca", "policy"):
         own = route.tls_downstream_client_ca
         if settings.insecure_server and own is not None:
             key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
@@ -122,7 +124,7 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
 
 
 def _strength_is_known(settings: Any) -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy if knows_github(settings) else ()):
+    for index, route in settings.policy.saying("acr_values", "max_age") if knows_github(settings) else ():
         for key in ("acr_values", "max_age"):
             if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
                 yield ("policy", index, key), "needs a provider of OpenID Connect: github does not say how and when people signed in"
@@ -130,14 +132,14 @@ def _strength_is_known(settings: Any) -> Iterator[Finding]:
 
 def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
     limit = settings.timeout_write
-    for index, route in enumerate(settings.policy if limit else ()):
+    for index, route in settings.policy.saying("timeout") if limit else ():
         if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
             yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
 
 
 def _made_already(value: Any, handler: Any) -> Any:
     """The loader makes routes one by one, and they can't change: ten thousand of them are not looked at again."""
-    return value if type(value) is tuple and all(type(route) is Route for route in value) else handler(value)
+    return value if type(value) is ConfiguredRoutes else ConfiguredRoutes(handler(value))
 
 
 class Options(
@@ -182,7 +184,7 @@ class Options(
     }
 
     policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(
-        (),
+        ConfiguredRoutes(),
         description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
         examples=[
             [{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}],

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
@@ -48,6 +48,25 @@ class Settings(BaseModel):
     def attributes(cls) -> dict[str, str]:
         """Attribute names by the keys as they are written (`from` -> `from_`)."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+    @classmethod
+    @cache
+    def _unsaid(cls) -> tuple[tuple[str, Any], ...]:
+        """Attributes with what they are where nothing is written."""
+        return tuple((name, field.get_default(call_default_factory=True, validated_data={})) for name, field in cls.model_fields.items())
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        """Attributes that are not what they are where nothing is written, however they came to that."""
+        values = self.__dict__
+        found = (name for name, unsaid in self._unsaid() if (value := values[name]) is not unsaid and value != unsaid)
+        return _shared(frozenset(found))
+
+
+@lru_cache(maxsize=1024)
+def _shared(said: frozenset[str]) -> frozenset[str]:
+    """One for all that are equal: of ten thousand routes most say the same."""
+    return said
 
 
 Model = TypeVar("Model", bound=Settings)

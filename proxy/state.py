@@ -142,16 +142,17 @@ class ProxyState:
         self.clusters: Clusters = Clusters(previous.clusters if previous is not None else None)
         self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
         for compiled in routes:
-            if compiled.route.to and not compiled.route.redirect and compiled.id not in self._by_route:
-                before = known.get(compiled.id)
-                label = route_label(compiled.route)
-                if measures and label not in self.statistics:
-                    self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
-                if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
-                    before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, self.statistics.get(label)))
-                else:
-                    self.clusters.of(compiled.route)  # lives on
-                self._by_route[compiled.id] = before
+            if compiled.id in self._by_route or not compiled.route.to or compiled.route.redirect:
+                continue
+            if measures and (label := route_label(compiled.route)) not in self.statistics:
+                self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
+            before = known.get(compiled.id)
+            if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
+                statistics = self.statistics.get(route_label(compiled.route))
+                before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, statistics))
+            elif before[1].cluster is not None:
+                self.clusters.of(compiled.route)  # lives on
+            self._by_route[compiled.id] = before
         self.clusters.settle()
         self.response_headers = ResponseHeaders.build(options)
         # Seconds; as long may a client hold what it doesn't use.
@@ -164,7 +165,7 @@ class ProxyState:
 
     def counted_routes(self) -> tuple[RouteStatistics, ...]:
         """Statistics of the routes, which learn of their upstreams now that this state is in force (of one label, the last route's)."""
-        for compiled, forwarding in self._by_route.values():
+        for compiled, forwarding in self._by_route.values() if self.statistics else ():
             if (statistics := forwarding.statistics) is not None:
                 statistics.upstreams, statistics.cluster = len(compiled.route.to), forwarding.cluster
         return tuple(self.statistics.values())

@@ -11,6 +11,7 @@ from typing import Any
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.request import AccessRequest, ClientCertificate
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import comparisons
 from config.routes.route import Route
 
@@ -32,7 +33,7 @@ class ComparedNames:
 
 def looked_at(routes: Iterable[Route]) -> ComparedNames:
     headers, claims, sees_access = set[bytes](), set[str](), False
-    for route in routes:
+    for _, route in ConfiguredRoutes.of(routes).saying("access_requests", "policy", "allowed_idp_claims", "acr_values"):
         sees_access = sees_access or route.sees_access
         claims.update(route.allowed_idp_claims)
         if route.acr_values:

@@ -1,12 +1,16 @@
 """Route table: a request's route is the first in the list that matches, among those of its host."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import is_
+from typing import NamedTuple
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
 from authorize.policy.request import CONNECT, AccessRequest
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import SHADOW
 from config.routes.route import Route
 from config.routes.told_headers import ToldNames
@@ -74,21 +78,44 @@ def _shown(route: CompiledRoute | None) -> str:
 
 # Host, port, and whether for TCP: two routes of one host and port, one for each, never stand in for each other.
 Address = tuple[str, int | None, bool]
+# Under which a route was compiled: the authority of clients where it has none of its own, whether what is in shadow counts, default ports.
+Conditions = tuple[bytes | None, bool, frozenset[int]]
+
+
+class AddressedRoute(NamedTuple):
+    """Compiled route with its address; in shadow it need not be in a table."""
+
+    address: Address
+    compiled: CompiledRoute
+
+
+def _address(route: Route, default_ports: frozenset[int]) -> Address:
+    # A tunnel's port is a name that the client spells out; no scheme leaves it unsaid.
+    port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
+    return route.from_.host, port, route.is_tcp
 
 
 class RouteTable:
     """Table of routes, indexed by address, so that ten thousand cost what ten do."""
 
-    def __init__(self, by_host: dict[Address, HostRoutes], conditions: tuple[bytes | None, bool], own_hosts: frozenset[str] = frozenset()):
+    def __init__(
+        self,
+        by_host: dict[Address, HostRoutes],
+        conditions: Conditions,
+        own_hosts: frozenset[str] = frozenset(),
+        compiled: "dict[int, AddressedRoute] | None" = None,
+    ):
         self._by_host = by_host
         self._own_hosts = own_hosts
+        self._compiled = compiled or {}  # by the identity of the route, which this table keeps alive, so no other has it
+        self._routes = tuple(route for host in by_host.values() for route in host.routes)
         self.ports = sorted({port for _, port, is_tunnel in by_host if port is not None and not is_tunnel})
         self.hosts = frozenset(host for host, _, _ in by_host)  # wildcards as they are written
         self._tunnel_hosts = frozenset(host for host, _, is_tunnel in by_host if is_tunnel)
         self._conditions = conditions
 
     def __repr__(self) -> str:
-        return f"<RouteTable {sum(len(host.routes) for host in self._by_host.values())} routes, {len(self._by_host)} hosts>"
+        return f"<RouteTable {len(self._routes)} routes, {len(self._by_host)} hosts>"
 
     @classmethod
     def build(
@@ -107,31 +134,31 @@ class RouteTable:
         answered by.  No wildcard stands for `own_hosts`: what it leads to would be of one origin with our pages.  What was compiled
         for `previous`, under the same conditions, is taken over for routes that are the same objects.
         """
-        conditions = (client_ca, with_shadow)
-        compiled_before = previous._compiled_under(conditions) if previous is not None else {}
+        conditions = (client_ca, with_shadow, default_ports)
+        before = previous if previous is not None and previous._conditions == conditions else cls({}, conditions)
         problems: list[Problem] = []
-        lists: dict[Address, list[CompiledRoute]] = {}
+        known: dict[int, AddressedRoute] = {}
+        lists: defaultdict[Address, list[CompiledRoute]] = defaultdict(list)
         for index, route in enumerate(routes):
-            try:
-                compiled = compiled_before.get(id(route))
-                if compiled is None:
+            if (found := before._compiled.get(id(route))) is None:
+                try:
                     compiled = compile_route(route, f"policy[{index}]", client_ca, with_shadow=with_shadow)
-            except ConfigError as error:
-                problems.extend(error.problems)
-                continue
-            if route.mode == SHADOW and not with_shadow:
-                continue
-            # A tunnel's port is a name that the client spells out; no scheme leaves it unsaid.
-            port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
-            lists.setdefault((route.from_.host, port, route.is_tcp), []).append(compiled)
+                except ConfigError as error:
+                    problems.extend(error.problems)
+                    continue
+                found = AddressedRoute(_address(route, default_ports), compiled)
+            known[id(route)] = found
+            if route.mode != SHADOW or with_shadow:
+                lists[found.address].append(found.compiled)
         if problems:
             raise ConfigError(problems)
-        by_host = {key: HostRoutes(tuple(found), any(route.has_escapes for route in found)) for key, found in lists.items()}
-        return cls(by_host, conditions, own_hosts)
+        return cls({address: before._at(address, tuple(routes)) for address, routes in lists.items()}, conditions, own_hosts, known)
 
-    def _compiled_under(self, conditions: tuple[bytes | None, bool]) -> dict[int, CompiledRoute]:
-        """By the identity of the route; this table keeps them alive, so no other has it.  None under other conditions."""
-        return {id(compiled.route): compiled for compiled in self.routes()} if conditions == self._conditions else {}
+    def _at(self, address: Address, routes: tuple[CompiledRoute, ...]) -> HostRoutes:
+        """Routes of an address, which are what they were where they are the same ones."""
+        known = self._by_host.get(address)
+        is_same = known is not None and len(known.routes) == len(routes) and all(map(is_, known.routes, routes))
+        return known if known is not None and is_same else HostRoutes(routes, any(route.has_escapes for route in routes))
 
     def match(self, request: AccessRequest) -> CompiledRoute | None:
         """Route of a request; TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
@@ -162,10 +189,18 @@ class RouteTable:
     @cached_property
     def told_names(self) -> ToldNames:
         """Headers by which their upstreams are told who asks."""
-        return ToldNames(compiled.route for compiled in self.routes())
+        return ToldNames(compiled.route for compiled in self._routes)
 
     def routes(self) -> tuple[CompiledRoute, ...]:
-        return tuple(route for host in self._by_host.values() for route in host.routes)
+        return self._routes
+
+    def saying(self, *names: str) -> list[CompiledRoute]:
+        """Routes that say one of these (`ConfiguredRoutes.saying`)."""
+        return [self._routes[place] for place, _ in self._said.saying(*names)]
+
+    @cached_property
+    def _said(self) -> ConfiguredRoutes:
+        return ConfiguredRoutes(compiled.route for compiled in self._routes)
 
     def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
         """A host with routes of its own never falls back to a wildcard's, which may be more generous."""

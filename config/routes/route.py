@@ -27,7 +27,7 @@ from config.routes.rewrites import (
     rewritten_once,
 )
 from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
-from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set
+from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set, told_header_names
 from config.routes.upstreams.balancing import (
     POLICIES,
     ROUND_ROBIN,
@@ -354,13 +354,13 @@ class Route(BearerTokenKeys, ProviderTokenKeys):
         examples=[HIDE],
         json_schema_extra={"when_unset": "`show`; `hide` for a route that redirects"},
     )
-
     refusal_message: RefusalMessage | None = Field(
         None,
         description="What the page of a refused person tells them to do.",
         examples=["The payroll team lets you in: write to payroll@example.com."],
         json_schema_extra={"when_unset": "to ask the people who run the application"},
     )
+    told_header_names = cached_property(told_header_names)  # by which its upstream is told who asks
 
     @cached_property
     def is_tcp(self) -> bool:
@@ -371,7 +371,7 @@ class Route(BearerTokenKeys, ProviderTokenKeys):
         """Whether anything of it is evaluated without being enforced."""
         return self.mode == SHADOW or any(block.mode == SHADOW for block in self.policy)
 
-    @property
+    @cached_property
     def is_in_portal(self) -> bool:
         return (self.portal or (SHOW if self.redirect is None else HIDE)) == SHOW
 

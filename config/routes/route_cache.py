@@ -1,6 +1,7 @@
 """Route cache across reloads: one changed route among ten thousand costs little more than finding it in the file."""
 
 import marshal
+from collections.abc import Sequence
 from typing import Any
 
 from config.routes.route import Route
@@ -29,6 +30,12 @@ class RouteCache:
     def knows(self, text: str) -> bool:
         """Whether the last configuration had a route of this text."""
         return text in self._now
+
+    def find_all(self, texts: Sequence[str]) -> list[Route | None]:
+        """Routes of the configuration before, by these texts of the file."""
+        found = list(map(self._before.get, texts))
+        self._now.update((text, route) for text, route in zip(texts, found, strict=True) if route is not None)
+        return found
 
     def find(self, written: Any, text: str = "") -> Route | None:
         """Route of the configuration before; `text` is that of the file where one is all that was written of it."""

@@ -50,7 +50,7 @@ def assertion_header(value: Any) -> str:
 AssertionHeader = Annotated[str, SettingReader("string", assertion_header, TEXT)]
 
 
-class _Names(NamedTuple):
+class ToldHeaderNames(NamedTuple):
     """Names that follow from the headers of a route, whatever the values in them are."""
 
     told: tuple[str, ...] = ()
@@ -58,10 +58,10 @@ class _Names(NamedTuple):
     withheld_everywhere: tuple[bytes, ...] = ()
 
 
-_NONE = _Names()
+_NONE = ToldHeaderNames()
 
 
-def _names(route: Any) -> _Names:
+def told_header_names(route: Any) -> ToldHeaderNames:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE
     said = tuple((name, "$" in value and literal(value) is None) for name, value in route.set_request_headers.items())
@@ -69,7 +69,7 @@ def _names(route: Any) -> _Names:
 
 
 @lru_cache(maxsize=1024)  # of ten thousand routes most are alike in this
-def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> _Names:
+def _names_of(identity_headers: str | None, assertion_header: str | None, said: tuple[tuple[str, bool], ...]) -> ToldHeaderNames:
     """`said`: headers that a route sets, each with whether it is made of a template."""
     preset = PRESETS[identity_headers] if identity_headers else ()
     told = dict.fromkeys((*preset, *((assertion_header,) if assertion_header else ())))
@@ -79,7 +79,7 @@ def _names_of(identity_headers: str | None, assertion_header: str | None, said: 
     beside = (name for names in _READ_TOGETHER if not folded_names.isdisjoint(map(folded, names)) for name in names)
     withheld = tuple(dict.fromkeys(name.lower().encode("ascii") for name in (*told, *preset, *beside)))
     everywhere = tuple(name for name in withheld if not folded(name.decode("ascii")).startswith(_NOT_ONE_UPSTREAMS))
-    return _Names(tuple(told), withheld, everywhere)
+    return ToldHeaderNames(tuple(told), withheld, everywhere)
 
 
 def told_templates(route: Any) -> dict[str, Template]:
@@ -87,7 +87,7 @@ def told_templates(route: Any) -> dict[str, Template]:
     texts = {**(PRESETS[route.identity_headers] if route.identity_headers else {})}
     texts |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
     texts |= route.set_request_headers
-    return {name: template(texts[name]) for name in _names(route).told}
+    return {name: template(texts[name]) for name in told_header_names(route).told}
 
 
 def token_templates(route: Any) -> dict[str, Template]:
@@ -105,7 +105,7 @@ def told_names(route: Any) -> tuple[bytes, ...]:
     Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
     whoever believes `Remote-User` believes `Remote-Groups`.
     """
-    return _names(route).withheld
+    return told_header_names(route).withheld
 
 
 class ToldNames:
@@ -115,7 +115,7 @@ class ToldNames:
     def __init__(self, routes: Iterable[Any]):
         self._by_upstream = dict[_Address, dict[bytes, None]]()
         for route in routes:
-            if (names := _names(route).withheld_everywhere) and route.mode == ENFORCE:
+            if (names := route.told_header_names.withheld_everywhere) and route.mode == ENFORCE:
                 for upstream in _upstreams(route):
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
@@ -131,7 +131,11 @@ class ToldNames:
         """Whether other names count on a route than did, as far as other routes have a say in that."""
         now, then = self._by_upstream, before._by_upstream
         changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
-        return lambda route: bool(changed) and not changed.isdisjoint(_upstreams(route))
+        return (lambda route: not changed.isdisjoint(_upstreams(route))) if changed else _never
+
+
+def _never(route: Any) -> bool:
+    return False
 
 
 def _upstreams(route: Any) -> Iterator[_Address]:

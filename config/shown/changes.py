@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import is_
 from typing import Any
 
 from config.options import Options
@@ -125,12 +126,15 @@ def _named(route: Route, index: int) -> str:
 def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tuple[int, int]], list[int], list[int]]:
     """Pairs of places of the same route, before and after, in the order of before; and the places of those that have none.
 
-    First those that match and lead to the same, then those of the same name or address.
+    What both begin and end with, taken over as it is, is left out.  Of the rest first come those that were taken over, then those that
+    match and lead to the same, then those of the same name or address.
     """
     pairs: list[tuple[int, int]] = []
-    old, new = list(range(len(before))), list(range(len(after)))
-    for same in (_purpose, _name):
-        waiting: dict[str, list[int]] = {}
+    begin = _same_at_first(before, after)
+    end = _same_at_first(before[begin:][::-1], after[begin:][::-1])
+    old, new = list(range(begin, len(before) - end)), list(range(begin, len(after) - end))
+    for same in (id, _purpose, _name):
+        waiting: dict[object, list[int]] = {}
         for index in reversed(old):
             waiting.setdefault(same(before[index]), []).append(index)
         found = {index: known.pop() for index in new if (known := waiting.get(same(after[index])))}
@@ -138,3 +142,9 @@ def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tupl
         taken = set(found.values())
         old, new = [index for index in old if index not in taken], [index for index in new if index not in found]
     return sorted(pairs), old, new
+
+
+def _same_at_first(before: Sequence[Route], after: Sequence[Route]) -> int:
+    """How many are the same objects, up to the first that is not."""
+    same = list(map(is_, before, after))
+    return same.index(False) if False in same else len(same)

@@ -1,7 +1,7 @@
 """Configuration of Envoy: what follows from gate's own, and whether Envoy has taken it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -11,7 +11,7 @@ from config.routes.route import Route
 from foundation.errors import ConfigError, Problem
 from foundation.tasks import spawn
 from proxy.envoy.carried.carried_requests import CarriedRequests
-from proxy.envoy.resources.bootstrap import CLUSTERS, Json
+from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.certificates import EnvoyCertificates
 from proxy.envoy.resources.clusters import EnvoyClusters, with_parts
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
@@ -20,6 +20,7 @@ from proxy.upstreams.request import Upstream
 log = structlog.get_logger(__name__)
 
 CATCH_UP_EVERY = 1.0  # seconds
+_Told = tuple[Options, EnvoyClusters, Mapping[str, str]]
 
 
 class EnvoyConfiguration:
@@ -42,14 +43,20 @@ class EnvoyConfiguration:
         self._carried = carried
         self._listeners = listeners
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
-        self._before = options, self._clusters
+        # Those of this configuration, of the one before, and of all that Envoy has not been told of yet.
+        self._recent: Mapping[str, str] = {}
+        self._revision = 0  # another one whenever any of this changes
+        self._before: _Told = options, self._clusters, self._recent
 
     def __repr__(self) -> str:
         return f"<EnvoyConfiguration {self._clusters}>"
 
     def publish(self) -> None:
         """Publish what Envoy starts with."""
-        self._publish(*self._following(self.options), self.options)
+        self._clusters, listeners = self._following(self.options)
+        self._recent = self._clusters.resources
+        self._discovery.publish(listeners, self._certificates.use(self.options))
+        self._discovery.begin(self._recent)
 
     async def taken(self) -> None:
         """Wait until Envoy has what it starts with; ConfigError with its reasons where it does not take that."""
@@ -62,18 +69,23 @@ class EnvoyConfiguration:
         """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".
 
         ConfigError where it refuses, and then it has what it had.  It asks gate about each request, so what it knows too early lets
-        nobody in; until it knows a new upstream, our own data plane carries what is for it.  So nobody waits for upstreams that it has
-        no reason to refuse, nor where nothing is new to it.  An Envoy that says nothing holds up no policy: it reads the files when it
-        is back.
+        nobody in; until it knows a new upstream, our own data plane carries what is for it.  So upstreams that it has no reason to refuse
+        it is told of later, and nobody waits where nothing is new to it.  An Envoy that says nothing holds up no policy: it reads the
+        files when it is back.
         """
-        following = await asyncio.to_thread(self._following, options)
-        self._before = self.options, self._clusters
-        self.stop()
+        clusters, listeners = await asyncio.to_thread(self._following, options)
+        self._before = self.options, self._clusters, self._recent
+        is_told = self._recent.keys() <= self._discovery.clusters.keys()
+        self._recent = {**(self._clusters.resources if is_told else self._recent), **clusters.resources}
+        self._clusters = clusters
+        self._revision += 1
         try:
-            changed = self._publish(*following, options)
-            if changed - {CLUSTERS} or (changed and self._clusters.may_be_refused):
-                await self._discovery.taken(self._clusters.resources)
-                self.late = ""
+            is_new = self._discovery.publish(listeners, self._certificates.use(options))
+            if clusters.may_be_refused:
+                await self._publish_clusters()
+            if is_new or clusters.may_be_refused:
+                await self._discovery.taken(clusters.resources if clusters.may_be_refused else ())
+                self.late = self.late if self._missing() else ""
         except DiscoveryTimeout as late:
             self._is_late(late)
         except (ConfigurationRejected, OSError) as error:
@@ -85,10 +97,10 @@ class EnvoyConfiguration:
 
     def restore(self) -> None:
         """Roll back to what Envoy had before `prepare`; it took that once, so nobody waits for it."""
-        self.stop()
-        self.options, self._clusters = self._before
+        self.options, self._clusters, self._recent = self._before
+        self._revision += 1
         with suppress(OSError):
-            self._publish(*self._following(self.options), self.options)
+            self._discovery.publish(self._listeners(self.options), self._certificates.use(self.options))
         self._catch_up_soon()
 
     def stop(self) -> None:
@@ -106,34 +118,39 @@ class EnvoyConfiguration:
         family, by_route = options.dns_lookup_family, options.measures_routes
         return EnvoyClusters(options.policy, family, by_route=by_route, previous=self._clusters), self._listeners(options)
 
-    def _publish(self, clusters: EnvoyClusters, listeners: list[Json], options: Options) -> frozenset[str]:
-        """The names of the files that Envoy has to read."""
+    async def _publish_clusters(self) -> None:
         # A request that was judged just now may still name a cluster of before, and one whose body is not whole an older one.
-        before, self._clusters = self._clusters, clusters
         written = self._discovery.clusters
         named = {name: written[name] for used in self._carried.clusters() for name in with_parts(used) if name in written}
-        wanted = named | before.resources | clusters.resources
-        return self._discovery.publish(listeners, wanted, self._certificates.use(options))
+        await self._discovery.publish_clusters({**named, **self._recent})
+
+    def _missing(self) -> int:
+        return len(self._clusters.resources.keys() - self._discovery.known)
 
     def _catch_up_soon(self) -> None:
-        missing = len(self._clusters.resources.keys() - self._discovery.known)
-        if missing:
+        if missing := self._missing():
             log.info("gate carries what is for new upstreams until envoy has them", upstreams=missing)
-        if missing or self.late:
+        is_behind = bool(self.late) or self._recent.keys() != self._discovery.clusters.keys()
+        if (missing or is_behind) and (self._catching_up is None or self._catching_up.done()):
             self._catching_up = spawn(self._catch_up(), name="envoy catches up")
 
     async def _catch_up(self) -> None:
-        """Learn when Envoy has taken what nobody waits for."""
-        while True:
+        """Tell Envoy of what nobody waits for, and learn when it has taken that.
+
+        It reads all clusters, however few are new: so not at once, and what changes meanwhile with them.
+        """
+        taken = -1
+        while taken != self._revision or self._missing():
+            await asyncio.sleep(CATCH_UP_EVERY)
+            following, clusters = self._revision, self._clusters
             try:
-                await self._discovery.taken(self._clusters.resources)
+                await self._publish_clusters()
+                await self._discovery.taken(clusters.resources)
+                taken = following
             except (ConfigurationRejected, OSError) as error:
                 self._is_late(error)
-                await asyncio.sleep(CATCH_UP_EVERY)
-            else:
-                self.late = ""
-                log.info("envoy has taken the new configuration")
-                return
+        self.late = ""
+        log.info("envoy has taken the new configuration")
 
     def _is_late(self, reason: Exception) -> None:
         if not self.late:

@@ -170,6 +170,15 @@ runtime.without("Envoy goes back where the rest can't go on", "Runtime._reload",
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("what lags is no success", "ConfigurationStatus.but_lagging", never("problems"))
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
+routes_that_say = door("config.routes.configured_routes", "unit/config/routes/test_configured_routes.py")
+routes_that_say.without(
+    "who says one of several is found", "ConfiguredRoutes.saying", replaced("said.isdisjoint(names)", "said.isdisjoint(names[:1])")
+)
+routes_that_say.without(
+    "a route that is no other is looked at", "ConfiguredRoutes.beside", replaced("id(route) not in known", "route not in others")
+)
+of_each_route = door("authorize.config_checks", "unit/authorize/test_config_checks.py")
+of_each_route.without("a route in which something was found is not good", "OfEachRoute.__call__", skips("wrong.add(index)"))
 kept_by_envoy = door("proxy.envoy.configuration", "unit/proxy/envoy/test_configuration.py")
 kept_by_envoy.without(
     "what Envoy refused is not told to it again", "EnvoyConfiguration.restore", replaced("self._before", "(self.options, self._clusters)")
@@ -177,12 +186,12 @@ kept_by_envoy.without(
 kept_by_envoy.without(
     "what Envoy may refuse is waited for",
     "EnvoyConfiguration.prepare",
-    never("changed - {CLUSTERS} or (changed and self._clusters.may_be_refused)"),
+    never("is_new or clusters.may_be_refused"),
 )
 kept_by_envoy.without(
     "where a body goes that is still coming stays there",
-    "EnvoyConfiguration._publish",
-    replaced("named | before.resources | clusters.resources", "before.resources | clusters.resources"),
+    "EnvoyConfiguration._publish_clusters",
+    replaced("{**named, **self._recent}", "self._recent"),
 )
 runtime.without(
     "what is carried is judged by the new policy at once",
@@ -259,9 +268,7 @@ proxy_state.without(
     never("is_told_otherwise(compiled.route)"),
 )
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
-route_table.without(
-    "a new authority of all routes reaches the old ones", "RouteTable._compiled_under", always("conditions == self._conditions")
-)
+route_table.without("a new authority of all routes reaches the old ones", "RouteTable.build", always("previous._conditions == conditions"))
 metrics_listener = door(
     "gateproject.process.metrics_listener", f"{RELOAD}::test_the_metrics_move_to_another_host_on_their_own_port_or_stay"
 )
@@ -284,8 +291,8 @@ source.without(
 )
 route_table.without(
     "a replaced authority of all routes counts for the next request",
-    "RouteTable._compiled_under",
-    always("conditions == self._conditions"),
+    "RouteTable.build",
+    always("previous._conditions == conditions"),
     f"{RELOAD}::test_a_replaced_authority_of_all_routes_judges_connections_that_are_open",
 )
 operator_pages = door("foundation.telemetry.operator_pages", "unit/foundation/telemetry/test_operator_pages.py")
@@ -310,6 +317,8 @@ DOORS = (
     own_health,
     reload,
     kept_by_envoy,
+    routes_that_say,
+    of_each_route,
     rungate,
     locate,
     types,

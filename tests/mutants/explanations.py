@@ -4,7 +4,7 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, never, replaced, skips
 
 shadow_table = door("authorize.policy.route_table", "unit/authorize/decision_log/test_shadow.py")
-shadow_table.without("a route in shadow decides nothing", "RouteTable.build", never("route.mode == SHADOW and not with_shadow"))
+shadow_table.without("a route in shadow decides nothing", "RouteTable.build", always("route.mode != SHADOW or with_shadow"))
 
 shadow_blocks = door("authorize.policy.compiled_route", "unit/authorize/decision_log/test_shadow.py")
 shadow_blocks.without("a block in shadow decides nothing", "compile_route", always("with_shadow or block.mode == ENFORCE"))

@@ -26,7 +26,7 @@ desk.without(
 asked = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
 asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
 no_ids = door("authorize.user_entry_checks", JUDGED)
-no_ids.without("no rule names a linked person by their id", "ids_of_linked_people", never('written.startswith(f"{VERIFIED_EMAIL}/")'))
+no_ids.without("no rule names a linked person by their id", "_ids_of_linked_people", never('written.startswith(f"{VERIFIED_EMAIL}/")'))
 of_linked = door("authenticate.session.sessions", AT_SIGN_IN)
 of_linked.without("nobody is linked without an id", "Sessions._are_of_one_person", replaced("bool(linked_id)", "True"))
 of_linked.without(

@@ -165,7 +165,7 @@ route_table.without(
 route_table.without("no wildcard stands for a host of ours", "RouteTable._wildcard_of", never("host in self._own_hosts"))
 route_table.without(
     "a request never matches a route for TCP",
-    "RouteTable.build",
+    "_address",
     replaced("(route.from_.host, port, route.is_tcp)", "(route.from_.host, port, False)"),
 )
 route_table.without(

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import ssl
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from foundation.values import ip_of
 from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
@@ -45,39 +47,59 @@ class EnvoyClusters:
     """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload.
 
     With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
-    `resources` are JSON, by name; what `previous` has is not written anew, because of ten thousand routes mostly one changes.
+    `resources` are JSON, by name.  Made of those of `previous` by what has changed, because of ten thousand routes that is mostly one.
     `may_be_refused`: something new of the operator's is in them, in which Envoy may find a mistake that gate has not found.
     """
 
     def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False, previous: "EnvoyClusters | None" = None):
-        self.resources: dict[str, str] = {}
         self.may_be_refused = False
         self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
-        self._names: dict[ClusterKey, str] = {}
-        # By the identity of routes, which a reload takes over as they are; each is held here.
-        self._keys: dict[int, tuple[Route, tuple[ClusterKey, ...]]] = {}
+        self._routes = ConfiguredRoutes.of(routes)
         before = previous if previous is not None and previous._kind() == self._kind() else None
-        for route in routes:
-            self._add(route, before)
+        self.resources: dict[str, str] = {} if before is None else dict(before.resources)
+        self._names: dict[ClusterKey, str] = {} if before is None else dict(before._names)
+        self._users: Counter[ClusterKey | str] = Counter() if before is None else before._users.copy()  # routes of each key and resource
+        others = ConfiguredRoutes() if before is None else before._routes
+        for route in _each_once(self._routes.beside(others)):
+            self._add(route)
+        for route in _each_once(others.beside(self._routes)):
+            self._remove(route)
 
     def _kind(self) -> tuple[object, ...]:
         return self._by_route, self._family, self._bundle
 
-    def _add(self, route: Route, before: "EnvoyClusters | None") -> None:
-        known = before._keys.get(id(route)) if before is not None else None
-        if known is None or known[0] is not route:
-            known = route, tuple(self._key(target.url.origin, route) for target in route.to)
-        self._keys[id(route)] = known
-        for position, key in enumerate(known[1]):
+    def _add(self, route: Route) -> None:
+        for position, target in enumerate(route.to):
+            key = self._key(target.url.origin, route)
             if key not in self._names:
-                self._name(key, route, position, before)
+                self._name(key, route, position)
             if is_replaceable(route) and (name := self._names.get(key)) is not None:
                 self.resources[_else_gate(name)] = json.dumps(_or_gate(name))
+            self._users.update(self._used(key, route))
 
-    def _name(self, key: ClusterKey, route: Route, position: int, before: "EnvoyClusters | None") -> None:
-        if before is not None and (name := before._names.get(key)) is not None:
-            self._names[key], self.resources[name] = name, before.resources[name]
-        elif _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
+    def _remove(self, route: Route) -> None:
+        for target in route.to:
+            key = self._key(target.url.origin, route)
+            used = self._used(key, route)
+            self._users.subtract(used)
+            for gone in [each for each in used if not self._users[each]]:
+                del self._users[gone]
+                self._forget(gone)
+
+    def _used(self, key: ClusterKey, route: Route) -> list[ClusterKey | str]:
+        """The key, and the names of resources, that a route has a use for."""
+        if (name := self._names.get(key)) is None:
+            return [key]
+        return [key, name, _else_gate(name)] if is_replaceable(route) else [key, name]
+
+    def _forget(self, gone: ClusterKey | str) -> None:
+        if isinstance(gone, str):
+            self.resources.pop(gone, None)
+        else:
+            self._names.pop(gone, None)
+
+    def _name(self, key: ClusterKey, route: Route, position: int) -> None:
+        if _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
             cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
             self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
             self.may_be_refused |= route.tls_custom_ca is not None or route.tls_client_cert is not None
@@ -93,6 +115,11 @@ class EnvoyClusters:
     def _key(self, origin: str, route: Route) -> ClusterKey:
         tls = (route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, route.tls_server_name)
         return ClusterKey(origin, tls, route.upstream_http2, stat_name(route_label(route)) if self._by_route else "")
+
+
+def _each_once(placed: Iterable[tuple[int, Route]]) -> Iterable[Route]:
+    """Routes without their places: what is written twice alike may be one object in both."""
+    return {id(route): route for _, route in placed}.values()
 
 
 def is_replaceable(route: Route) -> bool:

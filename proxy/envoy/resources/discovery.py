@@ -53,25 +53,39 @@ class Discovery:
         self._files = files
         self._admin = admin
         self._versions: dict[str, str] = {}
+        self._writing = asyncio.Lock()
         self.clusters: Mapping[str, str] = {}  # as they are written, JSON by name
         self.known: frozenset[str] = frozenset()
         self._shown: dict[str, StapledCertificate] = {}
 
-    def publish(
-        self, listeners: Iterable[Json], clusters: Mapping[str, str], certificates: Mapping[str, StapledCertificate]
-    ) -> frozenset[str]:
-        """Publish resources; `clusters` are JSON.  Certificates and clusters come first: Envoy waits for what a listener names, but not
-        for ever.  The names of the files that it has to read for that."""
+    def begin(self, clusters: Mapping[str, str]) -> None:
+        """Publish the clusters that Envoy starts with, JSON by name."""
+        self._write(CLUSTERS, clusters.values())
+        self.clusters = clusters
+        self.known = frozenset(clusters)
+
+    def publish(self, listeners: Iterable[Json], certificates: Mapping[str, StapledCertificate]) -> bool:
+        """Publish what clients meet; whether that is new to Envoy.  Certificates come first: it waits for what a listener names, but not
+        for ever."""
         before = dict(self._versions)
-        self.known = self.known & clusters.keys() if self._versions else frozenset(clusters)
         self._remove_certificates({*self._shown, *certificates})  # those of before are still shown for a moment
         self.show(certificates)
-        if clusters != self.clusters or CLUSTERS not in before:
-            self._write(CLUSTERS, clusters.values())
-            self.clusters = dict(clusters)
         self._write(LISTENERS, [json.dumps(listener, sort_keys=True) for listener in listeners])
         self._shown = dict(certificates)
-        return frozenset(name for name, version in self._versions.items() if before.get(name) != version)
+        return any(before.get(name) != version for name, version in self._versions.items() if name != CLUSTERS)
+
+    async def publish_clusters(self, clusters: Mapping[str, str]) -> None:
+        """Publish clusters, JSON whose content follows from the name: megabytes, of which nobody else on the event loop should notice."""
+        async with self._writing:
+            if clusters.keys() == self.clusters.keys():
+                return
+            before, self.clusters = self.clusters, clusters
+            self.known &= clusters.keys()
+            try:
+                await asyncio.to_thread(self._write, CLUSTERS, clusters.values())
+            except BaseException:
+                self.clusters = before
+                raise
 
     def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
         """Show these from now on, under the names of the last listener; connections that are open keep what they have."""
@@ -100,7 +114,7 @@ class Discovery:
                     if state is not None:
                         reasons = state.reasons
                         if state.listens:
-                            self.known |= state.clusters
+                            self.known |= state.clusters & self.clusters.keys()  # it may still have what it is to forget
                         if wanted <= self.known and state.has_listener(self._versions[LISTENERS]) and not reasons:
                             return
                         if reasons and state.refused_versions & set(self._versions.values()):

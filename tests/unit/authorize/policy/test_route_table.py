@@ -2,10 +2,12 @@
 
 import contextlib
 import itertools
+import random
 
 import pytest
 
 from authorize.policy.route_table import RouteTable
+from config.routes.route import Route
 from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 from tests.unit.authorize.builders import make_route, request, table
 
@@ -292,3 +294,34 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
 def test_a_host_has_a_route_of_all_paths_where_its_first_one_takes_them(routes: list[dict[str, str]], found: str | None) -> None:
     compiled = table(*(make_route(**keys) for keys in routes)).route_of_all_paths("app.example.com", None)
     assert (compiled.route.name if compiled else None) == found
+
+
+def seen(routes: RouteTable) -> object:
+    by_address = [(address, [each.route.name for each in found.routes], found.have_escapes) for address, found in routes._by_host.items()]
+    return by_address, [each.route.name for each in routes.routes()], routes.ports, routes.hosts, routes.told_names._by_upstream
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_changes_the_table_is_the_one_that_all_routes_make(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def new(number: int) -> Route:
+        more = chance.choice(({}, {"mode": "shadow"}, {"identity_headers": "remote-user"}, {"regex": "/a%40.*"}, {"prefix": "/x/"}))
+        return make_route(f"app{chance.randrange(4)}.example.com{chance.choice(('', ':80', ':8443'))}", name=str(number), **more)
+
+    number, routes, known = 6, [new(number) for number in range(6)], None
+    for _ in range(40):
+        ports = chance.choice((frozenset({443}),) * 5 + (frozenset({80, 443}),))
+        known = RouteTable.build(routes, ports, client_ca=None, with_shadow=chance.random() < 0.1, previous=known)
+        shadow = known._conditions[1]
+        assert seen(known) == seen(RouteTable.build(routes, ports, client_ca=None, with_shadow=shadow))
+        place, kind = chance.randrange(len(routes)), chance.randrange(4)
+        if kind == 0 and len(routes) > 1:
+            routes.pop(place)
+        elif kind == 1:
+            routes[place], number = new(number), number + 1
+        elif kind == 2:
+            chance.shuffle(routes)
+        else:
+            routes.insert(place, chance.choice((new(number), routes[-1])))
+            number += 1

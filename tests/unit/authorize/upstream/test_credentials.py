@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from authorize.policy.compiled_route import CompiledRoute, compile_route
+from authorize.policy.route_table import RouteTable
 from authorize.upstream.credentials import UpstreamCredentials, audience_of, impersonated_user
 from authorize.upstream.identity_headers import IdentityHeaders
 from foundation.crypto.signing_key import SigningKey
@@ -36,7 +37,7 @@ def credentials(tmp_path: Path, cloud: Cloud) -> UpstreamCredentials:
 def made(tmp_path: Path, *routes: CompiledRoute, **settings: object) -> UpstreamCredentials:
     options = make_options(tmp_path, **settings)
     told = IdentityHeaders(options, SigningKey.from_options(options)).groups_told
-    return UpstreamCredentials(options, routes, told)
+    return UpstreamCredentials(options, RouteTable.build([compiled.route for compiled in routes], client_ca=None), told)
 
 
 async def test_a_cluster_is_told_for_whom(credentials: UpstreamCredentials) -> None:

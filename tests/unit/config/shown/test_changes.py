@@ -1,7 +1,10 @@
 """Between two configurations the changes are told, by their settings and routes, and no secret with them."""
 
+import random
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from config.shown.changes import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ValueChange, Version, changes
 from config.shown.places import Places
@@ -111,3 +114,31 @@ def test_routes_that_match_the_same_are_told_apart_by_their_order(tmp_path: Path
     (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[:1]})
     assert (found.key, found.kind) == ("policy[1] a", REMOVED)
     assert "allowed_groups: [z]" in found.before
+
+
+def test_of_routes_that_match_the_same_the_one_that_was_taken_over_is_itself(tmp_path: Path) -> None:
+    twice = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[1:]})
+    assert (found.key, found.kind) == ("policy[0] a", REMOVED)
+    assert "allowed_groups: [x]" in found.before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: Path, seed: int) -> None:
+    chance, number = random.Random(seed), 8
+    policy = [route(str(each)) for each in range(number)]
+    source, before = Versions(tmp_path)._source, make_options(tmp_path, policy=policy)
+    kept = Version(source.load(), source.places)
+    for _ in range(15):
+        for _ in range(chance.randrange(1, 3)):
+            place, number = chance.randrange(len(policy)), number + 1
+            changed = {**policy[place], "timeout": f"{number}s"}
+            policy = [*policy[:place], *chance.choice(([], [changed], [route(str(number)), policy[place]])), *policy[place + 1 :]]
+        policy = policy or [route("a")]
+        if chance.random() < 0.3:
+            chance.shuffle(policy)
+        after = make_options(tmp_path, policy=policy)
+        now = Version(source.load(), source.places)
+        read_anew = [told() for told in changes(Version(before, kept.places), Version(after, now.places))]
+        assert [told() for told in changes(kept, now)] == read_anew
+        before, kept = after, now

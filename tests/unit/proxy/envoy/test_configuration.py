@@ -14,6 +14,7 @@ from foundation.errors import ConfigError
 from proxy.envoy import configuration
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.configuration import EnvoyConfiguration
+from proxy.envoy.resources import discovery
 from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.certificates import EnvoyCertificates
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
@@ -32,11 +33,14 @@ class AnswersOfEnvoy:
     def __init__(self, discovery: Discovery):
         self._discovery = discovery
         self.said: list[Exception | None] = [None]
+        self.refuses = "no such upstream"  # in what is waited for
         self.waited = 0
 
     async def taken(self, wanted: dict[str, str], **_: bool) -> None:
         await asyncio.sleep(0)
         self.waited += 1
+        if self.refuses in str(wanted):
+            raise ConfigurationRejected("no such authority")
         answer = self.said.pop(0) if len(self.said) > 1 else self.said[0]
         if answer is not None:
             raise answer
@@ -48,12 +52,12 @@ class Told:
 
     def __init__(self, directory: Path, listening: socket.socket):
         self.directory = directory
-        discovery = Discovery(directory, directory / "admin")
-        self.envoy = AnswersOfEnvoy(discovery)
-        discovery.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
+        files = Discovery(directory, directory / "admin")
+        self.envoy = AnswersOfEnvoy(files)
+        files.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
         self.carried = CarriedRequests(NoConnections(), lambda: 0.0)
         certificates = EnvoyCertificates(AcmeState(), listening)
-        self.configuration = EnvoyConfiguration(self.options(1000), discovery, certificates, self.carried, self._listeners)
+        self.configuration = EnvoyConfiguration(self.options(1000), files, certificates, self.carried, self._listeners)
         self.configuration.publish()
 
     def options(self, *ports: int, headers: str = "", **of_route: Any) -> Options:
@@ -70,6 +74,9 @@ class Told:
         resources = json.loads((self.directory / "clusters.json").read_text())["resources"]
         return {int(json.dumps(each["load_assignment"]).partition('"port_value": ')[2].partition("}")[0]) for each in resources}
 
+    async def settled(self) -> None:
+        await comes(lambda: self.configuration._catching_up is None or self.configuration._catching_up.done())
+
     def knows(self, options: Options) -> bool:
         (route,) = options.policy
         return self.configuration.cluster_of(Upstream.build(route, 0), route) is not None
@@ -82,7 +89,8 @@ async def comes(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+    monkeypatch.setattr(configuration, "CATCH_UP_EVERY", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield Told(tmp_path, listening)
 
@@ -97,9 +105,44 @@ async def test_where_nothing_is_new_to_envoy_nobody_waits_and_it_reads_nothing(t
 async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(told: Told) -> None:
     changed = told.options(1001)
     assert await told.configuration.prepare(changed) == ""
-    assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000, 1001}, False)
+    assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
     await comes(lambda: told.knows(changed))
-    assert told.configuration.late == ""
+    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
+
+
+async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_and_a_request_of_each_finds_its_own(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(configuration, "CATCH_UP_EVERY", 1000.0)
+        for port in (1001, 1002, 1003):
+            changed = told.options(port)
+            await told.configuration.prepare(changed)
+        await asyncio.sleep(0)
+        assert told.ports() == {1000}
+        told.configuration.stop()
+        await told.settled()
+    told.configuration._catch_up_soon()
+    await comes(lambda: told.knows(changed))
+    assert (told.envoy.waited, told.ports()) == (1, {1000, 1001, 1002, 1003})
+    await told.settled()
+    await told.configuration.prepare(told.options(1003, allow_websockets=True))
+    await comes(lambda: told.ports() == {1003})
+    assert told.knows(changed)
+
+
+async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(discovery, "write", full)
+        changed = told.options(1001)
+        await told.configuration.prepare(changed)
+        await comes(lambda: told.configuration.late == "no space")
+    assert told.knows(told.options(1000)) is False
+    await comes(lambda: told.knows(changed))
+    assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
 
 
 async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy_listens_by(told: Told, tmp_path: Path) -> None:
@@ -113,15 +156,15 @@ async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy
 
 async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(told: Told) -> None:
     assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
-    assert 1001 in told.ports()
+    await comes(lambda: 1001 in told.ports())
     told.envoy.said = [ConfigurationRejected("cannot bind")]
     with pytest.raises(ConfigError, match="envoy refuses what follows from the configuration: cannot bind"):
         await told.configuration.prepare(told.options(1002, headers="2"))
-    assert 1001 in told.ports()
     assert dict(told.configuration.options.headers)["X-Of"] == "1"
     told.envoy.said = [DiscoveryTimeout("not in time")]
     assert await told.configuration.prepare(told.options(1003, headers="3")) == "not in time"
-    assert 1003 in told.ports()
+    await comes(lambda: {1001, 1003} <= told.ports())
+    assert 1002 not in told.ports()
     told.envoy.said = [OSError("no descriptors")]
     with pytest.raises(ConfigError, match="envoy can't be told of the configuration"):
         await told.configuration.prepare(told.options(1004, headers="4"))
@@ -129,10 +172,18 @@ async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stay
     told.configuration.stop()
 
 
-async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process_says_so(
-    told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(configuration, "CATCH_UP_EVERY", 0.01)
+async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_out_again(told: Told, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
+    told.envoy.refuses = '"port_value": 1002}'
+    await told.configuration.prepare(told.options(1001))
+    with pytest.raises(ConfigError, match="no such authority"):
+        await told.configuration.prepare(told.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
+    await comes(lambda: told.knows(told.options(1001)))
+    await told.settled()
+    assert (told.ports(), told.configuration.late) == ({1000, 1001}, "")
+
+
+async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process_says_so(told: Told) -> None:
     told.envoy.said = [ConfigurationRejected("no such thing")]
     changed = told.options(1001)
     await told.configuration.prepare(changed)
@@ -157,10 +208,11 @@ async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(tol
     monkeypatch.setattr(told.carried, "clusters", lambda: {used})
     for port in (1001, 1002, 1003):
         await told.configuration.prepare(told.options(port))
-        assert {1000, port} <= told.ports()
+        await comes(lambda port=port: {1000, port} <= told.ports())  # type: ignore[misc]
+        await told.settled()
     monkeypatch.setattr(told.carried, "clusters", lambda: set[str]())
     await told.configuration.prepare(told.options(1004))
-    assert 1000 not in told.ports()
+    await comes(lambda: told.ports() == {1003, 1004})
     told.configuration.stop()
 
 

@@ -2,12 +2,14 @@
 
 import base64
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.options import Options
+from config.routes.route import Route
 from proxy.envoy.resources import clusters
 from proxy.envoy.resources.bootstrap import UNCONNECTED
 from proxy.envoy.resources.clusters import EnvoyClusters
@@ -155,3 +157,36 @@ def test_a_certificate_of_ours_is_shown_to_upstreams_that_want_one(tmp_path: Pat
     (shown,) = tls(named(EnvoyClusters(chosen.policy, "AUTO"), chosen))["common_tls_context"]["tls_certificates"]
     assert shown["certificate_chain"] == {"inline_string": ours.pem.decode()}
     assert shown["private_key"] == {"inline_string": key.decode()}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_changes_the_clusters_are_those_that_all_routes_make(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    ca = base64.b64encode(CA.pem).decode()
+    kinds: tuple[dict[str, Any], ...] = ({}, {"upstream_http2": True}, {"tls_custom_ca": ca}, {"tls_skip_verify": True}, {"name": "a"})
+
+    def new() -> Route:
+        to = [f"{chance.choice(('http', 'https'))}://10.0.0.{chance.randrange(3)}" for _ in range(chance.choice((1, 1, 2)))]
+        host = f"app{chance.randrange(9)}.example.com"
+        return Route.model_validate({"from": f"https://{host}", "to": [*dict.fromkeys(to)], **chance.choice(kinds)})
+
+    routes, made = [new() for _ in range(6)], None
+    for _ in range(60):
+        family, by_route = chance.choice(("AUTO",) * 9 + ("V4_ONLY",)), chance.random() < 0.05
+        made = EnvoyClusters(routes, family, by_route=by_route, previous=made)
+        fresh = EnvoyClusters(routes, family, by_route=by_route)
+        assert (made.resources, made._names, +made._users) == (fresh.resources, fresh._names, fresh._users)
+        for route in routes:
+            upstream = Upstream.build(route, len(route.to) - 1)
+            assert made.name(upstream, route) == fresh.name(upstream, route)
+        place = chance.randrange(len(routes))
+        routes = [*routes[:place], *chance.choice(([], [new()], [new(), routes[0]])), *routes[place + chance.randrange(2) :]] or [new()]
+
+
+def test_only_what_is_new_of_the_operators_may_be_refused(tmp_path: Path) -> None:
+    secured = options(tmp_path, {"to": "https://10.0.0.1", "tls_custom_ca": base64.b64encode(CA.pem).decode()})
+    first = EnvoyClusters(secured.policy, "AUTO")
+    other = options(tmp_path, {"to": "http://10.0.0.2"}).policy
+    assert first.may_be_refused
+    assert not EnvoyClusters((*secured.policy, *other), "AUTO", previous=first).may_be_refused
+    assert EnvoyClusters(secured.policy, "AUTO", previous=EnvoyClusters(other, "AUTO")).may_be_refused

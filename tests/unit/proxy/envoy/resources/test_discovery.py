@@ -69,7 +69,8 @@ def state(version: str, *clusters: str, error: dict[str, str] | None = None, gon
 @pytest.fixture
 def told(tmp_path: Path) -> Discovery:
     made = Discovery(tmp_path, tmp_path / "admin")
-    made.publish(LISTENERS_OF_OURS, {"upstream-1": CLUSTER}, {"one": ONE})
+    made.publish(LISTENERS_OF_OURS, {"one": ONE})
+    made.begin({"upstream-1": CLUSTER})
     return made
 
 
@@ -78,11 +79,12 @@ def version(directory: Path, name: str = LISTENERS) -> str:
     return found
 
 
-def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
+async def test_files_are_ours_alone_and_change_only_with_their_content(told: Discovery, tmp_path: Path) -> None:
     for name in (LISTENERS, CLUSTERS, certificate_file("one")):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     before = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
-    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER.replace("1", "2")}, {"one": ONE})
+    told.publish(LISTENERS_OF_OURS, {"one": ONE})
+    await told.publish_clusters({"upstream-2": CLUSTER.replace("1", "2")})
     after = {name: (version(tmp_path, name), (tmp_path / name).stat().st_ino) for name in (LISTENERS, CLUSTERS)}
     assert after[LISTENERS] == before[LISTENERS]
     assert after[CLUSTERS] != before[CLUSTERS]
@@ -95,7 +97,7 @@ def shown(directory: Path, name: str) -> str:
 
 
 def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: Path) -> None:
-    told.publish(LISTENERS_OF_OURS, {}, {"one": ONE, "two": ONE})
+    told.publish(LISTENERS_OF_OURS, {"one": ONE, "two": ONE})
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     told.show({"one": ONE, "two": OTHER})
     changed = {path.name for path in tmp_path.iterdir() if before.get(path.name) != path.stat().st_ino}
@@ -105,16 +107,17 @@ def test_a_certificate_that_changed_is_written_alone(told: Discovery, tmp_path: 
 
 def test_a_certificate_is_kept_until_no_listener_can_name_it_any_more(told: Discovery, tmp_path: Path) -> None:
     (tmp_path / "certificates.json").write_text("of a release before")
-    told.publish(LISTENERS_OF_OURS, {}, {"two": ONE})
+    told.publish(LISTENERS_OF_OURS, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("one"), certificate_file("two")}
-    told.publish(LISTENERS_OF_OURS, {}, {"two": ONE})
+    told.publish(LISTENERS_OF_OURS, {"two": ONE})
     assert {path.name for path in tmp_path.glob("cert*")} == {certificate_file("two")}
-    told.publish(LISTENERS_OF_OURS, {}, {"one": ONE})
+    told.publish(LISTENERS_OF_OURS, {"one": ONE})
     assert shown(tmp_path, "one") == "one"
 
 
 async def test_it_waits_until_envoy_has_all(told: Discovery, tmp_path: Path) -> None:
-    told.publish([*LISTENERS_OF_OURS, {"name": "new"}], {"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")}, {})
+    told.publish([*LISTENERS_OF_OURS, {"name": "new"}], {})
+    await told.publish_clusters({"upstream-1": CLUSTER, "upstream-2": CLUSTER.replace("1", "2")})
     new = version(tmp_path)
     states = state("old", "upstream-1"), state(new, "upstream-1"), state(new, "upstream-1", "upstream-2")
     async with admin(tmp_path / "admin", *states):
@@ -132,8 +135,16 @@ async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
 
 async def test_of_many_new_upstreams_it_hears_in_one_answer(told: Discovery, tmp_path: Path) -> None:
     names = [f"upstream-{number}" for number in range(discovery.MOST_NAMED + 2)]
-    told.publish(LISTENERS_OF_OURS, dict.fromkeys(names, CLUSTER), {})
+    await told.publish_clusters(dict.fromkeys(names, CLUSTER))
     async with admin(tmp_path / "admin", state(version(tmp_path), *names)):
+        await told.taken(names)
+    assert told.known == set(names)
+
+
+async def test_what_envoy_is_to_forget_it_is_not_known_to_have(told: Discovery, tmp_path: Path) -> None:
+    names = [f"upstream-{number}" for number in range(2, discovery.MOST_NAMED + 4)]
+    await told.publish_clusters(dict.fromkeys(names, CLUSTER))
+    async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
         await told.taken(names)
     assert told.known == set(names)
 
@@ -147,7 +158,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
         await asyncio.wait([waiting], timeout=3 * discovery.LOOK_EVERY)
         assert told.known == {"upstream-1"}
         waiting.cancel()
-    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER}, {})
+    await told.publish_clusters({"upstream-2": CLUSTER})
     assert told.known == frozenset(), "it may have read that the one goes, and has yet to read of the other"
     async with admin(tmp_path / "admin", state(new, "upstream-2")):
         await told.taken(["upstream-2"])
@@ -156,7 +167,7 @@ async def test_who_comes_first_finds_all_that_envoy_starts_with(told: Discovery,
 
 @pytest.mark.parametrize("resource", ["dynamic_warming_clusters", "dynamic_warming_secrets", "dynamic_active_clusters"])
 async def test_whatever_it_refuses_is_told(told: Discovery, tmp_path: Path, resource: str) -> None:
-    told.publish(LISTENERS_OF_OURS, {"upstream-2": CLUSTER}, {})
+    await told.publish_clusters({"upstream-2": CLUSTER})
     named = {"name": "own-0"} if "secrets" in resource else {"cluster": {"name": "upstream-2"}}
     refused = {**named, "error_state": {"version_info": version(tmp_path, CLUSTERS), "details": "no such key"}}
     async with admin(tmp_path / "admin", state(version(tmp_path)) | {resource: [refused]}):
