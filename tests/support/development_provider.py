@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 
 from examples.demo.people import PEOPLE, Person
-from tests.support.children import Child
+from tests.support import prepared
 
 
 class DevelopmentProvider:
@@ -16,7 +16,7 @@ class DevelopmentProvider:
 
     def __init__(self, people: Iterable[Person] = PEOPLE):
         arguments = [part for person in people for part in ("--person", person.to_argument())]
-        self.child = Child.python("-W", "ignore", "-m", "examples.demo.provider", "0", *arguments)
+        self.child = prepared.python("-m", "examples.demo.provider", "0", *arguments)
         announcement = json.loads(self.child.wait_for_line('"port"'))
         self.url = f"http://localhost:{announcement['port']}"
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -31,9 +32,10 @@ LIBRARIES = """
     django.core.handlers.asgi django.core.management django.core.management.commands.migrate django.core.validators
     django.db.backends.sqlite3.base django.db.migrations.executor django.db.models django.forms django.http django.template django.urls
     django.views.generic envoy.service.auth.v3.external_auth_pb2
-    google.protobuf.json_format grpc.aio h11 httpcore httpx jinja2 josepy jwt OpenSSL.SSL prometheus_client pydantic
+    google.protobuf.json_format grpc.aio h11 httpcore httpx jinja2 josepy jwt oidc_provider_mock OpenSSL.SSL prometheus_client pydantic
     pydantic.json_schema pydantic.types re2 redis.asyncio.cluster redis.asyncio.sentinel requests service_identity sqlparse structlog
-    tomllib twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http yaml
+    tomllib twisted.internet.endpoints twisted.internet.ssl twisted.internet.tcp twisted.logger twisted.protocols.tls twisted.web.http
+    uvicorn uvicorn.middleware.wsgi yaml
 """.split()  # noqa: SIM905 - easier to read
 # They need no settings of Django's, and bring most of what a gate is made of.
 DEFINITIONS = ("config.options", "proxy.service")
@@ -161,8 +163,9 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 def _wait_for_orders(line: socket.socket) -> list[str]:
     """Returns in each process that is to be another program, with its arguments; ends when nobody asks any more."""
-    for name in (*LIBRARIES, *DEFINITIONS):
-        importlib.import_module(name)
+    with warnings.catch_warnings(action="ignore"):  # of libraries about each other
+        for name in (*LIBRARIES, *DEFINITIONS):
+            importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     assert "twisted.internet.reactor" not in sys.modules and "gateproject.settings" not in sys.modules
     gc.freeze()
