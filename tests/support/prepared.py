@@ -163,7 +163,7 @@ def _read_at_start(environment: dict[str, str]) -> dict[str, str]:
 
 def _wait_for_orders(line: socket.socket) -> list[str]:
     """Returns in each process that is to be another program, with its arguments; ends when nobody asks any more."""
-    with warnings.catch_warnings(action="ignore"):  # of libraries about each other
+    with warnings.catch_warnings(record=True):  # of libraries about each other
         for name in (*LIBRARIES, *DEFINITIONS):
             importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
