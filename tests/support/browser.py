@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,9 +32,23 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP *.localhost 127.0.0.1",
 )
 
+# As Debian has it; a start takes a quarter of the processor time, and a page half of it.
+HEADLESS_SHELL = Path("/usr/lib/chromium/chromium-headless-shell")
 
 # What the driver says, beside "stale element", of an element whose page goes while it is asked.
 BETWEEN_PAGES = ("does not belong to the document", "No node with given id", "execution context", "etached from document")
+
+# Scrolls to an element, and says two frames later that it is there: what has come into view is laid out by then, and a click does not miss.
+IN_PLACE = """
+const [element] = arguments;
+const isInPlace = element.isInPlace;
+element.isInPlace = false;
+if (!isInPlace) {
+  element.scrollIntoView({block: "nearest"});
+  requestAnimationFrame(() => requestAnimationFrame(() => { element.isInPlace = true; }));
+}
+return isInPlace === true;
+"""
 
 Found = TypeVar("Found")
 
@@ -40,6 +56,7 @@ Found = TypeVar("Found")
 class Browser:
     def __init__(self, driver: webdriver.Chrome):
         self.driver = driver
+        self._runs_scripts = True
 
     def open(self, url: str) -> None:
         self.driver.get(url)
@@ -62,8 +79,11 @@ class Browser:
         return self._on_one_page(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), selector)
 
     def click(self, selector: str) -> None:
-        def clicked() -> bool:
-            self.find(selector).click()
+        def clicked() -> bool | None:
+            element = self.find(selector)
+            if self._runs_scripts and not self.driver.execute_script(IN_PLACE, element):
+                return None
+            element.click()
             return True
 
         self._on_one_page(clicked, f"{selector} to click on")
@@ -99,11 +119,15 @@ class Browser:
     @contextmanager
     def without_scripts(self) -> Iterator[None]:
         """Pages that are opened meanwhile run no script, as for people who allow none."""
-        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+        self._run_scripts(False)
         try:
             yield
         finally:
-            self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+            self._run_scripts(True)
+
+    def _run_scripts(self, runs: bool) -> None:
+        self._runs_scripts = runs
+        self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not runs})
 
     def wait_for_url(self, beginning: str) -> None:
         try:
@@ -122,7 +146,7 @@ class Browser:
 def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
     """`profile` is an empty directory; `trusted_spki` is the hash of the one key whose certificate errors do not count."""
     options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
+    options.binary_location = _program()
     for argument in (*ARGUMENTS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={trusted_spki}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
@@ -131,3 +155,16 @@ def headless_browser(profile: Path, *, trusted_spki: str) -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
+
+
+@cache
+def _program() -> str:
+    """The headless shell, where it is of the version that the driver is for; else the whole browser."""
+    if HEADLESS_SHELL.exists() and _version(HEADLESS_SHELL) == _version("chromedriver"):
+        return str(Path(__file__).with_name("headless_shell.sh"))
+    return shutil.which("chromium") or shutil.which("google-chrome") or ""
+
+
+def _version(program: str | Path) -> str:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return next(word for word in said.split() if word[0].isdigit())
