@@ -167,7 +167,8 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
         for name in (*LIBRARIES, *DEFINITIONS):
             importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
-    assert "twisted.internet.reactor" not in sys.modules and "gateproject.settings" not in sys.modules
+    assert "twisted.internet.reactor" not in sys.modules
+    assert "gateproject.settings" not in sys.modules
     gc.freeze()
     while True:
         message, (*descriptors,), _, _ = socket.recv_fds(line, 1 << 20, 3)
