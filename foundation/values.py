@@ -7,6 +7,8 @@ from pathlib import Path
 
 import idna
 
+from foundation.bounded_cache import bounded_lru_cache
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d{1,5}))?")
@@ -101,6 +103,7 @@ class CertificatePair:
     source: str
 
 
+@bounded_lru_cache(256, longest=64)  # each upstream's host is asked for by several
 def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """IP address, without brackets; None for anything else."""
     try:

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Container, Iterable
+from functools import lru_cache, partial
 
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.values import ip_of
@@ -15,16 +16,24 @@ class TrustedPeers:
 
     def __init__(self, networks: Iterable[object]):
         self._networks = tuple(ipaddress.ip_network(str(network)) for network in networks)
-        self._cached = bounded_lru_cache(4096, longest=_LONGEST_REMEMBERED)(self._is_inside)
+        # (Of no method: what a reload lets go must not refer to itself, process/gc_tuning.py.)
+        self._is_inside = bounded_lru_cache(4096, longest=_LONGEST_REMEMBERED)(partial(_is_inside, self._networks))
 
     def __contains__(self, address: object) -> bool:
-        return bool(self._networks) and self._cached(str(address))
+        return bool(self._networks) and self._is_inside(str(address))
 
-    def _is_inside(self, address: str) -> bool:
-        peer = ip_of(address)
-        if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
-            peer = peer.ipv4_mapped
-        return peer is not None and any(peer in network for network in self._networks)
+
+def _is_inside(networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...], address: str) -> bool:
+    peer = ip_of(address)
+    if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
+        peer = peer.ipv4_mapped
+    return peer is not None and any(peer in network for network in networks)
+
+
+@lru_cache(maxsize=4)
+def trusted_peers(networks: tuple[object, ...]) -> TrustedPeers:
+    """Trusted peers of a configuration (`trusted_proxies`), of which ten thousand routes need no more than one."""
+    return TrustedPeers(networks)
 
 
 def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:

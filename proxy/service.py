@@ -15,7 +15,7 @@ from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from proxy.answers import own_pages
 from proxy.answers.site_facts import site_facts
-from proxy.client_address import TrustedPeers, client_address, source_ip
+from proxy.client_address import client_address, source_ip, trusted_peers
 from proxy.incoming import TLS, IncomingRequest, Send, client_certificate
 from proxy.observe.access_log import PageLog
 from proxy.observe.request_metrics import RequestCounter
@@ -47,7 +47,7 @@ class ProxyService:
         self.clock = clock
         self._options = options
         self._authorize = authorize
-        self._trusted = TrustedPeers(options.trusted_proxies)
+        self._trusted = trusted_peers(options.trusted_proxies)
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
         said = {name.lower(): value for name, value in options.headers.items()}
         own_headers = tuple((name.encode(), said[name].encode("latin-1")) for name in ("strict-transport-security",) if name in said)

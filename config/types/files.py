@@ -7,9 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import BaseModel
-
 from config.documents.document import shown_path
+from config.validation import Settings
 from foundation.values import WatchedFile
 
 LARGEST_CONFIGURATION = 16 * 1024 * 1024
@@ -75,8 +74,8 @@ def watched_files(value: Any) -> Iterator[WatchedFile]:
     if isinstance(value, WatchedFile):
         yield value
         return
-    inner = vars(value).values() if isinstance(value, BaseModel) else value if isinstance(value, tuple | list) else ()
-    for each in inner:
+    said = (getattr(value, name) for name in value.said) if isinstance(value, Settings) else ()
+    for each in value if isinstance(value, tuple | list) else said:
         if type(each) not in _NO_FILES:
             yield from watched_files(each)
 

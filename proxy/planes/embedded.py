@@ -24,7 +24,7 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
-from proxy.client_address import TrustedPeers, client_address
+from proxy.client_address import client_address, trusted_peers
 from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
@@ -64,7 +64,7 @@ class DataPlane:
         self._clock = clock
         table, before = authorize.routes, previous.state if previous else None
         self.state: ProxyState = ProxyState(table.routes(), options, before, table.told_names)
-        self._trusted = TrustedPeers(options.trusted_proxies)
+        self._trusted = trusted_peers(options.trusted_proxies)
         self.observer = self._resources.observer(self._trusted)
         self.judge = RequestJudge(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)

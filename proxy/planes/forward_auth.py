@@ -11,7 +11,7 @@ from config.options import Options
 from config.routes.told_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
 from proxy.answers.send import Answers, Headers, send_refusal, send_response
-from proxy.client_address import TrustedPeers, source_ip
+from proxy.client_address import source_ip, trusted_peers
 from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -39,7 +39,7 @@ class ForwardAuth:
     def __init__(self, options: Options, authorize: Authorizer, resources: ForwardingResources, clock: Callable[[], float]):
         self._authorize = authorize
         self._clock = clock
-        self._trusted = TrustedPeers(options.trusted_proxies)
+        self._trusted = trusted_peers(options.trusted_proxies)
         self._observer = resources.observer(self._trusted)
         self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)

@@ -15,7 +15,7 @@ from foundation.bounded_cache import MIB, Remembered, together
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
 from foundation.web.message import Message
-from proxy.client_address import TrustedPeers
+from proxy.client_address import TrustedPeers, trusted_peers
 from proxy.rewriting.header_names import (
     CONNECTION_STATES,
     FORWARDING,
@@ -112,7 +112,7 @@ class RouteHeaders:
         ours = AUTHORIZING if authorizes(route, options) else frozenset()
         return cls(
             cookies=cookies_of_others(options.cookie_name),
-            trusted=TrustedPeers(options.trusted_proxies),
+            trusted=trusted_peers(options.trusted_proxies),
             append_address=not options.skip_xff_append,
             replaced=ours.union(fold(name) for name in [*names, *(name for name, _ in added)]),
             added=tuple(pair for pair in added if _may_be_set(fold(pair[0])) and fold(pair[0]) not in ours),

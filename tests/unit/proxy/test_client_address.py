@@ -1,8 +1,11 @@
 """A client's address is believed of trusted proxies alone, and rules compare none that is in doubt."""
 
+import gc
+import weakref
+
 import pytest
 
-from proxy.client_address import TrustedPeers, client_address, source_ip
+from proxy.client_address import TrustedPeers, client_address, source_ip, trusted_peers
 from tests.support.asgi import incoming_from
 
 
@@ -51,3 +54,18 @@ def test_an_address_that_trusted_proxies_leave_in_doubt_is_none_to_rules(peer: s
 )
 def test_trusted_peers(address: str, is_trusted: bool) -> None:
     assert (address in TrustedPeers(["10.0.0.0/8", "fd00::/8"])) is is_trusted
+
+
+def test_what_is_believed_is_one_for_all_routes_and_goes_with_the_last_of_them() -> None:
+    """Without the collector: it looks at nothing that a configuration became."""
+    networks = ("10.0.0.0/8",)
+    assert trusted_peers(networks) is trusted_peers(("10.0.0.0/8",))
+    peers = TrustedPeers(networks)
+    assert "10.0.0.1" in peers
+    gone = weakref.ref(peers)
+    gc.disable()
+    try:
+        del peers
+        assert gone() is None
+    finally:
+        gc.enable()
