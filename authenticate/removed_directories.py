@@ -1,6 +1,5 @@
 """Removed directories: what was read of people of a provider that has no directory any more, or is not configured, is deleted at once."""
 
-import asyncio
 from collections import Counter
 
 import structlog
@@ -8,8 +7,8 @@ import structlog
 from config.options import Options
 from databroker.client import BrokerClient, every
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER
-from foundation.backoff import pauses
-from foundation.errors import BrokerError
+from foundation.backoff import until_done
+from foundation.errors import GateError
 from foundation.tasks import in_parallel
 
 log = structlog.get_logger(__name__)
@@ -32,13 +31,10 @@ class RemovedDirectories:
         self._broker = broker
 
     async def run(self) -> None:
-        waits = pauses(FIRST_PAUSE)
-        while True:
-            try:
-                return await self._delete()
-            except BrokerError as error:
-                log.warning("records of removed directories can't be deleted yet", reason=str(error))
-                await asyncio.sleep(next(waits))
+        def unable(error: GateError) -> None:
+            log.warning("records of removed directories can't be deleted yet", reason=str(error))
+
+        await until_done(self._delete, unable, FIRST_PAUSE)
 
     async def _delete(self) -> None:
         gone = [

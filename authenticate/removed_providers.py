@@ -1,6 +1,5 @@
 """Removed providers: sessions of those that are not configured any more, or under whose id another issuer is, end at once."""
 
-import asyncio
 from collections import defaultdict
 
 import structlog
@@ -10,8 +9,8 @@ from databroker.client import BrokerClient, every
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, Record, SessionRecord
 from databroker.session_reader import vouches
-from foundation.backoff import pauses
-from foundation.errors import BrokerError
+from foundation.backoff import until_done
+from foundation.errors import GateError
 
 log = structlog.get_logger(__name__)
 
@@ -28,13 +27,10 @@ class RemovedProviders:
         self._broker = broker
 
     async def run(self) -> None:
-        waits = pauses(FIRST_PAUSE)
-        while True:
-            try:
-                return await self._end()
-            except BrokerError as error:
-                log.warning("sessions of removed providers can't be ended yet", reason=str(error))
-                await asyncio.sleep(next(waits))
+        def unable(error: GateError) -> None:
+            log.warning("sessions of removed providers can't be ended yet", reason=str(error))
+
+        await until_done(self._end, unable, FIRST_PAUSE)
 
     async def _end(self) -> None:
         gone = defaultdict[str, list[str]](list)

@@ -35,7 +35,7 @@ from config.routes.configured_routes import ConfiguredRoutes
 from databroker.client import BrokerClient
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
-from foundation.backoff import pauses
+from foundation.backoff import until_done
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
 from foundation.crypto.hand_over import HandOvers
@@ -43,7 +43,7 @@ from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequests
 from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
-from foundation.errors import BrokerError
+from foundation.errors import BrokerError, GateError
 from foundation.readiness import PartReadiness
 from foundation.tasks import spawn
 
@@ -142,13 +142,10 @@ class AuthenticateService:
         await asyncio.gather(*map(self._tidy_scim, self.scim.values()))
 
     async def _tidy_scim(self, directory: ScimDirectory) -> None:
-        waits = pauses(FIRST_PAUSE)
-        while True:
-            try:
-                return await directory.tidy()
-            except (BrokerError, ScimError) as error:
-                log.warning("the pushed directory can't be tidied yet", provider=directory.provider.id, reason=str(error))
-                await asyncio.sleep(next(waits))
+        def unable(error: GateError) -> None:
+            log.warning("the pushed directory can't be tidied yet", provider=directory.provider.id, reason=str(error))
+
+        await until_done(directory.tidy, unable, FIRST_PAUSE, (BrokerError, ScimError))
 
     async def stop(self, grace: float = 0.0) -> None:
         """Begin nothing new; sign-ins under way have `grace` seconds left with the provider."""

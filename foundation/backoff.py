@@ -1,11 +1,16 @@
 """Exponential backoff: doubling delays with a cap, and jitter so that many clients don't return at once."""
 
+import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from email.utils import parsedate_to_datetime
 from itertools import count
+from typing import TypeVar
+
+from foundation.errors import BrokerError, GateError
 
 LONGEST = 5.0  # seconds
+Result = TypeVar("Result")
 
 
 def delay(attempt: int, first: float, up_to: float = LONGEST, *, jitter: float = 1.0) -> float:
@@ -33,3 +38,20 @@ def pauses(first: float, up_to: float = LONGEST) -> Iterator[float]:
     """Delays of one attempt after the other, in seconds, with random jitter; without end."""
     for attempt in count():
         yield delay(attempt, first, up_to, jitter=random.random())  # noqa: S311 - spreads load, guards nothing
+
+
+async def until_done(
+    work: Callable[[], Awaitable[Result]],
+    unable: Callable[[GateError], object],
+    first: float,
+    problems: tuple[type[GateError], ...] = (BrokerError,),
+) -> Result:
+    """Result of `work`, which is begun anew as often as it ends with one of `problems`: `unable` is told, then there is a pause, the first
+    one of `first` seconds at most."""
+    waits = pauses(first)
+    while True:
+        try:
+            return await work()
+        except problems as error:
+            unable(error)
+            await asyncio.sleep(next(waits))

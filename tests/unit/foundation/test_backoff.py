@@ -4,7 +4,8 @@ from itertools import islice
 
 import pytest
 
-from foundation.backoff import LONGEST, delay, pauses
+from foundation.backoff import LONGEST, delay, pauses, until_done
+from foundation.errors import BrokerError, GateError
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,26 @@ def test_pauses_double_up_to_the_longest() -> None:
     for attempt, wait in enumerate(waits):
         longest = min(LONGEST, 0.1 * 2**attempt)
         assert longest / 2 <= wait <= longest
+
+
+async def test_work_is_begun_anew_until_it_is_done_and_each_problem_is_told() -> None:
+    problems, told = [BrokerError("away"), BrokerError("still away")], list[GateError]()
+    expected = list(problems)
+
+    async def work() -> str:
+        if problems:
+            raise problems.pop(0)
+        return "done"
+
+    assert await until_done(work, told.append, 0.0) == "done"
+    assert told == expected
+
+
+async def test_work_ends_with_what_is_no_passing_problem() -> None:
+    async def work() -> None:
+        raise ValueError("wrong")
+
+    told = list[GateError]()
+    with pytest.raises(ValueError, match="wrong"):
+        await until_done(work, told.append, 0.0)
+    assert told == []
