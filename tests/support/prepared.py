@@ -38,7 +38,11 @@ LIBRARIES = """
     uvicorn uvicorn.middleware.wsgi yaml
 """.split()  # noqa: SIM905 - easier to read
 # They need no settings of Django's, and bring most of what a gate is made of.
-DEFINITIONS = ("config.options", "proxy.service")
+DEFINITIONS = """
+    authenticate.access.desk authenticate.bearer_tokens authenticate.directory.provider_directory authenticate.scim.directory
+    authenticate.session.refresh_worker authorize.config_checks config.options config.shown.changes proxy.autocert.renewal
+    proxy.envoy.grants.keeper proxy.service
+""".split()  # noqa: SIM905 - easier to read
 # What an interpreter or the loader reads when it starts, and a fork would not.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")
 
