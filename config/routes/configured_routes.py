@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Self
 
 from config.routes.route import Route
 
@@ -17,6 +18,10 @@ class ConfiguredRoutes(tuple[Route, ...]):
     @classmethod
     def of(cls, routes: Iterable[Route]) -> "ConfiguredRoutes":
         return routes if type(routes) is cls else cls(routes)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Route, ...]]]:
+        """Without what was worked out: copies, and another process, have other objects."""
+        return type(self), (tuple(self),)
 
     def saying(self, *names: str) -> list[tuple[int, Route]]:
         """Routes, in order and each with its place, that say one of these: attributes that are not as in a route which does not."""

@@ -1,5 +1,7 @@
 """Routes are found by what they say as a look at each of them would find them."""
 
+import copy
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +65,16 @@ def test_those_beside_others_are_other_objects_whatever_they_say() -> None:
     kept, again = route(), route()
     assert ConfiguredRoutes([again, kept, kept]).beside(ConfiguredRoutes([kept])) == [(0, again)]
     assert ConfiguredRoutes().beside(ConfiguredRoutes([kept])) == []
+
+
+def test_a_copy_knows_its_own_routes_alone() -> None:
+    routes = ConfiguredRoutes([route()])
+    assert routes.beside(ConfiguredRoutes()) == [(0, routes[0])]
+    assert ConfiguredRoutes().beside(routes) == []
+    for copied in (pickle.loads(pickle.dumps(routes)), copy.deepcopy(routes)):
+        assert type(copied) is ConfiguredRoutes
+        assert copied == routes
+        assert routes.beside(copied) == [(0, routes[0])]
 
 
 def test_a_list_is_made_once() -> None:

@@ -26,6 +26,7 @@ def test_routes_that_stay_are_those_that_the_worker_has(tmp_path: Path) -> None:
     assert [type(route) for route in written.routes] == [int, bytes, int]
     read = written.read(before)
     assert read == after
+    assert type(read.policy) is type(after.policy)
     assert read.policy[0] is before.policy[2]
     assert written.status.checksum == source.checksum
     places = written.read_in_force().places
