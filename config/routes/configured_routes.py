@@ -1,6 +1,7 @@
 """Configured routes: those of one configuration in their order, and which of them say what."""
 
 import itertools
+from array import array
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Self
@@ -28,12 +29,12 @@ class ConfiguredRoutes(tuple[Route, ...]):
         if unknown := set(names) - Route.model_fields.keys():
             raise KeyError(f"{', '.join(unknown)}: no attribute of routes")
         found = [places for said, places in self._places.items() if not said.isdisjoint(names)]
-        places = found[0] if len(found) == 1 else sorted(itertools.chain.from_iterable(found))
+        places: Iterable[int] = found[0] if len(found) == 1 else sorted(itertools.chain.from_iterable(found))
         return [(place, self[place]) for place in places]
 
     def beside(self, others: "ConfiguredRoutes") -> list[tuple[int, Route]]:
         """Routes, in order and each with its place, that are not among these others; those of equal words may be."""
-        known = others._identities
+        known = set(map(id, others))
         return [(place, route) for place, route in enumerate(self) if id(route) not in known]
 
     @cached_property
@@ -42,14 +43,11 @@ class ConfiguredRoutes(tuple[Route, ...]):
         return any(route.sees_access for _, route in self.saying("access_requests", "policy"))
 
     @cached_property
-    def _places(self) -> dict[frozenset[str], list[int]]:
-        """By all that a route says, in which most are alike."""
-        places: dict[frozenset[str], list[int]] = {}
+    def _places(self) -> "dict[frozenset[str], array[int]]":
+        """By all that a route says, in which most are alike.  Small, because sign-ins under way keep a configuration for a while."""
+        places: dict[frozenset[str], array[int]] = {}
         for place, route in enumerate(self):
-            places.setdefault(route.said, []).append(place)
+            if (alike := places.get(route.said)) is None:
+                alike = places[route.said] = array("I")
+            alike.append(place)
         return places
-
-    @cached_property
-    def _identities(self) -> frozenset[int]:
-        """Theirs as long as this list keeps them."""
-        return frozenset(map(id, self))
