@@ -171,7 +171,6 @@ known.without("what Envoy is to forget is not named to it", "Discovery.publish_c
 known.without(
     "what it has not forgotten yet neither", "Discovery.taken", replaced("state.clusters & self.clusters.keys()", "state.clusters")
 )
-known.without("an Envoy that begins knows what it will have", "Discovery.taken", always("state.listens"))
 
 silent = "integration/test_silent_readers.py::"
 routes = door(

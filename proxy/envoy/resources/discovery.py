@@ -113,8 +113,7 @@ class Discovery:
                     state = await _state(client, wanted - self.known)
                     if state is not None:
                         reasons = state.reasons
-                        if state.listens:
-                            self.known |= state.clusters & self.clusters.keys()  # it may still have what it is to forget
+                        self.known |= state.clusters & self.clusters.keys()  # it may still have what it is to forget
                         if wanted <= self.known and state.has_listener(self._versions[LISTENERS]) and not reasons:
                             return
                         if reasons and state.refused_versions & set(self._versions.values()):
@@ -151,10 +150,6 @@ class EnvoyState:
     listeners: tuple[Json, ...]
     clusters: frozenset[str]
     failures: tuple[Json, ...]
-
-    @property
-    def listens(self) -> bool:
-        return any("active_state" in each for each in self.listeners)
 
     def has_listener(self, version: str) -> bool:
         # Of a listener that changed in place, the version of its own stays as it was.
