@@ -23,8 +23,11 @@ def migrate(options: Options) -> None:
         with (options.data_dir / "migrate.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with _alone_in_the_database():
-                _require_none_newer()
-                call_command("migrate", verbosity=0, interactive=False)
+                loader = MigrationLoader(connection)
+                _require_none_newer(loader)
+                # The command looks at every model of every migration, and asks for each permission, even where nothing is to be done.
+                if loader.graph.nodes.keys() - loader.applied_migrations.keys():
+                    call_command("migrate", verbosity=0, interactive=False)
     except Error as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError([Problem("database_url", f"the database can't be used: {reason}")]) from error
@@ -32,9 +35,8 @@ def migrate(options: Options) -> None:
         connection.close()
 
 
-def _require_none_newer() -> None:
+def _require_none_newer(loader: MigrationLoader) -> None:
     """ConfigError where a newer release has changed the tables: this one would write into them what that one can't read, or lose it."""
-    loader = MigrationLoader(connection)
     newest = dict(sorted(loader.disk_migrations))  # by application, the last of each
     for label, name in sorted(loader.applied_migrations or ()):
         if name > newest.get(label, name):
