@@ -11,6 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone, translation
 from django.utils.deprecation import MiddlewareMixin
 from django_prometheus.middleware import PrometheusAfterMiddleware
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
@@ -55,6 +56,18 @@ class HostPagesMiddleware(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         at_authenticate_host = page_context(request).at_authenticate_host
         request.urlconf = "gateproject.urls" if at_authenticate_host else "proxy.urls"
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):
+    """Stylesheets and scripts.  WhiteNoise looks at each of them when it is made; this, when the first is asked for."""
+
+    def add_files_from_finders(self) -> None:
+        pass
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if not self.files and request.path_info.startswith(self.static_prefix):
+            super().add_files_from_finders()
+        return super().__call__(request)
 
 
 class TimeZoneMiddleware(MiddlewareMixin):

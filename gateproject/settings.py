@@ -110,7 +110,7 @@ MIDDLEWARE = [
     "gateproject.middleware.ResponseHeadersMiddleware",
     "gateproject.middleware.HostPagesMiddleware",
     "gateproject.middleware.TimeZoneMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "gateproject.middleware.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "gateproject.middleware.AdminCsrfMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
