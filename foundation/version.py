@@ -1,6 +1,7 @@
 """Release version: `v<semver>+<git hash>`."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 RELEASE = "0.1.0"
@@ -29,6 +30,7 @@ def _written() -> str:
     return "" if written.startswith(_UNFILLED) else written[:12]
 
 
+@cache
 def _of_checkout() -> str:
     root = Path(__file__).parent.parent
     try:

@@ -33,6 +33,7 @@ BOUNDED_OTHERWISE = {
     "foundation/telemetry/http_calls.py:answered": FINITE,
     "foundation/telemetry/http_calls.py:made": FINITE,
     "foundation/telemetry/logs.py:_second": "two texts of a time",
+    "foundation/version.py:_of_checkout": FINITE,
     "proxy/client_address.py:trusted_peers": CONFIGURED,
     "proxy/envoy/resources/certificates.py:_fingerprint": CONFIGURED,
     "proxy/rewriting/request_headers.py:cookies_of_others": CONFIGURED,
