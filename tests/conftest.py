@@ -26,12 +26,13 @@ settings.load_profile("gate")
 
 from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
 
-# httpx reads this file for each client that is told nothing of TLS.  Nobody on loopback has a certificate of a public authority, and to
-# load all of them takes a hundred times as long as one.
+# What httpx reads for each client that is told nothing of TLS, and OpenSSL for whoever trusts the system's authorities, our children too.
+# Nobody on loopback has a certificate of a public authority, and to load all of them takes a hundred times as long as one.
 _one_authority = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
 _authorities = Path(tempfile.mkdtemp(prefix="gate-tests-")) / "authorities.pem"
 _authorities.write_text("".join(_one_authority[:2]) + "\n")
 certifi.where = lambda: str(_authorities)
+os.environ["SSL_CERT_FILE"] = str(_authorities)
 atexit.register(shutil.rmtree, _authorities.parent)
 
 _connect = socket.socket.connect

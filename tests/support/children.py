@@ -46,7 +46,7 @@ def free_ports(count: int) -> list[int]:
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Without the settings that gate would read from it."""
-    kept = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+    kept = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
     return {name: os.environ[name] for name in kept if name in os.environ} | {"PYTHONUNBUFFERED": "1"} | more
 
 
