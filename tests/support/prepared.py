@@ -1,8 +1,8 @@
 """Prepared process: a program of the tree forked from an interpreter that has imported what we depend on, at less than half the price.
 
-What is imported beforehand is other people's (LIBRARIES), and what of ours defines things and does nothing yet (DEFINITIONS): no module of
-ours reads its environment when it is imported, but for the settings.  Everything else runs in the new process, from the first line of the
-program on.
+What is imported beforehand is other people's (LIBRARIES), and what of ours defines things and does nothing yet (DEFINITIONS, and
+prepared_pages.py): no module of ours reads its environment when it is imported, but for the settings.  Everything else runs in the new
+process, from the first line of the program on.
 """
 
 import atexit
@@ -23,6 +23,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from foundation.version import version
+from tests.support import prepared_pages
 from tests.support.children import ROOT, Child, clean_environment
 
 # None of them starts a thread, opens a descriptor that stays, or reads Django's settings.
@@ -170,6 +172,8 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
     with warnings.catch_warnings(record=True):  # of libraries about each other
         for name in (*LIBRARIES, *DEFINITIONS):
             importlib.import_module(name)
+        prepared_pages.define()
+    version()  # asks git, once
     assert len(os.listdir("/proc/self/task")) == 1, "a library has started a thread"
     assert "twisted.internet.reactor" not in sys.modules
     assert "gateproject.settings" not in sys.modules
