@@ -21,7 +21,7 @@ import threading
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from foundation.version import version
 from tests.support import prepared_pages
@@ -232,5 +232,33 @@ def _do(program: str, *arguments: str) -> None:
         runpy.run_path(program, run_name="__main__")
 
 
+def _end(status: int) -> NoReturn:
+    """As an interpreter ends, but that it does not take apart all that it has: of a fork, that copies most of what it was forked with."""
+    threading._shutdown()  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads any more, or it was closed
+            stream.flush()
+    os._exit(status)
+
+
+def _status_of(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _run(arguments: list[str]) -> NoReturn:
+    try:
+        _do(*arguments)
+    except SystemExit as error:
+        _end(_status_of(error))
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        _end(1)
+    _end(0)
+
+
 if __name__ == "__main__":
-    _do(*_wait_for_orders(socket.socket(fileno=int(sys.argv[1]))))
+    _run(_wait_for_orders(socket.socket(fileno=int(sys.argv[1]))))
