@@ -7,7 +7,7 @@ IDP_PORT ?= 9400
 SEED ?= 1
 # As many tests at once; those of one file stay together, because they share what they start.
 JOBS ?= 5
-PYTEST = $(PY) -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder
+PYTEST = $(PY) -m pytest -p tests.support.forks --forks=$(JOBS)
 export VENV
 # Compiled modules are kept for the next process: tests run in several, and start many.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +32,7 @@ test: tools venv-test ## everything CI runs: lint, types, import contracts, all 
 	@$(PY) -m pytest $(T)
 else
 test: tools venv-test
-	@# Meanwhile every test is compiled, once; in a new tree, each of the processes that test would do it.
+	@# Meanwhile every test is compiled, which takes long in a new tree.
 	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) check; status=$$?; wait; exit $$status
 	@$(PYTEST) --randomly-seed=$(SEED)
 endif

@@ -33,7 +33,8 @@ _authorities = Path(tempfile.mkdtemp(prefix="gate-tests-")) / "authorities.pem"
 _authorities.write_text("".join(_one_authority[:2]) + "\n")
 certifi.where = lambda: str(_authorities)
 os.environ["SSL_CERT_FILE"] = str(_authorities)
-atexit.register(shutil.rmtree, _authorities.parent)
+_maker = os.getpid()
+atexit.register(lambda: _maker == os.getpid() and shutil.rmtree(_authorities.parent))
 
 _connect = socket.socket.connect
 

@@ -1,0 +1,92 @@
+"""Tests in several processes tell what tests in one would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repo.test_layout import ROOT
+
+OUTCOMES = """
+import sys, warnings
+import pytest
+
+@pytest.fixture
+def broken():
+    raise OSError("no fixture")
+
+def test_that_passes():
+    print("said by nobody")
+
+def test_that_fails():
+    print("said by the one that fails")
+    assert 1 + 1 == 3
+
+def test_with_a_broken_fixture(broken):
+    pass
+
+@pytest.mark.skip(reason="not today")
+def test_that_is_skipped():
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_that_is_known_to_fail():
+    assert 0
+
+def test_that_warns():
+    warnings.warn("beware", UserWarning)
+"""
+PASSES = "import time\ndef test_that_passes_too():\n    time.sleep(0.05)\n"
+DIES = "import os\ndef test_that_kills():\n    os._exit(0)\ndef test_that_would_follow():\n    pass\n"
+STOPS = "import pytest\ndef test_that_stops_all():\n    pytest.exit('no more')\n"
+LEAKS = "import atexit, os\ndef test_that_passes():\n    atexit.register(os._exit, 3)\n"
+
+
+def told(directory: Path, *arguments: str, **files: str) -> tuple[int, str]:
+    for name, content in files.items():
+        (directory / f"test_{name}.py").write_text(content)
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.forks", "-ra", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("forks", ["--forks=0", "--forks=2"])
+def test_every_outcome_is_told(forks: str, tmp_path: Path) -> None:
+    status, text = told(tmp_path, forks, outcomes=OUTCOMES, passes=PASSES)
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 3 passed, 1 skipped, 1 xfailed, 1 warning, 1 error in" in text
+    assert "assert (1 + 1) == 3" in text
+    assert text.count("said by the one that fails") == 2  # by the source and by the test
+    assert "said by nobody" not in text
+    assert "UserWarning: beware" in text
+    assert "OSError: no fixture" in text
+    assert "not today" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "lost"), [(DIES, ["test_that_kills", "test_that_would_follow"]), (STOPS, ["test_that_stops_all"])], ids=["dies", "stops"]
+)
+def test_what_a_process_has_not_done_when_it_ends_has_failed(content: str, lost: list[str], tmp_path: Path) -> None:
+    status, text = told(tmp_path, "--forks=2", ends=content)
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert [line for line in text.splitlines() if line.startswith("FAILED")] == [
+        f"FAILED test_ends.py::{name} - Its process ended before this test did." for name in lost
+    ]
+
+
+def test_a_process_that_ends_badly_after_its_tests_is_told(tmp_path: Path) -> None:
+    status, text = told(tmp_path, "--forks=2", leaks=LEAKS)
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "all tests passed, but their processes ended with [3]" in text
+
+
+def test_after_the_first_failure_that_is_to_end_all_no_other_file_is_begun(tmp_path: Path) -> None:
+    later = {f"z{number}": PASSES for number in range(20)}
+    status, text = told(tmp_path, "--forks=1", "-x", fails="def test_that_fails():\n    assert 0\n", **later)
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "stopping after 1 failures" in text
+    assert "1 failed in" in text

@@ -1,0 +1,123 @@
+"""`-p tests.support.forks --forks=3`: tests in three processes at once, each forked from the one that has collected them.
+
+A process takes the next file when it is done with one, because the tests of a file share what they start.  pytest-xdist does the same for
+twice the price: with it each process collects anew, and six messages go to and fro for each test.
+"""
+
+import importlib
+import os
+import struct
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from itertools import groupby
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any
+
+import pytest
+
+_NUMBER = struct.Struct("I")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forks", type=int, default=0, help="so many processes that test at once")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    count = session.config.getoption("forks")
+    if not count or session.testsfailed or session.config.option.collectonly:
+        return None
+    assert threading.active_count() == 1, "a file of tests starts a thread when it is imported"
+    files = [list(tests) for _, tests in groupby(session.items, lambda item: item.path)]
+    queue, filling = os.pipe()
+    os.write(filling, b"".join(map(_NUMBER.pack, range(len(files)))))  # a pipe holds the numbers of sixteen thousand
+    os.close(filling)
+    session.config.get_terminal_writer().flush()
+    processes: dict[Connection, int] = {}
+    for _ in range(min(count, len(files))):
+        line, telling = Pipe(duplex=False)
+        if (process := os.fork()) == 0:
+            for other in (line, *processes):
+                other.close()
+            return _test(session, _taken(files, queue), telling)
+        telling.close()
+        processes[line] = process
+    try:
+        _listen(session, list(processes), queue)
+    finally:
+        codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes.values()]
+    if any(codes) and not session.testsfailed:
+        session.shouldfail = f"all tests passed, but their processes ended with {codes}"
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    return True
+
+
+def _listen(session: pytest.Session, lines: list[Connection], queue: int) -> None:
+    hook, untold = session.config.hook, {item.nodeid: item.location for item in session.items}
+    while lines:
+        for line in wait(lines):
+            assert isinstance(line, Connection)
+            try:
+                told = line.recv()
+            except EOFError:
+                lines.remove(line)
+                continue
+            if isinstance(told, dict):
+                hook.pytest_warning_recorded.call_historic(kwargs=told)
+                continue
+            for report in told:
+                untold.pop(report.nodeid, None)
+                hook.pytest_runtest_logreport(report=report)
+            while session.shouldfail and os.read(queue, 4096):
+                pass  # nobody takes another file
+    if session.shouldfail:
+        return
+    for name, location in untold.items():
+        said = "Its process ended before this test did."
+        hook.pytest_runtest_logreport(report=pytest.TestReport(name, location, {}, "failed", said, "call"))
+
+
+class Teller:
+    """In a process that tests, in the place of pytest's reporter: tells the first one."""
+
+    def __init__(self, line: Connection):
+        self._line, self._reports = line, list[pytest.TestReport]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reports.append(report)
+
+    def pytest_runtest_logfinish(self) -> None:
+        self._line.send(self._reports)
+        self._reports = []
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any) -> None:
+        text, at = str(warning_message.message), (warning_message.filename, warning_message.lineno)
+        said = warnings.WarningMessage(text, warning_message.category, *at)
+        self._line.send({"warning_message": said, "when": when, "nodeid": nodeid, "location": location})
+
+
+def _test(session: pytest.Session, items: Iterator[pytest.Item], line: Connection) -> bool:
+    config, plugins = session.config, session.config.pluginmanager
+    config.workerinput = {}  # type: ignore[attr-defined] - with it, the parts of pytest know that another process tells the results
+    plugins.unregister(plugins.getplugin("terminalreporter"))
+    plugins.register(Teller(line))
+    # What two processes can't share: the file that catches output, and the event loop that Daphne makes when it is imported.
+    capturing = plugins.getplugin("capturemanager")
+    capturing.stop_global_capturing()
+    capturing.start_global_capturing()
+    if "twisted.internet.reactor" in sys.modules:
+        importlib.import_module("proxy.listener.server").renew_event_loop()
+    item = next(items, None)
+    while item is not None and not session.shouldfail:
+        following = next(items, None)
+        config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item = following
+    return True
+
+
+def _taken(files: list[list[pytest.Item]], queue: int) -> Iterator[pytest.Item]:
+    while number := os.read(queue, _NUMBER.size):
+        yield from files[_NUMBER.unpack(number)[0]]
