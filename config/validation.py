@@ -51,15 +51,15 @@ class Settings(BaseModel):
 
     @classmethod
     @cache
-    def _unsaid(cls) -> tuple[tuple[str, Any], ...]:
+    def unsaid(cls) -> Mapping[str, Any]:
         """Attributes with what they are where nothing is written."""
-        return tuple((name, field.get_default(call_default_factory=True, validated_data={})) for name, field in cls.model_fields.items())
+        return {name: field.get_default(call_default_factory=True, validated_data={}) for name, field in cls.model_fields.items()}
 
     @cached_property
     def said(self) -> frozenset[str]:
         """Attributes that are not what they are where nothing is written, however they came to that."""
         values = self.__dict__
-        found = (name for name, unsaid in self._unsaid() if (value := values[name]) is not unsaid and value != unsaid)
+        found = (name for name, unsaid in self.unsaid().items() if (value := values[name]) is not unsaid and value != unsaid)
         return _shared(frozenset(found))
 
 
@@ -173,12 +173,13 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
 def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _PartialSettings:
     """Partial settings: what rules may look at although something else is wrong."""
     wrong = {finding[0][0] for finding in findings if finding[0]}
+    unsaid = model.unsaid()
     values: dict[str, Any] = {}
     for key, name in model.attributes().items():
         if key in wrong:
             continue
         if key not in raw:
-            values[name] = model.model_fields[name].get_default(call_default_factory=True, validated_data={})
+            values[name] = unsaid[name]
             continue
         try:
             values[name] = _adapter(model, name).validate_python(raw[key], context=context)
