@@ -131,6 +131,10 @@ def route_problems(problems: Problems) -> Problems:
 
 @pytest.fixture
 def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
+    return completed_in(tmp_path, pair)
+
+
+def completed_in(directory: Path, pair: tuple[bytes, bytes]) -> Complete:
     """Examples name files and base64 of them, and secrets that people must make themselves: here they are."""
     contents = {"fullchain.pem": pair[0], "privkey.pem": pair[1], "ca.pem": pair[0], "signing-key.pem": pair[1]}
     contents |= {"client.pem": pair[0], "client-key.pem": pair[1], "account.json": account_json(), "token": b"PUT-THE-TOKEN-HERE\n"}
@@ -143,7 +147,7 @@ def complete(tmp_path: Path, pair: tuple[bytes, bytes]) -> Complete:
     }
     contents["keys.json"] = json.dumps({"keys": [public_jwk(RSA_KEY, "RS256", "one")]}).encode()
     for name, content in {**contents, "directory.yaml": b"users: []\n", "policy-tests.yaml": b"[]\n"}.items():
-        (tmp_path / name).write_bytes(content)
+        (directory / name).write_bytes(content)
     values = {f"BASE64-OF-{name}": base64.b64encode(content).decode() for name, content in contents.items()}
     values |= {"PUT-A-SECRET-HERE": MINIMAL["cookie_secret"], "PUT-ANOTHER-SECRET-HERE": MINIMAL["shared_secret"]}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -31,10 +32,10 @@ from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
 from tests.support.options import MINIMAL, parse_options
-from tests.unit.config.conftest import AROUND_ROUTES, COMPANIONS, Complete
+from tests.unit.config.conftest import AROUND_ROUTES, COMPANIONS, Complete, completed_in
 
 SCHEMA = json_schema()
-VALIDATOR = Draft202012Validator(SCHEMA)
+VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
 SETTINGS = [key for group in settings().values() for key in group]
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:8001"}
 
@@ -47,13 +48,24 @@ POOL: list[Any] = [
 Accepts = Callable[[dict[str, Any]], bool]
 
 
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all, because nobody writes to it any more once it is complete."""
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def complete(directory: Path, pair: tuple[bytes, bytes]) -> Complete:
+    return completed_in(directory, pair)
+
+
 @pytest.fixture
-def accepts(tmp_path: Path) -> Accepts:
+def accepts(directory: Path) -> Accepts:
     """Does the loader?"""
 
     def loads(configuration: dict[str, Any]) -> bool:
         try:
-            parse_options(json.dumps(configuration).encode(), ".json", {}, tmp_path)
+            parse_options(json.dumps(configuration).encode(), ".json", {}, directory)
         except ConfigError:
             return False
         return True
