@@ -83,11 +83,17 @@ def _loopback_only() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _environment_restored() -> Iterator[None]:
-    before = dict(os.environ)
+    before = _environment()
     yield
-    if dict(os.environ) != before:
-        os.environ.clear()
+    if (after := _environment()) != before:
+        for name in after.keys() - before.keys():
+            del os.environ[name]
         os.environ.update(before)
+
+
+def _environment() -> dict[str, str]:
+    """Without what pytest itself changes in the middle of a test."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 def pytest_collection_finish() -> None:

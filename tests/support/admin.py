@@ -1,7 +1,8 @@
 """The admin's pages for tests: a site of its own, a client that is signed in, and a `gate` for the pages to ask."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cache
 from html import unescape
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -10,42 +11,64 @@ from asgiref.sync import async_to_sync
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, AsyncRequestFactory, override_settings
-from django.urls import path
+from django.urls import path, set_urlconf
+from django.utils.decorators import async_only_middleware
 
 from databroker.adminsite.read_only import SESSION_KEY
 
 MIDDLEWARE = [
+    "tests.support.admin.by_urls_of_its_own",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
 ]
 
 
+@async_only_middleware
+def by_urls_of_its_own(get_response: Callable[[HttpRequest], Awaitable[HttpResponse]]) -> Callable[[HttpRequest], Awaitable[HttpResponse]]:
+    """Not by ROOT_URLCONF: where that changes, Django forgets all that it knows of every list of URLs."""
+
+    async def answer(request: HttpRequest) -> HttpResponse:
+        request.urlconf = request.scope["urls"]
+        try:
+            return await get_response(request)
+        finally:
+            set_urlconf(None)
+
+    return answer
+
+
 class ClientOfGate(AsyncClient):
     """Its requests carry `gate` in their scope, as gateproject/asgi.py would."""
 
-    def __init__(self, gate: SimpleNamespace):
+    def __init__(self, gate: SimpleNamespace, urls: ModuleType):
         super().__init__()
-        self._gate = gate
+        self._scope = {"gate": gate, "urls": urls}
 
     async def request(self, **request: Any) -> HttpResponse:
-        return await super().request(**{**request, "gate": self._gate})
+        return await super().request(**request, **self._scope)
+
+
+@cache
+def _urls(registers: tuple[Callable[[AdminSite], None], ...]) -> ModuleType:
+    """One for all tests of the same pages: Django keeps something in the context of the caller for each list of URLs that was ever made."""
+    site = AdminSite()
+    for register in registers:
+        register(site)
+    urls = ModuleType("urls_of_the_admin_alone")
+    urls.urlpatterns = [path("admin/", site.urls)]
+    return urls
 
 
 class AdminPages:
     """`get` and `post` what a person of the staff sees, or anybody else with `is_staff=False`."""
 
     def __init__(self, *registers: Callable[[AdminSite], None], is_staff: bool = True, email: str = "", session_id: str = "", **gate: Any):
-        site = AdminSite()
-        for register in registers:
-            register(site)
-        self._urls = ModuleType("urls_of_the_admin_alone")
-        self._urls.urlpatterns = [path("admin/", site.urls)]
-        self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}))
+        self._client = ClientOfGate(SimpleNamespace(**{"client_address": "192.0.2.9", **gate}), _urls(registers))
         person = get_user_model().objects.create_user("ann" if is_staff else "bob", email, is_staff=is_staff)
-        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+        with override_settings(MIDDLEWARE=MIDDLEWARE):
             self._client.force_login(person)
             if session_id:  # of the sign-in by which the admin was entered
                 session = self._client.session
@@ -59,11 +82,11 @@ class AdminPages:
         return async_to_sync(self.apost)(page, **form)
 
     async def aget(self, page: str, **query: str) -> HttpResponse:
-        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+        with override_settings(MIDDLEWARE=MIDDLEWARE):
             return await self._client.get(f"/admin/{page}", query)
 
     async def apost(self, page: str, **form: Any) -> HttpResponse:
-        with override_settings(ROOT_URLCONF=self._urls, MIDDLEWARE=MIDDLEWARE):
+        with override_settings(MIDDLEWARE=MIDDLEWARE):
             return await self._client.post(f"/admin/{page}", form, follow=True)
 
 
