@@ -81,9 +81,10 @@ class Child:
         environment: dict[str, str] | None = None,
         start: Callable[[list[str], dict[str, str]], Any] = _started,
     ):
-        self.lines: list[str] = []
+        self._lines: list[str] = []
         self.is_read = threading.Event()
         self.is_read.set()
+        self._has_ended = False
         self.process = start([str(part) for part in command], environment or clean_environment())
         self._reader = threading.Thread(target=self._read, name=f"output of {command}", daemon=True)
         self._reader.start()
@@ -96,7 +97,14 @@ class Child:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.is_read.wait()
-            self.lines.append(line.rstrip("\n"))
+            self._lines.append(line.rstrip("\n"))
+
+    @property
+    def lines(self) -> list[str]:
+        if not self._has_ended and self.process.poll() is not None:
+            self._has_ended = True
+            self._reader.join(1)  # what it said last may not be read yet
+        return self._lines
 
     @property
     def output(self) -> str:
