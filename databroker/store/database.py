@@ -37,6 +37,7 @@ class DatabaseStore:
         self._threads = DatabaseThreads(deadline)
         self._do = self._threads.do
         self._news = asyncio.Event()
+        self._looked, self._newest = 0.0, 0
         self._closed = False
 
     async def get(self, type: str, id: str) -> Record | None:
@@ -83,7 +84,23 @@ class DatabaseStore:
                     await asyncio.sleep(0)
             since = version if len(rows) < AT_ONCE else rows[-1].version
             if len(rows) < AT_ONCE:
-                await _wait(news)
+                await self._until(news)
+
+    async def _until(self, news: asyncio.Event) -> None:
+        """Until there is news for readers.  All share one look at the state, and who finds another version in it wakes the others."""
+        loop = asyncio.get_running_loop()
+        while not news.is_set():
+            try:
+                async with asyncio.timeout_at(self._looked + LOOK_EVERY):
+                    await news.wait()
+            except TimeoutError:
+                if loop.time() < self._looked + LOOK_EVERY:
+                    continue  # another reader looks already
+                self._looked = loop.time()
+                version = (await self._do(_state)).version
+                if version != self._newest:
+                    self._newest = version
+                    self._wake_readers()
 
     async def server_version(self) -> str:
         return await self._do(lambda: _state().server_version)
@@ -118,14 +135,6 @@ class DatabaseStore:
     def _wake_readers(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-async def _wait(news: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(LOOK_EVERY):
-            await news.wait()
-    except TimeoutError:
-        pass
 
 
 def _state() -> StoreState:
@@ -210,7 +219,10 @@ def _page(type: str, after: str, limit: int, now: float) -> list[StoredRecord]:
 
 def _changes(since: int) -> tuple[int, int, list[StoredRecord]]:
     """Changes above a version.  `forgotten` is asked for last: what was forgotten while we read must count."""
-    version = _state().version
+    state = _state()
+    version = state.version
+    if version <= since:
+        return version, state.forgotten, []
     rows = list(StoredRecord.objects.filter(version__gt=since, version__lte=version).order_by("version")[:AT_ONCE])
     return version, _state().forgotten, rows
 
