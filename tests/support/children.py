@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,25 +20,24 @@ POLL = 0.02  # seconds
 
 
 # Below those that the kernel gives to outgoing connections: one of these could take a port before its server does.
-# Each of the processes that test at the same time has a part of its own.
-_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-PORTS = range(15_000, 32_768)[_WORKER::_WORKERS]
+PORTS = range(15_000, 32_768)
 _chosen = random.SystemRandom()  # the tests' own generator begins anew with each
-_given: set[int] = set()
+# A name of the kernel's for each port that was given to somebody, who may not have begun to listen yet: no other process that tests has it,
+# nor this one soon.
+_given: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
-    """Not the same again soon: whoever was given one may not have begun to listen yet."""
-    if len(_given) > len(PORTS) // 2:
-        _given.clear()
     while True:
         port = _chosen.choice(PORTS)
-        if port in _given:
-            continue
-        _given.add(port)
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            name.bind(f"\0gate tests {port}")
+            _given.append(name)
+            if len(_given) > 200:
+                _given.popleft().close()
             return port
+        name.close()
 
 
 def free_ports(count: int) -> list[int]:
