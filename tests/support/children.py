@@ -82,6 +82,9 @@ class Child:
         start: Callable[[list[str], dict[str, str]], Any] = _started,
     ):
         self._lines: list[str] = []
+        self._events: list[dict] = []
+        self._lines_read = 0
+        self._reading_events = threading.Lock()
         self.is_read = threading.Event()
         self.is_read.set()
         self._has_ended = False
@@ -113,7 +116,11 @@ class Child:
     @property
     def events(self) -> list[dict]:
         """The lines that are JSON objects: gate's log."""
-        return [json.loads(line) for line in self.lines if line.startswith("{")]
+        with self._reading_events:  # each line once, however often somebody who waits looks
+            new = self.lines[self._lines_read :]
+            self._events += [json.loads(line) for line in new if line.startswith("{")]
+            self._lines_read += len(new)
+            return list(self._events)
 
     def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 20) -> None:
         """As wait_until, but the child's end is a failure that shows what it said."""
