@@ -35,6 +35,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     os.write(filling, b"".join(map(_NUMBER.pack, range(len(files)))))  # a pipe holds the numbers of sixteen thousand
     os.close(filling)
     session.config.get_terminal_writer().flush()
+    if (prepared := sys.modules.get("tests.support.prepared")) is not None:
+        prepared.begin()  # one for all of them
     processes: dict[Connection, int] = {}
     for _ in range(min(count, len(files))):
         line, telling = Pipe(duplex=False)

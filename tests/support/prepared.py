@@ -83,11 +83,16 @@ class PreparedProcess:
 
 
 class _Preparer:
-    """The process that is forked from; one for each process of tests, begun when the first asks."""
+    """The process that is forked from; begun when the first asks, or before this process is forked, for all of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
+
+    def begin(self) -> None:
+        with self._lock:
+            if self._line is None:
+                self._line = self._begun()
 
     def start(self, arguments: list[str], environment: dict[str, str]) -> PreparedProcess:
         """Its standard output and error are one, to be read."""
@@ -102,9 +107,9 @@ class _Preparer:
     def _ordered(self, arguments: list[str], environment: dict[str, str], output: int, error: int) -> int:
         """The descriptor that tells of the process."""
         status, tells = os.pipe()
+        self.begin()
+        assert self._line is not None
         with self._lock:
-            if self._line is None:
-                self._line = self._begun()
             socket.send_fds(self._line, [json.dumps([arguments, environment]).encode()], [tells, output, error])
         os.close(tells)
         return status
@@ -126,6 +131,7 @@ class _Preparer:
 
 
 _preparer = _Preparer()
+begin = _preparer.begin
 
 
 def python(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
