@@ -11,6 +11,7 @@ from config.settings.directory import entry_has_directory, entry_is_recorded, gr
 from config.settings.identity_providers import NOT_USED
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import IdentityProvider
+from foundation.email_address import canonical_email
 from foundation.values import SecretText, WatchedFile
 
 
@@ -67,9 +68,24 @@ class ConfiguredProvider:
         """Whether addresses of this domain are this provider's to tell; the whole domain, never the end of one."""
         return self.domains is None or domain in self.domains
 
+    def may_tell(self, email: Any) -> bool:
+        """Whether this address is this provider's to tell, in whatever form it is written."""
+        return self.domains is None or canonical_email(email).rpartition("@")[2] in self.domains
+
     @property
     def issuer(self) -> str:
         return issuer_of(self.kind, self.url or DEFAULT_URLS.get(self.kind, ""))
+
+
+def provider_of(user_id: str, providers: Mapping[str, ConfiguredProvider]) -> ConfiguredProvider | None:
+    """Provider whose account this is; None where it is not configured any more."""
+    return providers.get(user_id.partition("/")[0])
+
+
+def told_email(email: str, user_id: str, providers: Mapping[str, ConfiguredProvider]) -> str:
+    """The address of an account's person, "" where it is not for the account's provider to tell: then nobody is shown or found by it."""
+    provider = provider_of(user_id, providers)
+    return email if provider is not None and provider.may_tell(email) else ""
 
 
 def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:

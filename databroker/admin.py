@@ -9,6 +9,7 @@ from django.db import Error
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.csrf import csrf_protect
 
@@ -131,13 +132,13 @@ class SessionAdmin(EndSessionsAdmin):
 class UserAdmin(EndSessionsAdmin):
     """Users."""
 
-    list_display = ["id", "email", "name", "signed_in"]
+    list_display = ["id", "address", "name", "signed_in"]
     list_filter = ["last_sign_in"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "Id, e-mail, name or group"
     ordering = ["email", "id"]
-    fields = ["id", "email", "name", "signed_in", "member_of", "signed_in_as", "claims"]
-    readonly_fields = ["signed_in", "member_of", "signed_in_as", "claims"]
+    fields = ["id", "address", "name", "signed_in", "member_of", "signed_in_as", "claims"]
+    readonly_fields = ["address", "signed_in", "member_of", "signed_in_as", "claims"]
     actions = ["end_all"]
 
     signed_in = time_column("last_sign_in")
@@ -150,6 +151,12 @@ class UserAdmin(EndSessionsAdmin):
         if user is not None and request.method in ("GET", "HEAD"):
             user.asked = broker_answer(lambda: (self.record(request, USER, user.pk), self.record(request, DIRECTORY_USER, user.pk)))
         return user
+
+    @admin.display(description="e-mail", ordering="email")
+    def address(self, user: User) -> SafeString | str:
+        if not user.untold_email:
+            return user.email
+        return format_html("<s>{}</s>, an address that is not for their provider to tell: it counts in no rule", user.untold_email)
 
     @admin.display(description="claims")
     def claims(self, user: Any) -> SafeString | str:

@@ -1,9 +1,10 @@
-"""Claims of a person: flattened, and the groups that one of them names."""
+"""What a provider says of a person that counts: the groups that a claim names, and addresses that are its own to tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from config.identity_provider import ConfiguredProvider, told_email
 from config.issuers import is_issuer
 from config.options import Options
 from databroker.records import issuer_in
@@ -30,15 +31,21 @@ class GroupsClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsClaims:
-    """Those claims of all providers."""
+class CountedWords:
+    """What counts of the words of all providers: those claims, and addresses that are the provider's to tell."""
 
     claims: tuple[GroupsClaim, ...]
+    providers: Mapping[str, ConfiguredProvider] = field(default_factory=dict)
 
     @classmethod
     def from_options(cls, options: Options) -> Self:
         providers = options.providers.values()
-        return cls(tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.records_prefix) for each in providers))
+        claims = tuple(GroupsClaim(each.groups_claim, each.id, each.issuer, each.records_prefix) for each in providers)
+        return cls(claims, options.providers)
+
+    def told_email(self, user_id: str, email: str) -> str:
+        """The address, "" where it is not for this user's provider to tell."""
+        return told_email(email, user_id, self.providers)
 
     def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that the record of this user names."""

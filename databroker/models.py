@@ -9,6 +9,8 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
+from foundation.email_address import shown_name
+
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
 LONGEST_ID = 320
 
@@ -77,10 +79,15 @@ class Group(ShownRecord):
 
 
 class User(ShownRecord):
-    """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>"."""
+    """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>".
+
+    `email` is an address that their provider may tell: another one is `untold_email`, by which nobody is shown or found.
+    """
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     email = models.CharField("e-mail", max_length=255, blank=True)
+    # A process of an earlier release writes rows without it.
+    untold_email = models.CharField(max_length=255, blank=True, default="", db_default="")
     name = models.CharField(max_length=255, blank=True)
     last_sign_in = models.DateTimeField(null=True, blank=True)
     groups = models.ManyToManyField(Group, through="Membership", related_name="members")
@@ -93,7 +100,7 @@ class User(ShownRecord):
         ]
 
     def __str__(self) -> str:
-        return self.email or self.name or self.id
+        return shown_name(self.email, self.name, self.id)
 
 
 class Membership(ShownRecord):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
 from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
@@ -47,12 +47,13 @@ class DataBrokerService:
         has_replica: bool = True,
         has_tables: bool = True,
         tells_activity: bool | None = None,
-        groups_claim: GroupsClaims | None = None,
+        counted: CountedWords | None = None,
     ):
         """The records are in `store`, or `remote`: then another process clears the expired ones away.
 
         `has_replica`: this process decides, or carries what a change may end.  `has_tables`: it has the admin.  `tells_activity`: it
-        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.  `groups_claim` is shown there.
+        writes into those tables when sessions were last seen, whoever has them; None for as `has_tables`.  `counted`: what is
+        shown there of providers' words.
         """
         self._has_replica = has_replica
         self._has_tables = has_tables
@@ -63,15 +64,15 @@ class DataBrokerService:
         self.replica = Replica(client, clock=clock, staleness=staleness)
         self.client: BrokerClient = ForgettingBroker(client, self.replica.forget)
         self.activity = activity.Activity(rows.write_seen, clock=clock, interval=activity_interval)
-        self._projection = Projection(self.client, groups_claim)
+        self._projection = Projection(self.client, counted)
         self._following: asyncio.Task[None] | None = None
         self._clock = ClockWatch()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def use(self, secrets: Sequence[bytes], staleness: float, groups_claim: GroupsClaims | None = None) -> None:
-        """Take over a new `shared_secret`, `session_staleness`, or claim whose groups the tables show: by that they are made anew."""
-        if groups_claim != self._projection.groups_claim:
-            self._projection.groups_claim = groups_claim
+    def use(self, secrets: Sequence[bytes], staleness: float, counted: CountedWords | None = None) -> None:
+        """Take over a new `shared_secret`, `session_staleness`, or what counts of providers' words: by that the tables are made anew."""
+        if counted != self._projection.counted:
+            self._projection.counted = counted
             if self._following is not None:
                 self._following.cancel()
                 self._follow()

@@ -24,6 +24,7 @@ from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import STRANGER
 from databroker.adminsite.read_only import SESSION_KEY
+from foundation.email_address import shown_name
 from foundation.web.responses import error_page
 from gateproject.configuration_page import register as register_configuration_page
 from gateproject.dashboard import dashboard_of
@@ -116,7 +117,7 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
     user, is_new = model.objects.get_or_create(username=username)
     if is_new:
         user.set_unusable_password()
-    user.email, user.first_name = identity.email[:254], (identity.name or identity.email)[:150]
+    user.email, user.first_name = identity.email[:254], shown_name("", identity.name, identity.email or identity.user_id)[:150]
     user.is_staff = user.is_superuser = user.is_active = True
     user.save()
     return user

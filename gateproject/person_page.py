@@ -37,7 +37,7 @@ class PersonAdmin(UserAdmin):
 
     fields = [
         "id",
-        "email",
+        "address",
         "name",
         "signed_in",
         "member_of",

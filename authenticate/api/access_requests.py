@@ -9,10 +9,10 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from authorize.identity.account_identity import PROVIDER, identity_of
-from authorize.policy.email_address import canonical_email
 from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
 from databroker.models import User
 from databroker.records import ServiceAccountRecord, SessionRecord
+from foundation.email_address import canonical_email
 
 LIST = "requests"
 ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"

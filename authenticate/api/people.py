@@ -17,7 +17,7 @@ MOST_GROUPS = 500
 
 class PeopleQuery(PageQuery):
     id: PlainText | None = Field(None, description="Only this person: `provider/subject`.")
-    email: PlainText | None = Field(None, description="Only who has exactly this address.")
+    email: PlainText | None = Field(None, description="Only who has exactly this address, told by a provider that may tell it.")
     group: PlainText | None = Field(None, description="Only members of the group of this id.")
     q: PlainText | None = Field(None, description="Words of an id, an address, a name or a group; all must fit.")
 
@@ -34,6 +34,9 @@ class ListedPerson(ApiAnswer):
 
     id: str
     email: str
+    untold_email: str = Field(
+        description="An address that their provider says and may not tell (`domains`): no rule takes it, so find nobody by it."
+    )
     name: str
     last_sign_in: Told
     groups: list[GroupOfPerson]
@@ -68,6 +71,7 @@ def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
         ListedPerson(
             id=user.pk,
             email=user.email,
+            untold_email=user.untold_email,
             name=user.name,
             last_sign_in=told(user.last_sign_in),
             groups=groups.get(user.pk, [])[:MOST_GROUPS],

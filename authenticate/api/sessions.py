@@ -13,6 +13,8 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
+from config.identity_provider import told_email
+from config.options import Options
 from databroker.adminsite import search
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
 from databroker.client import AT_ONCE, every
@@ -141,7 +143,7 @@ async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
 async def _end(call: ApiCall, records: Iterable[Record]) -> None:
     chosen = [record.id for record in records]
     earlier = await earlier_of(call.gate.broker, chosen)
-    words = {record.id: _words(record) for record in records}
+    words = {record.id: _words(record, call.gate.options) for record in records}
     over: list[str] = []
 
     async def tell(action: str) -> None:
@@ -152,10 +154,11 @@ async def _end(call: ApiCall, records: Iterable[Record]) -> None:
         await end_sessions(call.gate.broker, chosen, over)
 
 
-def _words(record: Record) -> str:
-    claims = record.data.get("claims")
-    email = claims.get("email") if isinstance(claims, dict) else None
-    return f"{email or record.data.get('user_id')}, from {record.data.get('client_address') or 'an unknown address'}"
+def _words(record: Record, options: Options) -> str:
+    claims, user_id = record.data.get("claims"), str(record.data.get("user_id") or "")
+    said = claims.get("email") if isinstance(claims, dict) else None
+    email = told_email(said, user_id, options.providers) if isinstance(said, str) else ""
+    return f"{email or user_id}, from {record.data.get('client_address') or 'an unknown address'}"
 
 
 OPERATIONS = (

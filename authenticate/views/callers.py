@@ -34,8 +34,9 @@ def audit_record(gate: AuthenticatePageContext) -> Record:
     """Record for the desk's steps; raises AuditLogAway."""
 
     async def record(by: Caller, action: str, user_id: str, words: str) -> None:
+        now, providers = gate.authenticate.clock(), gate.options.providers
         try:
-            await access_entry(gate.authenticate.clock(), by.session, gate.client_address, action, user_id, words).asave()
+            await access_entry(now, by.session, providers, gate.client_address, action, user_id, words).asave()
         except Error as error:
             log.error("the audit log can't be written", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
             raise AuditLogAway("the audit log can't be written") from error

@@ -103,7 +103,7 @@ async def _ended(request: HttpRequest, service: AuthenticateService, session: Se
         action = NOT_ENDED
         raise
     finally:
-        await service.audit_trail.note(session_entry(service.clock(), session, gate.client_address, action, chosen))
+        await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, chosen))
 
 
 async def _page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:

@@ -65,8 +65,8 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
         action = failed
         raise
     finally:
-        address, one = page_context(request).client_address, None if everywhere else session
-        await service.audit_trail.note(session_entry(service.clock(), session, address, action, one))
+        gate, one = page_context(request), None if everywhere else session
+        await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, one))
 
 
 @require_safe

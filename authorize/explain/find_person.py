@@ -10,8 +10,8 @@ from django.utils import timezone
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.account_identity import PROVIDER, identity_of
 from authorize.page_context import AuthorizePageContext
-from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity, IdentitySources
+from config.identity_provider import told_email
 from config.options import Options
 from databroker.models import Membership, User
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
@@ -65,8 +65,7 @@ def _known(written: str, options: Options) -> User | None:
 
 
 def _may_be_called(user: User, email: str, options: Options) -> bool:
-    provider = options.providers.get(user.pk.partition("/")[0])
-    return provider is not None and provider.speaks_for(canonical_email(email).rpartition("@")[2])
+    return bool(told_email(email, user.pk, options.providers))
 
 
 def _groups_of(user: User, options: Options) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.account_identity import identity_of as account_identity
 from authorize.identity.person_records import PersonRecords, identity_of
-from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
@@ -22,6 +21,7 @@ from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
+from foundation.email_address import canonical_email
 from foundation.errors import BadRequest
 from foundation.values import canonical_host
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import AccessSpan, Identity
-from config.identity_provider import ConfiguredProvider
+from config.identity_provider import ConfiguredProvider, provider_of
 from config.routes.bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
 from databroker.claims import flattened, groups_among
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from foundation.email_address import canonical_email
 
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
 
@@ -46,7 +46,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have begun with another address than the person's latest sign-in.
-    tells_another_s = provider is not None and not all(_is_told_by(provider, email) for email in claims.get("email", ()))
+    tells_another_s = provider is not None and not all(provider.may_tell(email) for email in claims.get("email", ()))
     if tells_another_s or not (rule_email or (is_foreign and may_match)):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
         claims.pop("email", None)
@@ -128,19 +128,12 @@ def holder_of(user_id: str, issuer: str, linked_id: str) -> AccessHolder:
 
 def holder_of_account(user: UserRecord, providers: Mapping[str, ConfiguredProvider]) -> AccessHolder:
     """The same by the account's record alone, whatever sessions it has."""
-    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, providers.get(user.id.partition("/")[0])))
+    return holder_of(user.id, user.vouched_by, linked_id_of(user, {}, provider_of(user.id, providers)))
 
 
 def told_email_of(said: Any, provider: ConfiguredProvider | None) -> str:
     """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
-    email = _text(said)
-    if provider is None or provider.domains is None:
-        return email if provider is not None else ""
-    return email if _is_told_by(provider, email) else ""
-
-
-def _is_told_by(provider: ConfiguredProvider, email: Any) -> bool:
-    return provider.speaks_for(canonical_email(email).rpartition("@")[2])
+    return _text(said) if provider is not None and provider.may_tell(said) else ""
 
 
 def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:

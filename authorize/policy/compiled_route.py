@@ -10,7 +10,6 @@ import re2
 
 from authorize.policy import criteria
 from authorize.policy.criterion import Criterion, Evaluation
-from authorize.policy.email_address import canonical_domain
 from authorize.policy.language.access_criteria import given_access
 from authorize.policy.language.expressions import CompiledBlock, UnusableOperand, compile_block, single
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
@@ -22,6 +21,7 @@ from config.routes.access_requests import AccessRequestKeys
 from config.routes.policy.language import ENFORCE, Block
 from config.routes.route import Route
 from config.routes.told_headers import varies_by_request
+from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]

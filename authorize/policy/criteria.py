@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, TraceStep, on_person, on_request
-from authorize.policy.email_address import canonical_domain
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
+from foundation.email_address import canonical_domain
 
 __all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "Reason", "TraceStep", "on_person", "on_request"]
 

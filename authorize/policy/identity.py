@@ -1,12 +1,12 @@
 """Identity: what is known of a caller, in the form that the criteria compare."""
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from config.routes.bearer_tokens import ISSUER_ENDS, JWT
 from config.settings.provider_entry import OF_NO_PROVIDER
+from foundation.email_address import shown_name
 
 # What the session ids of those begin with who have no session, but a token of a provider.
 BEARER = "bearer/"
@@ -106,6 +106,5 @@ class Identity:
 
     @property
     def shown_as(self) -> str:
-        """Name for people to read; never for a rule to compare.  What looks like an address, and was told as a name, is none."""
-        is_address = "@" in unicodedata.normalize("NFKC", self.name)
-        return self.email or ("" if is_address else self.name) or self.user_id
+        """Name for people to read; never for a rule to compare."""
+        return shown_name(self.email, self.name, self.user_id)

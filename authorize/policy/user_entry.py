@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from authorize.policy.email_address import canonical_email
 from config.routes.bearer_tokens import ISSUER_ENDS
+from foundation.email_address import canonical_email
 
 
 class EntryKind(Enum):

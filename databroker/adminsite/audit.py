@@ -1,21 +1,24 @@
 """Audit log: each action is a row that the admin shows and nobody can change there, and a line in the log."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
+from config.identity_provider import ConfiguredProvider, told_email
 from databroker.models import AuditEntry, Session, User
 from databroker.page_context import page_context
 from databroker.records import SessionRecord
+from foundation.email_address import shown_name
 
 log = structlog.get_logger(__name__)
 
+Providers: TypeAlias = Mapping[str, ConfiguredProvider]
 # Written before it is done, so that nothing is done untold; what then fails is told of, too.
 ENDS = "ends the session"
 ENDS_ALL = "ends all sessions of this person"
@@ -68,9 +71,11 @@ def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, w
     return _entry(when=when, who=who, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
 
 
-def session_entry(moment: float, person: SessionRecord, address: str, action: str, session: SessionRecord | None = None) -> AuditEntry:
+def session_entry(
+    moment: float, person: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
+) -> AuditEntry:
     """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
-    when, name = datetime.fromtimestamp(moment, UTC), _name_in(person)
+    when, name = datetime.fromtimestamp(moment, UTC), name_in_session(person, providers)
     if session is None:
         kind, id, words = User._meta.verbose_name, person.user_id, name
     else:
@@ -79,9 +84,12 @@ def session_entry(moment: float, person: SessionRecord, address: str, action: st
     return _entry(**said, object_type=str(kind), object_id=id, object_words=words)
 
 
-def access_entry(moment: float, person: SessionRecord, address: str, action: str, user_id: str, words: str) -> AuditEntry:
+def access_entry(
+    moment: float, person: SessionRecord, providers: Providers, address: str, action: str, user_id: str, words: str
+) -> AuditEntry:
     """Entry of what a person does about somebody's access for a while, to be saved before it is done."""
-    said = {"when": datetime.fromtimestamp(moment, UTC), "who": _name_in(person), "account": person.user_id, "address": address}
+    who = name_in_session(person, providers)
+    said = {"when": datetime.fromtimestamp(moment, UTC), "who": who, "account": person.user_id, "address": address}
     return _entry(**said, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
 
 
@@ -108,9 +116,10 @@ def ended_entry(moment: float, action: str, user_id: str, words: str) -> AuditEn
     )
 
 
-def _name_in(person: SessionRecord) -> str:
-    said = (person.claims.get(claim) for claim in ("email", "name"))
-    return next((name for name in said if isinstance(name, str) and name), person.user_id)
+def name_in_session(session: SessionRecord, providers: Providers) -> str:
+    """Name of a session's person, as it was told at their sign-in: no address that is not their provider's to tell."""
+    email, name = (said if isinstance(said := session.claims.get(claim), str) else "" for claim in ("email", "name"))
+    return shown_name(told_email(email, session.user_id, providers), name, session.user_id)
 
 
 def _entry(**said: Any) -> AuditEntry:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from asgiref.sync import sync_to_async
 from django.db import models
 
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.client import BrokerClient
 from databroker.tables import rows
 from databroker.tables.projection import BATCH, TYPES, Touched, add, batch_of, records_of
@@ -20,7 +20,7 @@ class TableCheck:
     """Check of all tables.  `records` counts those read, by table; `wrong` holds (table, id) of rows that are not as their records."""
 
     client: BrokerClient
-    groups_claim: GroupsClaims | None = None
+    counted: CountedWords | None = None
     settles: float = SETTLES
     records: dict[type[models.Model], int] = field(default_factory=dict)
     wrong: Touched = field(default_factory=set)
@@ -40,17 +40,17 @@ class TableCheck:
     async def repair(self) -> None:
         """Write what was found wrong; what is wrong still, because it can't be written, stays in `wrong`."""
         for part in _parts(self.wrong):
-            await sync_to_async(rows.write)(await batch_of(self.client, part, self.groups_claim))
+            await sync_to_async(rows.write)(await batch_of(self.client, part, self.counted))
         self.wrong = await self._still_wrong(self.wrong)
 
     async def _compared(self, model: type[models.Model]) -> Touched:
-        found, ids, batch = set[tuple[type[models.Model], str]](), set[str](), rows.RowBatch(self.groups_claim)
+        found, ids, batch = set[tuple[type[models.Model], str]](), set[str](), rows.RowBatch(self.counted)
         async for id, records in records_of(self.client, TYPES[model]):
             add(batch, model, id, *records)
             ids.add(id)
             if len(batch.written) >= BATCH:
                 found |= await sync_to_async(rows.differing)(batch)
-                batch = rows.RowBatch(self.groups_claim)
+                batch = rows.RowBatch(self.counted)
         found |= await sync_to_async(rows.differing)(batch)
         self.records[model] = len(ids)
         after = ""
@@ -62,7 +62,7 @@ class TableCheck:
     async def _still_wrong(self, suspects: Touched) -> Touched:
         wrong = set[tuple[type[models.Model], str]]()
         for part in _parts(suspects):
-            wrong |= await sync_to_async(rows.differing)(await batch_of(self.client, part, self.groups_claim))
+            wrong |= await sync_to_async(rows.differing)(await batch_of(self.client, part, self.counted))
         return wrong
 
 

@@ -8,7 +8,7 @@ import structlog
 from asgiref.sync import sync_to_async
 from django.db import Error, models
 
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.client import BrokerClient, every
 from databroker.models import LONGEST_ID, DirectoryRun, Group, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
@@ -39,9 +39,9 @@ class Projection:
     row behind.
     """
 
-    def __init__(self, client: BrokerClient, groups_claim: GroupsClaims | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
+    def __init__(self, client: BrokerClient, counted: CountedWords | None = None, *, pause: float = PAUSE, first_wait: float = 0.1):
         self._client = client
-        self.groups_claim = groups_claim
+        self.counted = counted
         self._pause = pause  # seconds between two batches; a batch gathers changes for as long
         self._first_wait = first_wait  # seconds after the first failure
         self._position = ANEW
@@ -96,13 +96,13 @@ class Projection:
         """
         for model, types in TYPES.items():
             loaded: set[str] = set()
-            batch = rows.RowBatch(self.groups_claim)
+            batch = rows.RowBatch(self.counted)
             async for id, records in records_of(self._client, types):
                 add(batch, model, id, *records)
                 loaded.add(id)
                 if len(batch.written) >= BATCH:
                     await self._save(batch)
-                    batch = rows.RowBatch(self.groups_claim)
+                    batch = rows.RowBatch(self.counted)
             if batch.written:
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
@@ -122,12 +122,12 @@ class Projection:
 
     async def _write(self, touched: Touched) -> None:
         if touched:
-            await sync_to_async(rows.write)(await batch_of(self._client, touched, self.groups_claim))
+            await sync_to_async(rows.write)(await batch_of(self._client, touched, self.counted))
 
 
-async def batch_of(client: BrokerClient, touched: Touched, groups_claim: GroupsClaims | None) -> rows.RowBatch:
+async def batch_of(client: BrokerClient, touched: Touched, counted: CountedWords | None) -> rows.RowBatch:
     """Rows of these ids, as the store has their records now."""
-    batch = rows.RowBatch(groups_claim)
+    batch = rows.RowBatch(counted)
     for model, id in sorted(touched, key=lambda entry: entry[1]):
         add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
     return batch

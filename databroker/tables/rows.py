@@ -9,9 +9,10 @@ from typing import Any
 from django.db import Error, connection, models, transaction
 
 from config.issuers import counts_for
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
+from foundation.email_address import is_like_an_address
 from foundation.errors import BrokerError
 
 # Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
@@ -27,9 +28,10 @@ ACCOUNT_PREFIX = "service_account/"
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Rows to write and ids to remove.  `members` says who is in which group; `groups_claim` names groups besides the directory's."""
+    """Rows to write and ids to remove.  `members` says who is in which group; `counted` says what counts of a
+    provider's words: groups besides the directory's, and addresses."""
 
-    groups_claim: GroupsClaims | None = None
+    counted: CountedWords | None = None
     written: list[models.Model] = field(default_factory=list)
     gone: list[tuple[type[models.Model], str]] = field(default_factory=list)
     members: list[Membership] = field(default_factory=list)
@@ -65,20 +67,36 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
         return rows.gone.append((User, id))
     said = user.data if user else {}
     known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
+    email, untold_email = _addresses(rows.counted, id, said, known)
     row = User(
         id=id,
-        email=_text(said, "email", 255) or _text(known, "email", 255),
-        name=_text(said, "name", 255) or _text(known, "name", 255),
+        email=email,
+        untold_email=untold_email,
+        name=_shown_name(rows.counted, id, _text(said, "name", 255) or _text(known, "name", 255)),
         last_sign_in=moment(said.get("last_sign_in")),
     )
-    prefix = rows.groups_claim.prefix_of(id) if rows.groups_claim else ""
+    prefix = rows.counted.prefix_of(id) if rows.counted else ""
     listed = {storable(f"{prefix}{group}")[:LONGEST_ID] for group in known.get("group_ids") or ()}
-    claimed = {group for group in rows.groups_claim.groups_of(id, said) if is_storable(group)} if rows.groups_claim else set()
+    claimed = {group for group in rows.counted.groups_of(id, said) if is_storable(group)} if rows.counted else set()
     rows.members.extend(
         Membership(user_id=id, group_id=group, by_directory=group in listed, by_claim=group in claimed)
         for group in sorted(listed | claimed)
     )
     return rows.written.append(row)
+
+
+def _addresses(counted: CountedWords | None, id: str, *records: Mapping[str, Any]) -> tuple[str, str]:
+    """The address of a person that is told, or else the one that is not their provider's to tell.  Part of an address is another one."""
+    for record in records:
+        if email := _text(record, "email", 255):
+            is_told = counted is None or (counted.told_email(id, email) and counted.told_email(id, str(record["email"])))
+            return (email, "") if is_told else ("", email)
+    return "", ""
+
+
+def _shown_name(counted: CountedWords | None, id: str, name: str) -> str:
+    """Name of a person, "" for one that may be taken for an address which is not their provider's to tell."""
+    return "" if counted is not None and is_like_an_address(name) and not counted.told_email(id, name) else name
 
 
 def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

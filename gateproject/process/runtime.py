@@ -21,7 +21,7 @@ from authorize.envoy_answers import ExtAuthzParts
 from config.options import Options
 from config.shown.changes import Version
 from config.source import ConfigSource
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.crypto.signing_key import SigningKey
@@ -111,7 +111,7 @@ class Runtime:
             has_replica=self.options.services != "databroker",
             has_tables=self.is_first and self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
-            groups_claim=GroupsClaims.from_options(self.options),
+            counted=CountedWords.from_options(self.options),
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
         self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
@@ -327,12 +327,12 @@ class Runtime:
         """Access first: whom the new policy keeps out is out whatever becomes of the rest."""
         options, resources = services.options, self._resources
         state = None if services.proxy is None else services.proxy.dataplane.state
-        staleness, groups_claim = options.session_staleness.total_seconds(), GroupsClaims.from_options(options)
+        staleness, counted = options.session_staleness.total_seconds(), CountedWords.from_options(options)
         steps: list[tuple[str, ReloadStep]] = [
             ("open streams", resources.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
-            ("data broker", lambda: self._databroker.use(options.shared_secret, staleness, groups_claim)),
+            ("data broker", lambda: self._databroker.use(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.use(options, state)),
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from databroker.claims import GroupsClaim, GroupsClaims
+from databroker.claims import CountedWords, GroupsClaim
 from databroker.client import LocalBroker
 from databroker.models import Group, Membership, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
@@ -168,7 +168,7 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
         await store.close()
 
 
-CLAIM = GroupsClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
+CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize("kind", ["memory", "kvstore", "database_on_sqlite", "database_on_postgresql"])

@@ -16,6 +16,7 @@ from databroker.records import SESSION, USER
 from gateproject.management.broker_access import opened_broker
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
+from tests.support.several_providers import several
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -69,6 +70,23 @@ def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], l
     assert asyncio.run(_left(options)) == left
     assert list(AuditEntry.objects.order_by("id").values_list("action", "object_id")) == logged
     assert AuditEntry.objects.first().who.endswith("(command line)")
+
+
+def test_an_address_ends_nobody_whose_provider_may_not_tell_it(tmp_path: Path) -> None:
+    kept = {"databroker_storage_type": "database"}
+    told = make_options(tmp_path, **several("corp", "partner"), **kept)
+
+    async def fill() -> None:
+        async with opened_broker(told) as broker:
+            for id in ("corp/1", "partner/1"):
+                await broker.put(USER, id, {"email": "Ann@corp.example"})
+                await broker.put(SESSION, id.replace("/", "-"), {"user_id": id})
+
+    asyncio.run(fill())
+    assert run(told, "--user", "ann@corp.example") == "1 session is ended"
+    assert "partner-1" in asyncio.run(_left(told))
+    with pytest.raises(CommandError, match="no address of anybody"):
+        run(told, "--user", "ann@partner.example")
 
 
 def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:

@@ -337,7 +337,7 @@ certificates.without(
     replaced("{authority.id: problem}", "{authority.id: problem, **shown.verdicts}"),
 )
 
-email_address = door("authorize.policy.email_address", "unit/authorize/policy/test_email_address.py")
+email_address = door("foundation.email_address", "unit/foundation/test_email_address.py")
 email_address.without("look-alike letters stay apart", "canonical_email", replaced("local.translate(_ASCII_LOWER)", "local.lower()"))
 email_address.without(
     "a domain that IDNA folds away is none",

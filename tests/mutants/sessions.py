@@ -171,7 +171,7 @@ rows = door("databroker.tables.rows", "integration/test_admin_secrets.py")
 rows.without("no token reaches the tables", "add_session", in_text("user_agent", "access_token"))
 
 shown_groups = door("databroker.claims", "unit/databroker/test_claims.py")
-shown_groups.without("a claim is of one provider's people", "GroupsClaims._of", always("claim.provider == of"))
+shown_groups.without("a claim is of one provider's people", "CountedWords._of", always("claim.provider == of"))
 shown_groups.without("another issuer's word makes nobody a member", "GroupsClaim.groups_of", always("is_issuer(...)"))
 
 shown_rows = door("databroker.models", "unit/databroker/tables/test_rows.py")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 
 from authorize.policy import criteria
 from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, shown
-from authorize.policy.email_address import canonical_domain, canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import Comparison
+from foundation.email_address import canonical_domain, canonical_email
 
 EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 STRENGTH = CriterionReasons(Reason.STRENGTH_ENOUGH, Reason.STRENGTH_OTHER, Reason.STRENGTH_UNKNOWN)

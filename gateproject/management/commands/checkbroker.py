@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from config.options import Options
-from databroker.claims import GroupsClaims
+from databroker.claims import CountedWords
 from databroker.tables.check import TableCheck
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
@@ -37,7 +37,7 @@ class Command(ConfiguredCommand):
 
     async def _check(self, options: Options, with_repair: bool) -> bool:
         async with opened_broker(options) as broker:
-            check = TableCheck(broker, GroupsClaims.from_options(options))
+            check = TableCheck(broker, CountedWords.from_options(options))
             await check.run()
             for model, count in check.records.items():
                 wrong = sum(table is model for table, _ in check.wrong)

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
+from config.identity_provider import told_email
 from config.options import Options
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, record_command
 from databroker.client import BrokerClient, every
@@ -46,7 +47,7 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
     async with opened_broker(options) as broker:
         whom = [(id, Session, ENDS, NOT_ENDED) for id in sessions or ()]
         whom += [(id, User, ENDS_ALL, NOT_ENDED_ALL) for id in people or ([] if sessions else [EVERYBODY])]
-        ids = await _people(broker, people) if people else None
+        ids = await _people(broker, people, options) if people else None
         # First the log: what can't be told of must not be done.
         for id, model, action, _ in whom:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
@@ -60,12 +61,16 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
             raise
 
 
-async def _people(broker: BrokerClient, named: list[str]) -> set[str]:
-    """Ids of these people; CommandError for an address that nobody has, so that nobody believes a misspelt person to be out."""
+async def _people(broker: BrokerClient, named: list[str], options: Options) -> set[str]:
+    """Ids of these people; CommandError for an address that nobody has, so that nobody believes a misspelt person to be out.
+
+    Who has an address that is not for their provider to tell is not who is meant by it.
+    """
     emails, found = {name.lower() for name in named if "/" not in name}, dict[str, str]()
     if emails:
-        addresses = {record.id: str(record.data.get("email") or "").lower() async for record in every(broker, USER)}
-        found = {id: email for id, email in addresses.items() if email in emails}
+        addresses = {record.id: str(record.data.get("email") or "") async for record in every(broker, USER)}
+        told = {id: told_email(email, id, options.providers).lower() for id, email in addresses.items()}
+        found = {id: email for id, email in told.items() if email and email in emails}
     if unknown := sorted(emails - set(found.values())):
         raise CommandError(f"nobody is ended: {', '.join(unknown)} is no address of anybody who has signed in")
     return {*found, *(name for name in named if "/" in name)}

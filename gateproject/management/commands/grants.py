@@ -14,7 +14,7 @@ from django.db import Error
 
 from authorize.identity.person_records import holder_of_account, rule_email_of
 from authorize.policy.compiled_route import name_of
-from authorize.policy.email_address import canonical_email
+from config.identity_provider import provider_of, told_email
 from config.options import Options
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
@@ -25,6 +25,7 @@ from databroker.adminsite.audit import record_command
 from databroker.client import BrokerClient, every
 from databroker.models import User
 from databroker.records import USER, UserRecord
+from foundation.email_address import canonical_email, shown_name
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
@@ -84,7 +85,7 @@ class Command(ConfiguredCommand):
     async def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         async with opened_broker(options) as broker:
             accesses, ended = TemporaryAccesses(broker), 0
-            for record, access in _chosen([each async for each in accesses.list()], arguments):
+            for record, access in _chosen([each async for each in accesses.list()], arguments, options):
                 words = f"{_name(record.person, record.user_id)}, {access.route_words}"
                 await _record(REVOKES, record.user_id, words)
                 try:
@@ -111,14 +112,19 @@ class Command(ConfiguredCommand):
             self.stderr.write("nobody has access for a while")
 
 
-def _chosen(found: list[Held], arguments: dict[str, Any]) -> list[Held]:
+def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> list[Held]:
     """Those to revoke; AccessError for what nobody has, so that nobody believes a misspelt one to be over."""
     if arguments["all"]:
         return found
     if ids := arguments["id"]:
         return _known(ids, found, lambda record, access: (access.id,))
     people = [name.lower() if "@" in name and "/" not in name else name for name in arguments["user"]]
-    return _known(people, found, lambda record, access: (record.user_id, record.person.lower()))
+    return _known(people, found, lambda record, access: (record.user_id, _address_of(record, options).lower()))
+
+
+def _address_of(record: TemporaryAccessRecord, options: Options) -> str:
+    """What the record calls its person, where that names them: no address that is not for their provider to tell."""
+    return record.person if record.user_id.startswith(LINKED) else told_email(record.person, record.user_id, options.providers)
 
 
 def _known(named: list[str], found: list[Held], names: Callable[..., tuple[str, ...]]) -> list[Held]:
@@ -148,16 +154,15 @@ async def _person(broker: BrokerClient, written: str, options: Options) -> UserR
         people = [UserRecord.from_record(record) async for record in every(broker, USER)]
         # As rules know people: an address that nobody has verified, or that merely looks like this one, is not theirs.
         email = canonical_email(written.removeprefix(LINKED))
-        found = [
-            person for person in people if email and rule_email_of(person, {}, options.providers.get(person.id.partition("/")[0])) == email
-        ]
+        found = [person for person in people if email and rule_email_of(person, {}, provider_of(person.id, options.providers)) == email]
     # Accounts that are linked are one person, who holds it by whichever of them.
     holders = {holder_of_account(person, options.providers): person for person in found}
     if len(holders) != 1:
         nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
         raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")
     ((holder, person),) = holders.items()
-    return replace(person, id=holder.id, issuer=holder.issuer)
+    email = told_email(person.email, person.id, options.providers)
+    return replace(person, id=holder.id, issuer=holder.issuer, email=email, name=shown_name("", person.name, ""))
 
 
 async def _record(action: str, id: str, words: str) -> None:

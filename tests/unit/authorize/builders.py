@@ -4,11 +4,11 @@ from typing import Any
 
 from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
-from authorize.policy.email_address import canonical_email
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
+from foundation.email_address import canonical_email
 
 HTTPS = frozenset({443})
 NOW = 1_800_000_000.0  # Friday 2027-01-15 08:00:00 UTC

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
+from config.identity_provider import told_email
 from config.settings.authenticate import PROVIDERS
 from config.settings.identity_providers import provider_kinds
 from config.settings.provider_entry import OF_NO_PROVIDER
 from tests.support.options import make_options
+from tests.support.several_providers import several
 
 
 def test_the_scalar_keys_are_one_provider_called_after_its_kind(tmp_path: Path) -> None:
@@ -35,3 +39,34 @@ def test_a_provider_shows_no_secret(tmp_path: Path) -> None:
 def test_what_is_no_provider_has_the_name_of_none() -> None:
     assert {"", "jwt", "service_account", "verified_email"} == OF_NO_PROVIDER
     assert OF_NO_PROVIDER.isdisjoint(PROVIDERS)
+
+
+@pytest.mark.parametrize(
+    ("user_id", "email", "is_told"),
+    [
+        ("corp/1", "ceo@corp.example", True),
+        ("corp/1", "CEO@Corp.EXAMPLE", True),
+        ("corp/1", "ceo@\uff43orp.example", True),  # a wide "c", which is the same domain
+        ("corp/1", "ceo@eu.corp.example", False),
+        ("corp/1", "ceo@corp.example@corp.example", False),
+        ("corp/1", "corp.example", False),
+        ("corp/1", "", False),
+        ("corp-2/1", "ceo@corp.example", False),
+        ("corp", "ceo@corp.example", True),
+        ("cor/1", "ceo@corp.example", False),
+        ("CORP/1", "ceo@corp.example", False),
+        ("partner/corp/1", "ceo@corp.example", False),
+        ("partner/1", "ceo@corp.example", False),
+        ("partner/1", "ann@partner.example", True),
+        ("gone/1", "ceo@corp.example", False),
+    ],
+)
+def test_an_address_is_told_by_a_provider_of_its_domain_alone(tmp_path: Path, user_id: str, email: str, is_told: bool) -> None:
+    options = make_options(tmp_path, **several("corp", "corp-2", "partner"))
+    assert told_email(email, user_id, options.providers) == (email if is_told else "")
+
+
+def test_the_only_provider_tells_any_address_of_its_people(tmp_path: Path) -> None:
+    providers = make_options(tmp_path).providers
+    assert [told_email(email, "oidc/1", providers) for email in ("ceo@corp.example", "no address")] == ["ceo@corp.example", "no address"]
+    assert told_email("ceo@corp.example", "okta/1", providers) == "", "nobody vouches for people of a provider that is not configured"

@@ -16,15 +16,18 @@ from django.test.utils import CaptureQueriesContext
 from databroker import admin
 from databroker.admin import SessionAdmin
 from databroker.adminsite import group_admin
+from databroker.claims import CountedWords
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
-from databroker.records import SESSION
+from databroker.records import SESSION, USER, Record
 from databroker.store.database import DatabaseStore
 from databroker.store.memory import MemoryStore
+from databroker.tables.rows import RowBatch, add_session, add_user, write
 from foundation.errors import BrokerError
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import in_database, row
 from tests.support.options import make_options
+from tests.support.several_providers import several
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -350,3 +353,41 @@ def test_a_group_keeps_its_size_in_a_filtered_list(pages, people):
     row(Membership, user_id="oidc/bob", group_id="g1")
     page = pages.get("databroker/group/", members__id__exact="oidc/alice").content.decode()
     assert '<td class="field-size">2</td>' in page
+
+
+def told_apart(tmp_path: Path) -> AdminPages:
+    """The pages where a partner's provider says that eve has the address of somebody at another one, and calls her so."""
+    options = make_options(tmp_path, **several("corp", "partner"))
+    rows = RowBatch(CountedWords.from_options(options))
+    for id, email in (("corp/1", "ceo@corp.example"), ("partner/eve", "ceo@corp.example"), ("partner/bob", "bob@partner.example")):
+        add_user(rows, id, Record(USER, id, {"email": email, "name": email}, 1, 0.0), None)
+        add_session(rows, f"s-{id}", Record(SESSION, f"s-{id}", {"user_id": id}, 1, 0.0))
+    write(rows)
+    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(MemoryStore()), options=options)
+
+
+def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_path):
+    pages = told_apart(tmp_path)
+    people = pages.get("databroker/user/").content.decode()
+    marked = "<s>ceo@corp.example</s>, an address that is not for their provider to tell"
+    # Of whose it is, the row has it as their address, their name, and beside the box to choose them.
+    assert (people.count(marked), people.count("ceo@corp.example")) == (1, 4)
+    assert marked in pages.get("databroker/user/partner_2Feve/change/").content.decode()
+    assert marked not in pages.get("databroker/user/corp_2F1/change/").content.decode()
+
+
+def test_nobody_is_called_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path):
+    pages = told_apart(tmp_path)
+    for page in ("databroker/session/", "databroker/session/s-partner_2Feve/change/", "databroker/session/s-partner_2Feve/delete/"):
+        assert "partner/eve" in text_of(pages.get(page))
+    assert text_of(pages.get("databroker/session/")).count("ceo@corp.example") == 1, "the session of whose it is"
+    assert "ceo@corp.example" not in text_of(pages.get("databroker/session/s-partner_2Feve/delete/"))
+
+
+@pytest.mark.parametrize("word", ["ceo@corp.example", "CEO@", "corp.example", "%40corp", "ceo"])
+def test_nobody_is_found_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path, word):
+    pages = told_apart(tmp_path)
+    for of in ("user", "session"):
+        found = pages.get(f"databroker/{of}/?q={word}").content.decode()
+        assert ("corp_2F1" in found, "partner_2F" in found) == (True, False)
+        assert "partner_2Feve" in pages.get(f"databroker/{of}/?q=eve").content.decode()

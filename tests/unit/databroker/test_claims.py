@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import GroupsClaims, flattened, groups_among, groups_in
+from databroker.claims import CountedWords, flattened, groups_among, groups_in
 from tests.support.options import make_options
+from tests.support.several_providers import several
 
 ISSUER = "https://idp.example.com"
 
@@ -58,5 +59,18 @@ def test_the_claim_may_stand_inside_another() -> None:
 def test_the_groups_of_a_person_are_those_of_the_configured_issuer(
     tmp_path: Path, user_id: str, user: dict[str, Any], groups: tuple[str, ...]
 ) -> None:
-    assert GroupsClaims.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
-    assert GroupsClaims.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
+    assert CountedWords.from_options(make_options(tmp_path)).groups_of(user_id, user) == groups
+    assert CountedWords.from_options(make_options(tmp_path, groups_claim="")).groups_of(user_id, user) == ()
+
+
+def test_the_same_configuration_read_twice_counts_the_same_words(tmp_path: Path) -> None:
+    """Else every reload would make the admin's tables anew."""
+    icon = tmp_path / "icon.svg"
+    icon.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>')
+    said = several("corp", "partner")
+    said["identity_providers"][0] |= {"directory_file": str(tmp_path / "people.yaml"), "icon": str(icon)}
+    (tmp_path / "people.yaml").write_text("users: []\n")
+    first, second = (CountedWords.from_options(make_options(tmp_path, **said)) for _ in range(2))
+    assert first == second
+    said["identity_providers"][1]["domains"] = ["another.example"]
+    assert first != CountedWords.from_options(make_options(tmp_path, **said))

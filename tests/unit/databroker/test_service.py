@@ -6,7 +6,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.claims import GroupsClaim, GroupsClaims
+from databroker.claims import CountedWords, GroupsClaim
 from databroker.models import Group, Session
 from databroker.records import SESSION, SPENT, USER
 from databroker.replica import UNKNOWN
@@ -65,8 +65,8 @@ async def test_stopping_ends_every_task():
 
 
 async def test_another_groups_claim_makes_the_tables_anew():
-    def claim(name: str) -> GroupsClaims:
-        return GroupsClaims((GroupsClaim(name, "oidc", "https://idp.example.com"),))
+    def claim(name: str) -> CountedWords:
+        return CountedWords((GroupsClaim(name, "oidc", "https://idp.example.com"),))
 
     async def shown(*groups: str) -> None:
         async with asyncio.timeout(10):
@@ -75,7 +75,7 @@ async def test_another_groups_claim_makes_the_tables_anew():
 
     store = MemoryStore()
     await store.put(USER, "oidc/1", {"claims": {"groups": ["a"], "roles": ["b"]}, "issuer": "https://idp.example.com"})
-    service = DataBrokerService(store, groups_claim=claim("groups"))
+    service = DataBrokerService(store, counted=claim("groups"))
     service.use([], 0.0, claim("groups"))  # a reload before the start
     await service.start()
     try:

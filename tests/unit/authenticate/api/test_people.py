@@ -1,8 +1,17 @@
 """People by the API, each with their groups."""
 
-from databroker.models import Group, Membership, User
+from pathlib import Path
+
+from django.core.handlers.asgi import ASGIHandler
+
+from databroker.claims import CountedWords
+from databroker.models import AuditEntry, Group, Membership, User
+from databroker.records import SESSION, USER, Record
+from databroker.tables.rows import RowBatch, add_session, add_user, write
 from tests.support.api_site import ApiSite
 from tests.support.database import in_database, row
+from tests.support.fake_idp import FakeIdP
+from tests.support.several_providers import SeveralSite, several
 
 
 def _make() -> None:
@@ -38,3 +47,36 @@ async def test_people_are_found_by_what_is_known_of_them(api: ApiSite) -> None:
     assert await found(api, "q=guides&id=oidc/bob") == ["oidc/bob"]
     assert await found(api, "id=oidc/%E2%80%AEbob") == []
     assert await found(api, "q=%25_%27%22%5C") == []
+
+
+async def test_who_has_an_address_that_is_not_for_their_provider_to_tell_is_not_found_by_it(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, database: None
+) -> None:
+    site = SeveralSite(tmp_path, {"corp": idp}, django_pages, identity_providers=several("corp", "partner")["identity_providers"])
+
+    def make() -> None:
+        rows = RowBatch(CountedWords.from_options(site.options))
+        for id, email in (("corp/1", "CEO@Corp.example"), ("partner/eve", "CEO@Corp.example"), ("partner/bob", "bob@partner.example")):
+            add_user(rows, id, Record(USER, id, {"email": email, "name": email}, 1, 0.0), None)
+            add_session(rows, f"s-{id}", Record(SESSION, f"s-{id}", {"user_id": id}, 1, 0.0))
+        write(rows)
+
+    await in_database(make)
+    async with ApiSite.running(site) as api:
+        assert await found(api, "email=CEO@Corp.example") == ["corp/1"]
+        assert await found(api, "q=ceo@corp.example") == ["corp/1"]
+        assert await found(api, "q=corp.example") == ["corp/1"]
+        assert await found(api, "email=bob@partner.example") == ["partner/bob"]
+        assert [each["user_id"] for each in (await api.done("GET", "sessions?q=ceo@corp.example"))["items"]] == ["corp/1"]
+        people = {each["id"]: each for each in (await api.done("GET", "people"))["items"]}
+        told = {id: (each["email"], each["untold_email"], each["name"]) for id, each in people.items()}
+        assert told == {
+            "corp/1": ("CEO@Corp.example", "", "CEO@Corp.example"),
+            "partner/eve": ("", "CEO@Corp.example", ""),
+            "partner/bob": ("bob@partner.example", "", "bob@partner.example"),
+        }
+        said = {"user_id": "partner/eve", "claims": {"email": "ceo@corp.example"}, "client_address": "192.0.2.1"}
+        await site.broker.put(SESSION, "s1", said)
+        await api.done("DELETE", "sessions/s1", status=204)
+        entry = await AuditEntry.objects.aget(object_id="s1")
+        assert entry.object_words == "partner/eve, from 192.0.2.1"

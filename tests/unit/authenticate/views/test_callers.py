@@ -21,7 +21,10 @@ def gate_of(world: World, identity: Identity | None) -> Any:
 
     service = SimpleNamespace(broker=world.broker, clock=lambda: NOW)
     return SimpleNamespace(
-        authenticate=service, authorize=SimpleNamespace(identity_of_session=identity_of_session), client_address="192.0.2.9"
+        options=world.options,
+        authenticate=service,
+        authorize=SimpleNamespace(identity_of_session=identity_of_session),
+        client_address="192.0.2.9",
     )
 
 

@@ -16,10 +16,12 @@ from django.utils import timezone
 from structlog.testing import capture_logs
 
 from databroker.admin import record_action
-from databroker.adminsite.audit import ENDS, ENDS_ALL, STRANGER, name_of, record_command, session_entry, who
+from databroker.adminsite.audit import ENDS, ENDS_ALL, STRANGER, access_entry, name_of, record_command, session_entry, who
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
 from tests.support.database import row
+from tests.support.options import make_options
+from tests.support.several_providers import several
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -132,13 +134,30 @@ def test_what_a_command_does_is_told_by_who_typed_it_each_time():
     assert AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci").count() == 2
 
 
-def test_what_people_end_themselves_is_told_under_their_name():
+def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
+    providers = make_options(tmp_path).providers
     ann = SessionRecord("s1", "oidc/ann", "ann", "oidc", 0.0, 9e9, {"email": "ann@a.org", "name": "Ann"}, client_address="192.0.2.1")
     for session in (ann, None):
-        session_entry(1_800_000_000.0, ann, "192.0.2.9", ENDS if session else ENDS_ALL, session).save()
+        session_entry(1_800_000_000.0, ann, providers, "192.0.2.9", ENDS if session else ENDS_ALL, session).save()
     one, every = AuditEntry.objects.order_by("pk")
     assert (one.who, one.account, one.address, one.when.timestamp()) == ("ann@a.org", "oidc/ann", "192.0.2.9", 1_800_000_000.0)
     assert (one.object_type, one.object_id, one.object_words) == ("session", "s1", "ann@a.org, from 192.0.2.1")
     assert (every.action, every.object_type, every.object_id, every.object_words) == (ENDS_ALL, "user", "oidc/ann", "ann@a.org")
     nameless = SessionRecord("s2", "oidc/x", "x", "oidc", 0.0, 9e9, {"email": 7})
-    assert session_entry(0.0, nameless, "", ENDS, nameless).object_words == "oidc/x, from an unknown address"
+    assert session_entry(0.0, nameless, providers, "", ENDS, nameless).object_words == "oidc/x, from an unknown address"
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"email": "eve@partner.example", "name": "Eve"}, "eve@partner.example"),
+        ({"email": "ceo@corp.example", "name": "Eve"}, "Eve"),
+        ({"email": "ceo@corp.example", "name": "ceo@corp.example"}, "partner/eve"),
+    ],
+)
+def test_nobody_is_called_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path, claims, name):
+    providers = make_options(tmp_path, **several("corp", "partner")).providers
+    eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
+    assert session_entry(0.0, eve, providers, "", ENDS, eve).who == name
+    assert session_entry(0.0, eve, providers, "", ENDS_ALL).object_words == name
+    assert access_entry(0.0, eve, providers, "", "asks", "partner/eve", "wages").who == name

@@ -1,12 +1,13 @@
 """Do rows say what the records say, and nothing that was not said?"""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from databroker.claims import GroupsClaim, GroupsClaims
+from databroker.claims import CountedWords, GroupsClaim
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
 from databroker.tables.rows import (
@@ -24,6 +25,8 @@ from databroker.tables.rows import (
 )
 from foundation.errors import BrokerError
 from tests.support.database import row
+from tests.support.options import make_options
+from tests.support.several_providers import several
 
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
@@ -99,7 +102,7 @@ def test_what_has_no_record_has_no_row():
     assert rows.gone == [(Session, "s"), (User, "u"), (Group, "g")]
 
 
-CLAIM = GroupsClaims((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
+CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +117,56 @@ def test_members_are_who_the_directory_and_the_claim_say(claim, members):
     assert [(member.group_id, member.by_directory, member.by_claim) for member in rows.members] == members
 
 
+def several_of(tmp_path: Path) -> CountedWords:
+    return CountedWords.from_options(make_options(tmp_path, **several("corp", "partner")))
+
+
+@pytest.mark.parametrize(
+    ("user", "directory_user", "addresses"),
+    [
+        ({"email": "ann@partner.example"}, None, ("ann@partner.example", "")),
+        ({"email": "Ann@Partner.Example"}, None, ("Ann@Partner.Example", "")),
+        ({"email": "ceo@corp.example"}, None, ("", "ceo@corp.example")),
+        (None, {"email": "ceo@corp.example"}, ("", "ceo@corp.example")),
+        ({"email": "ceo@corp.example"}, {"email": "ann@partner.example"}, ("", "ceo@corp.example")),
+        # Longer than the column: what is left of it is another address than the one that the provider said.
+        ({"email": f"{'a' * 239}@partner.example.evil.example"}, None, ("", f"{'a' * 239}@partner.example")),
+        ({"email": f"{'a' * 240}@partner.example"}, None, ("", f"{'a' * 240}@partner.exampl")),
+        ({"email": 7}, None, ("", "7")),
+        ({}, None, ("", "")),
+    ],
+)
+def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, user, directory_user, addresses):
+    rows = RowBatch(several_of(tmp_path))
+    records = (None if said is None else record(type, **said) for type, said in ((USER, user), (DIRECTORY_USER, directory_user)))
+    add_user(rows, "partner/1", *records)
+    assert (rows.written[0].email, rows.written[0].untold_email) == addresses
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Ann", "Ann"),
+        ("ceo@corp.example", ""),
+        ("ceo\uff20corp.example", ""),
+        ("CEO <ceo@corp.example>", ""),
+        ("a@partner.example", "a@partner.example"),
+    ],
+)
+def test_no_name_may_be_taken_for_an_address_that_is_not_the_provider_s_to_tell(tmp_path, name, shown):
+    rows = RowBatch(several_of(tmp_path))
+    add_user(rows, "partner/1", record(USER, name=name), None)
+    assert (rows.written[0].name, str(rows.written[0])) == (shown, "partner/1" if "@" in shown else shown or "partner/1")
+
+
+def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
+    rows = RowBatch(several_of(tmp_path))
+    add_user(rows, "gone/1", record(USER, email="ceo@corp.example"), None)
+    assert (rows.written[0].email, rows.written[0].untold_email, str(rows.written[0])) == ("", "ceo@corp.example", "gone/1")
+
+
 def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
-    claims = GroupsClaims((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
+    claims = CountedWords((GroupsClaim("roles", "corp", "https://corp.example", "corp/"), GroupsClaim("", "partner", "", "partner/")))
     rows = RowBatch(claims)
     said = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
     add_user(rows, "corp/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))

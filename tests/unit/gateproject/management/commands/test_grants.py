@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from config.options import Options
 from databroker.models import AuditEntry
-from databroker.records import USER, UserRecord
+from databroker.records import TEMPORARY_ACCESS, USER, UserRecord
 from gateproject.management.broker_access import opened_broker
 from tests.support.options import MINIMAL, make_options
 from tests.support.several_providers import several
@@ -155,6 +155,31 @@ def test_linked_accounts_are_one_person_who_is_given_access_once(tmp_path: Path,
     assert listed(options) == []
     with pytest.raises(CommandError, match="nobody"):
         run(options, "give", "--user", "verified_email/bob@shared.example", *GIVE[3:])
+
+
+def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path: Path) -> None:
+    options = make_options(tmp_path, **several("corp", "partner"), databroker_storage_type="database", policy=[WIKI])
+
+    async def fill() -> None:
+        async with opened_broker(options) as broker:
+            for id in ("corp/1", "partner/7"):
+                issuer = f"https://idp.{id.partition('/')[0]}.example"
+                await broker.put(USER, id, UserRecord(id, "ceo@corp.example", True, "ceo@corp.example", issuer=issuer).to_data())
+
+    asyncio.run(fill())
+    run(options, "give", "--user", "ceo@corp.example", *GIVE[3:])
+    run(options, "give", "--user", "partner/7", *GIVE[3:])
+    assert {each["user_id"]: each["person"] for each in listed(options)} == {"corp/1": "ceo@corp.example", "partner/7": ""}
+
+    async def as_of_an_earlier_release() -> None:
+        async with opened_broker(options) as broker:
+            record = await broker.get(TEMPORARY_ACCESS, "partner/7")
+            assert record is not None
+            await broker.put(TEMPORARY_ACCESS, "partner/7", {**record.data, "person": "ceo@corp.example"}, expires=record.expires)
+
+    asyncio.run(as_of_an_earlier_release())
+    assert run(options, "revoke", "--user", "ceo@corp.example") == "1 is revoked"
+    assert [each["user_id"] for each in listed(options)] == ["partner/7"]
 
 
 def test_what_nobody_has_is_not_revoked(options: Options) -> None:

@@ -1,4 +1,6 @@
-"""E-mail addresses and domains in canonical form, to be compared.  What is in doubt has none and matches nothing."""
+"""E-mail addresses and domains in canonical form, to be compared; what is in doubt has none and matches nothing.  And names that can't be
+taken for an address.
+"""
 
 import re
 import unicodedata
@@ -26,6 +28,16 @@ def canonical_email(text: Any) -> str:
     if not local or not domain or not local.isprintable() or not _REFUSED_IN_LOCAL_PART.isdisjoint(local):
         return ""
     return f"{local.translate(_ASCII_LOWER)}@{domain}"
+
+
+def is_like_an_address(name: str) -> bool:
+    """Whether a name may be taken for somebody's address."""
+    return "@" in unicodedata.normalize("NFKC", name)
+
+
+def shown_name(told_email: str, name: str, id: str) -> str:
+    """Name of somebody for people to read; never for a rule to compare.  What looks like an address, and was told as a name, is none."""
+    return told_email or ("" if is_like_an_address(name) else name) or id
 
 
 @bounded_lru_cache(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains

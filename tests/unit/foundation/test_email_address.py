@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.policy.email_address import canonical_domain, canonical_email
+from foundation.email_address import canonical_domain, canonical_email
 
 
 @pytest.mark.parametrize(
