@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, TraceStep, on_person, on_request
+from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, TraceStep, on_person, on_request
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
 from foundation.email_address import canonical_domain
 
-__all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "Reason", "TraceStep", "on_person", "on_request"]
+__all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "CriterionWords", "Reason", "TraceStep", "on_person", "on_request"]
 
 USER = CriterionReasons(Reason.USER_LISTED, Reason.USER_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
 GROUPS = CriterionReasons(Reason.GROUP_LISTED, Reason.GROUP_NOT_LISTED, Reason.GROUPS_UNTOLD, Reason.NO_GROUPS)
@@ -24,7 +24,7 @@ CLAIM = CriterionReasons(Reason.CLAIM_LISTED, Reason.CLAIM_NOT_LISTED, Reason.CL
 
 
 def always(rule: str, reason: Reason) -> Criterion:
-    return on_request(Criterion(rule, "true", lambda case: "true"), CriterionReasons(reason, reason, reason), lambda case: TRUE)
+    return on_request(CriterionWords(rule, "true", lambda case: "true"), CriterionReasons(reason, reason, reason), lambda case: TRUE)
 
 
 def preflight() -> Criterion:
@@ -35,14 +35,15 @@ def preflight() -> Criterion:
         asks = request.method == "OPTIONS" and request.origin and request.access_control_request_method
         return TRUE if asks else FALSE
 
-    criterion = Criterion("cors_allow_preflight", "OPTIONS with Origin and Access-Control-Request-Method", lambda case: case.request.method)
-    return on_request(criterion, CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT), judge)
+    wants = "OPTIONS with Origin and Access-Control-Request-Method"
+    words = CriterionWords("cors_allow_preflight", wants, lambda case: case.request.method)
+    return on_request(words, CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT), judge)
 
 
 def any_user(rule: str = "allow_any_authenticated_user") -> Criterion:
-    criterion = Criterion(rule, "anybody signed in", compared_person)
+    words = CriterionWords(rule, "anybody signed in", compared_person)
     answers = CriterionReasons(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
-    return on_person(criterion, answers, lambda identity: FALSE if identity.is_foreign else TRUE)
+    return on_person(words, answers, lambda identity: FALSE if identity.is_foreign else TRUE)
 
 
 def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bool = False) -> Criterion:
@@ -62,7 +63,7 @@ def users(entries: Iterable[str], rule: str = "allowed_users", *, is_negated: bo
             return FALSE if identity.issuer in issuers else UNKNOWN
         return FALSE if identity.rule_email or not emails else UNKNOWN
 
-    return on_person(Criterion(rule, partial(wanted, listed), compared_person), USER, judge, is_negated=is_negated)
+    return on_person(CriterionWords(rule, partial(wanted, listed), compared_person), USER, judge, is_negated=is_negated)
 
 
 def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: bool = False) -> Criterion:
@@ -74,7 +75,7 @@ def groups(entries: Iterable[str], rule: str = "allowed_groups", *, is_negated: 
             return TRUE
         return no_group_fits(identity)
 
-    return on_person(Criterion(rule, partial(wanted, listed), compared_groups), GROUPS, judge, is_negated=is_negated)
+    return on_person(CriterionWords(rule, partial(wanted, listed), compared_groups), GROUPS, judge, is_negated=is_negated)
 
 
 def no_group_fits(identity: Identity) -> int:
@@ -93,7 +94,7 @@ def domains(entries: Iterable[str], rule: str = "allowed_domains", *, is_negated
             return UNKNOWN
         return TRUE if identity.rule_domain in listed else FALSE
 
-    return on_person(Criterion(rule, partial(wanted, listed), compared_email), DOMAIN, judge, is_negated=is_negated)
+    return on_person(CriterionWords(rule, partial(wanted, listed), compared_email), DOMAIN, judge, is_negated=is_negated)
 
 
 def signed_in_elsewhere(ids: Iterable[str], rule: str = "identity_providers") -> Criterion:
@@ -104,7 +105,7 @@ def signed_in_elsewhere(ids: Iterable[str], rule: str = "identity_providers") ->
         return TRUE if identity.is_own and identity.provider not in listed else FALSE
 
     answers = CriterionReasons(Reason.SIGNED_IN_ELSEWHERE, Reason.PROVIDER_LISTED, Reason.PROVIDER_OF_NOBODY)
-    return on_person(Criterion(rule, partial(wanted, listed), compared_provider), answers, judge)
+    return on_person(CriterionWords(rule, partial(wanted, listed), compared_provider), answers, judge)
 
 
 def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_claims") -> Criterion:
@@ -124,7 +125,7 @@ def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_
     def wants() -> str:
         return "; ".join(f"{name}: {shown(value for _, value in values)}" for name, values in listed.items())
 
-    return on_person(Criterion(rule, wants, compared), CLAIM, judge)
+    return on_person(CriterionWords(rule, wants, compared), CLAIM, judge)
 
 
 def certificate(authority_id: str, rule: str) -> Criterion:
@@ -142,7 +143,7 @@ def certificate(authority_id: str, rule: str) -> Criterion:
             return "no certificate"
         return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
 
-    return on_request(Criterion(rule, "a client certificate of the route's authority", compared), TRUST, judge)
+    return on_request(CriterionWords(rule, "a client certificate of the route's authority", compared), TRUST, judge)
 
 
 def with_type(value: Any) -> tuple[bool, Any]:

@@ -62,12 +62,12 @@ class Case:
 
 
 class TraceStep(NamedTuple):  # several are made for each rule of each route
-    """Step of a trace, one look at one rule: `rule` is its route key, `value` one of policy/truth.py, `criterion` says more on demand."""
+    """Step of a trace, one look at one rule: `rule` is its route key, `value` one of policy/truth.py, `words` say more on demand."""
 
     rule: str
     value: int
     reason: Reason
-    criterion: "Criterion | None" = None
+    words: "CriterionWords | None" = None
 
     @property
     def holds(self) -> bool:
@@ -122,9 +122,9 @@ def every(looks: Iterable[CriterionLook]) -> Evaluation:
 
 
 @dataclass(slots=True, eq=False)
-class Criterion:
-    """`look` is all that a request costs.  `compared` (what the case has) and `wanted` (what would hold) are for explanations,
-    and made when one is asked for.
+class CriterionWords:
+    """Words about a criterion: `compared` (what the case has) and `wanted` (what would hold) are for explanations, and made when one
+    is asked for.
 
     `is_told`: a refused person may be told the reason; not where the answer counts the other way round.
     """
@@ -132,12 +132,21 @@ class Criterion:
     rule: str
     wants: str | Callable[[], str]
     compared: Callable[[Case], str]
-    look: CriterionLook = field(init=False)
     is_told: bool = True
 
     @property
     def wanted(self) -> str:
         return self.wants if isinstance(self.wants, str) else self.wants()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Criterion:
+    """Criterion.  `look` is all that a request costs.  Its steps lead to `words`, and nothing there leads back: what a reload lets go must
+    not refer to itself (gateproject/process/gc_tuning.py).
+    """
+
+    words: CriterionWords
+    look: CriterionLook
 
     @property
     def sees_person_alone(self) -> bool:
@@ -164,36 +173,35 @@ class CriterionReasons:
 
 
 def on_request(
-    criterion: Criterion, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
+    words: CriterionWords, answers: CriterionReasons, judge: Callable[[Case], int], *, is_negated: bool = False, needs_person: bool = False
 ) -> Criterion:
     """Criterion that the case decides; with `needs_person` the answer is MAYBE before anybody has signed in."""
-    return _asked(criterion, answers, judge, _CASE, is_negated=is_negated, needs_person=needs_person)
+    return _asked(words, answers, judge, _CASE, is_negated=is_negated, needs_person=needs_person)
 
 
-def on_person(criterion: Criterion, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
+def on_person(words: CriterionWords, answers: CriterionReasons, judge: Callable[[Identity], int], *, is_negated: bool = False) -> Criterion:
     """Criterion as of `on_request`, for what only the person decides; before anybody has signed in the answer is MAYBE."""
-    return _asked(criterion, answers, judge, _PERSON, is_negated=is_negated, needs_person=True)
+    return _asked(words, answers, judge, _PERSON, is_negated=is_negated, needs_person=True)
 
 
 def _asked(
-    criterion: Criterion, answers: CriterionReasons, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
+    words: CriterionWords, answers: CriterionReasons, judge: Callable[[Any], int], subject: int, *, is_negated: bool, needs_person: bool
 ) -> Criterion:
     """The Steps are made once: a decision is too frequent to build them again."""
-    steps = _steps(criterion, answers, is_negated=is_negated)
-    nobody = TraceStep(criterion.rule, MAYBE, Reason.NOT_SIGNED_IN, criterion) if needs_person else None
-    criterion.look = CriterionLook(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE])
-    return criterion
+    steps = _steps(words, answers, is_negated=is_negated)
+    nobody = TraceStep(words.rule, MAYBE, Reason.NOT_SIGNED_IN, words) if needs_person else None
+    return Criterion(words, CriterionLook(judge, subject, nobody, steps, steps[FALSE if is_negated else TRUE]))
 
 
-def _steps(criterion: Criterion, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
+def _steps(words: CriterionWords, answers: CriterionReasons, *, is_negated: bool) -> tuple[TraceStep, ...]:
     """By the answer of `judge`, whose yes and no change places under a negated operator."""
     holds = FALSE if is_negated else TRUE
     fails = TRUE if is_negated else FALSE
     # What an inverted rule says of a person would read the wrong way round.
-    criterion.is_told = criterion.is_told and not is_negated
-    unknown = TraceStep(criterion.rule, UNKNOWN, answers.unknown, criterion)
+    words.is_told = words.is_told and not is_negated
+    unknown = TraceStep(words.rule, UNKNOWN, answers.unknown, words)
     steps = [unknown] * 8
-    steps[NOTHING] = TraceStep(criterion.rule, fails, answers.nothing or answers.no, criterion)
-    steps[TRUE] = TraceStep(criterion.rule, holds, answers.yes, criterion)
-    steps[FALSE] = TraceStep(criterion.rule, fails, answers.no, criterion)
+    steps[NOTHING] = TraceStep(words.rule, fails, answers.nothing or answers.no, words)
+    steps[TRUE] = TraceStep(words.rule, holds, answers.yes, words)
+    steps[FALSE] = TraceStep(words.rule, fails, answers.no, words)
     return tuple(steps)

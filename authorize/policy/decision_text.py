@@ -50,7 +50,7 @@ def sentence(decision: Decision) -> Message:
         return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
         return Message("This application wants to see a client certificate: %(reason)s.", reason=decision.trace[-1].reason.value)
-    told = (step for step in decision.trace if not step.holds and (step.criterion is None or step.criterion.is_told))
+    told = (step for step in decision.trace if not step.holds and (step.words is None or step.words.is_told))
     found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
@@ -72,8 +72,8 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
         "answer": _ANSWERS.get(step.value, "not known yet"),
         "reason": step.reason.value,
     }
-    if step.criterion is not None and decision.case is not None:
-        row |= {"compared": step.criterion.compared(decision.case), "wanted": step.criterion.wanted}
+    if step.words is not None and decision.case is not None:
+        row |= {"compared": step.words.compared(decision.case), "wanted": step.words.wanted}
     return row
 
 
@@ -185,8 +185,8 @@ def ways_in(decision: Decision) -> list[str]:
     if decision.outcome is Outcome.CERTIFICATE:
         return ["a client certificate that the route's authority has issued"]
     last = decision.trace[-1] if decision.trace else None
-    if decision.outcome is Outcome.STEP_UP and last is not None and last.criterion is not None:
-        return [_wish(last.rule, last.criterion.wanted, is_inverted=False)]
+    if decision.outcome is Outcome.STEP_UP and last is not None and last.words is not None:
+        return [_wish(last.rule, last.words.wanted, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
         return [f"{last.rule} must be known not to hold"]
     effects = {block.key: block.effect for block in route.route.policy}
@@ -197,12 +197,10 @@ def ways_in(decision: Decision) -> list[str]:
         elif step.rule in effects:
             ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must hold"))
             inside = []
-        elif step.criterion is not None:
+        elif step.words is not None:
             is_inverted = len(_INVERSIONS.findall(step.rule)) % 2 == 1
             if step.holds is is_inverted:
-                (inside if step.rule.startswith("policy") else ways).append(
-                    _wish(step.rule, step.criterion.wanted, is_inverted=is_inverted)
-                )
+                (inside if step.rule.startswith("policy") else ways).append(_wish(step.rule, step.words.wanted, is_inverted=is_inverted))
     return ways or ["nothing: the route has no rule that lets anybody in"]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, on_request, wanted
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, CriterionWords, Reason, on_person, on_request, wanted
 from authorize.policy.language.person_criteria import STRENGTH, acr_among, compared_acr
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import comparisons
@@ -15,7 +15,7 @@ _OF_A_SIGN_IN = frozenset({"acr", "amr", "auth_time"})
 
 def strengths_of(route: Route) -> Iterator[Criterion]:
     if route.acr_values:
-        yield on_person(Criterion("acr_values", wanted(route.acr_values), compared_acr), STRENGTH, acr_among(route.acr_values))
+        yield on_person(CriterionWords("acr_values", wanted(route.acr_values), compared_acr), STRENGTH, acr_among(route.acr_values))
     if route.max_age is not None:
         yield _recent(route.max_age)
 
@@ -42,4 +42,4 @@ def _recent(max_age: timedelta) -> Criterion:
             return "an unknown age"
         return str(timedelta(seconds=int(max(case.now - case.identity.authenticated, 0.0))))
 
-    return on_request(Criterion("max_age", f"at most {max_age}", compared), AGE, judge, needs_person=True)
+    return on_request(CriterionWords("max_age", f"at most {max_age}", compared), AGE, judge, needs_person=True)

@@ -116,7 +116,7 @@ def _decided(check: Check) -> pb.CheckResponse:
 
 def _told(trace: Sequence[TraceStep]) -> Sequence[TraceStep]:
     """What the proxy may tell a refused person from, and the last, which decided."""
-    return [step for step in trace if step is trace[-1] or step.criterion is None or step.criterion.is_told]
+    return [step for step in trace if step is trace[-1] or step.words is None or step.words.is_told]
 
 
 def _facts(attestation: Attestation) -> pb.CheckResponse:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, CriterionWords, Reason, on_request
 from authorize.policy.identity import AccessSpan
 from authorize.policy.truth import FALSE, TRUE
 from config.routes.policy.language import Comparison
@@ -28,7 +28,7 @@ def given_access(rule: str) -> Criterion:
         return f"access from {_moment(span.since)} until {_moment(span.until)}"
 
     return on_request(
-        Criterion(rule, "access that was given to this person for this route, and has not ended", compared),
+        CriterionWords(rule, "access that was given to this person for this route, and has not ended", compared),
         ACCESS,
         judge,
         needs_person=True,

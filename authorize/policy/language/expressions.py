@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from authorize.policy.criterion import Case, Criterion, Evaluation, TraceStep, every
+from authorize.policy.criterion import Case, Criterion, CriterionWords, Evaluation, TraceStep, every
 from authorize.policy.language.registry import TIMED, criterion_of
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
@@ -60,7 +60,7 @@ def single(criterion: Criterion) -> Evaluation:
 def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     """By what the block may still come to: anything but a certain yes or no is told as its reason for not knowing."""
     reasons = _REASONS[block.effect]
-    undecided = Criterion(block.key, block.effect, lambda case: "", is_told=True)
+    undecided = CriterionWords(block.key, block.effect, lambda case: "", is_told=True)
     steps = []
     for value in range(8):
         reason = reasons.get(value, Reason.NOT_SIGNED_IN if value & MAYBE else reasons[UNKNOWN])
@@ -90,7 +90,7 @@ def _criterion(comparison: Comparison, compiled: list[Criterion], *, is_told: bo
         criterion = criterion_of(comparison)
     except ValueError as error:
         raise UnusableOperand(comparison.key, str(error)) from None
-    criterion.is_told = criterion.is_told and is_told
+    criterion.words.is_told = criterion.words.is_told and is_told
     compiled.append(criterion)
     return criterion
 

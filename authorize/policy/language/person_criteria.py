@@ -143,8 +143,8 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
 
 def acr(comparison: Comparison) -> Criterion:
     """Authentication context: how strongly the provider says that it knows the person (OpenID Connect Core 2)."""
-    criterion = described(comparison, compared_acr)
-    return on_person(criterion, STRENGTH, acr_among(comparison.operand), is_negated=comparison.is_negated)
+    words = described(comparison, compared_acr)
+    return on_person(words, STRENGTH, acr_among(comparison.operand), is_negated=comparison.is_negated)
 
 
 def acr_among(values: Iterable[str]) -> Callable[[Identity], int]:

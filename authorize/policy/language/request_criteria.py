@@ -40,8 +40,8 @@ def source_ip(comparison: Comparison) -> Criterion:
         address = case.request.source_ip
         return is_inside(address) if address else UNKNOWN
 
-    criterion = described(comparison, lambda case: case.request.source_ip or "an unknown address")
-    return on_request(criterion, ADDRESS, judge, is_negated=comparison.is_negated)
+    words = described(comparison, lambda case: case.request.source_ip or "an unknown address")
+    return on_request(words, ADDRESS, judge, is_negated=comparison.is_negated)
 
 
 def http_method(comparison: Comparison) -> Criterion:
@@ -52,8 +52,8 @@ def http_method(comparison: Comparison) -> Criterion:
         method = case.request.method
         return UNKNOWN if not method else TRUE if method in listed else FALSE
 
-    criterion = described(comparison, lambda case: case.request.method or "an unknown method")
-    return on_request(criterion, METHOD, judge, is_negated=comparison.is_negated)
+    words = described(comparison, lambda case: case.request.method or "an unknown method")
+    return on_request(words, METHOD, judge, is_negated=comparison.is_negated)
 
 
 def http_path(comparison: Comparison) -> Criterion:

@@ -6,7 +6,7 @@ from typing import Any
 
 import re2
 
-from authorize.policy.criteria import Case, Criterion, shown
+from authorize.policy.criteria import Case, CriterionWords, shown
 from config.routes.policy.language import Comparison
 
 TextTest = Callable[[str], bool]
@@ -29,7 +29,7 @@ def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
             return lambda text: any(match(text) is not None for match in matches)
 
 
-def described(comparison: Comparison, compared: Callable[[Case], str]) -> Criterion:
+def described(comparison: Comparison, compared: Callable[[Case], str]) -> CriterionWords:
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
     operand = comparison.operand
-    return Criterion(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)
+    return CriterionWords(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, CriterionWords, Reason, on_request
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import Comparison
 
@@ -75,7 +75,7 @@ def session_age(comparison: Comparison) -> Criterion:
             return UNKNOWN
         return TRUE if (found <= limit if is_most else found >= limit) else FALSE
 
-    return on_request(Criterion(comparison.key, wanted, compared), AGE, judge, needs_person=True)
+    return on_request(CriterionWords(comparison.key, wanted, compared), AGE, judge, needs_person=True)
 
 
 def _once_a_second(answer: Callable[[int], int]) -> Callable[[Case], int]:
@@ -91,5 +91,5 @@ def _moment(comparison: Comparison, judge: Callable[[Case], int], operand: str) 
     def compared(case: Case) -> str:
         return datetime.fromtimestamp(case.now, zone).strftime("%A %Y-%m-%d %H:%M:%S ") + comparison.zone
 
-    criterion = Criterion(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
-    return on_request(criterion, TIME, judge, is_negated=comparison.is_negated)
+    words = CriterionWords(comparison.key, f"{operator} {operand} ({comparison.zone})", compared)
+    return on_request(words, TIME, judge, is_negated=comparison.is_negated)

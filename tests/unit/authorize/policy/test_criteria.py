@@ -131,7 +131,7 @@ def test_what_would_hold_is_made_when_somebody_asks(monkeypatch: pytest.MonkeyPa
     for rule in rules:
         rule(request(), user())
     assert asked == []
-    assert [rule.wanted for rule in rules] == ["one of them", "one of them", "one of them", "team: them"]
+    assert [rule.words.wanted for rule in rules] == ["one of them", "one of them", "one of them", "team: them"]
 
 
 def check(criterion: Criterion, caller: Identity, rule: str, reason: Reason) -> None:

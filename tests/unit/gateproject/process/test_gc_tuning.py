@@ -14,7 +14,10 @@ import yaml
 
 from authenticate.service import AuthenticateService
 from authorize.config_checks import CONFIG_CHECKS
+from authorize.policy.language.registry import MAKERS
+from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
+from config.routes.policy.language import comparisons
 from config.source import ConfigSource
 from databroker.client import LocalBroker
 from databroker.replica import Replica
@@ -24,6 +27,8 @@ from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_besi
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
+from tests.support.policy_cases import Cases
+from tests.unit.authorize.builders import make_route
 
 ROUTE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "regex": "/a.*", "allowed_users": ["ann"]}
 
@@ -72,6 +77,26 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
         gone.append(weakref.ref(authenticate))
         del options, authorize, proxy, authenticate
         assert [reference() for reference in gone] == [None] * len(gone)
+    finally:
+        gc.enable()
+
+
+def test_rules_of_every_kind_go_without_the_collector() -> None:
+    cases = Cases(1)
+    routes = [make_route(**cases.route()) for _ in range(300)]
+    asked = {comparison.criterion for route in routes for comparison in comparisons(route.policy)}
+    assert asked == MAKERS.keys() - {"provider"}
+
+    def compile_all() -> None:
+        for compiled in RouteTable.build(routes, client_ca=b"authority").routes():
+            assert [compiled.id, compiled.grants, compiled.is_for_people, compiled.sees_person_alone]  # made when they are asked for
+
+    compile_all()
+    gc.collect()
+    gc.disable()
+    try:
+        compile_all()
+        assert gc.collect() == 0
     finally:
         gc.enable()
 

@@ -111,5 +111,5 @@ def test_outside_of_a_route_nobody_has_any() -> None:
 
 
 def test_of_somebody_described_it_has_no_end() -> None:
-    found = criterion({"granted": True}).compared(Case(request(), holder(span=AccessSpan(float("-inf"), float("inf"))), NOW, WIKI))
+    found = criterion({"granted": True}).words.compared(Case(request(), holder(span=AccessSpan(float("-inf"), float("inf"))), NOW, WIKI))
     assert found == "access from any time until any time"

@@ -138,10 +138,10 @@ def test_the_trace_names_each_criterion_by_its_place_and_ends_with_the_block() -
 
 def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
     found = decision([{"allow": {"source_ip": {"not_cidr": "10.0.0.0/8"}}}], user(), source_ip="10.1.2.3")
-    criterion = found.trace[0].criterion
-    assert criterion is not None
+    words = found.trace[0].words
+    assert words is not None
     assert found.case is not None
-    assert (criterion.compared(found.case), criterion.wanted) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
+    assert (words.compared(found.case), words.wanted) == ("10.1.2.3", "not_cidr 10.0.0.0/8")
 
 
 @pytest.mark.parametrize(

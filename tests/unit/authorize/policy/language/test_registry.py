@@ -22,5 +22,5 @@ def test_whatever_is_compared_can_be_shown(seed: int) -> None:
             criterion = criterion_of(comparison)
             case = Case(request(), caller, NOW)
             assert isinstance(criterion.test(case), TraceStep)
-            assert criterion.wanted
-            assert isinstance(criterion.compared(case), str)
+            assert criterion.words.wanted
+            assert isinstance(criterion.words.compared(case), str)

@@ -87,19 +87,19 @@ def test_a_path_of_too_many_readings_is_unknown_to_every_comparison(operator: st
     path = "/users/" + ";x" * 33
     assert answer({"http_path": {operator: "/users/"}}, target=path) is None
     assert answer({"http_path": {operator: "/"}}, target=path) is None
-    compared = criterion({"http_path": {operator: "/"}}).compared
+    compared = criterion({"http_path": {operator: "/"}}).words.compared
     assert compared(Case(request(target=path), None, NOW)).endswith("holds too many marks to be read in one way")
 
 
 def test_an_explanation_names_the_reading_that_differs() -> None:
-    compared = criterion({"http_path": {"starts_with": "/users/"}}).compared
+    compared = criterion({"http_path": {"starts_with": "/users/"}}).words.compared
     assert compared(Case(request("/users/1"), None, NOW)) == "/users/1"
     assert compared(Case(request("/users;%2Fx"), None, NOW)) == "/users;%2Fx, which an upstream may read as /users/x"
 
 
 def test_a_secret_header_is_not_shown() -> None:
     case = Case(request(headers=[(b"x-api-key", b"s3cret")]), None, NOW)
-    assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).compared(case)
+    assert "s3cret" not in criterion({"http_header/X-Api-Key": "x"}).words.compared(case)
 
 
 def test_methods_have_their_case() -> None:
