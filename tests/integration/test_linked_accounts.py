@@ -1,6 +1,7 @@
 """One person with an account at each of two linked providers, in the running product: one to applications, and to who gives access."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +10,19 @@ from typing import Any
 import httpx
 import pytest
 
+from authenticate.views.sign_out import EVERYWHERE
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from examples.demo.people import ALICE, BOB
 from tests.integration.test_several_providers import HTML, IDP_KEYS, OPEN, entry, signed_in
-from tests.integration.test_several_providers_on_planes import PLANES
-from tests.integration.test_temporary_access import command, until
+from tests.integration.test_several_providers_on_planes import PLANES, choose, configure
+from tests.integration.test_temporary_access import command, press, until
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow
+from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
+from tests.support.split import Split
 
 pytestmark = pytest.mark.slow
 
@@ -84,3 +88,87 @@ async def until_told(client: httpx.AsyncClient, url: str, user: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while told(await client.get(url))["user"] != user:
             await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def split(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Path) -> Iterator[Split]:
+    """Each service in processes of its own, of which only authenticate has the clients' secrets; alice is an approver by each account."""
+    keys = {"approvers": [{"groups": {"in": ["engineering", "guests", "sales"]}}], "max_duration": "2h"}
+    policy = [
+        {"name": "wages", "prefix": "/wages/", "allowed_groups": ["nobody"], "access_requests": keys},
+        {"prefix": "/", "allow_any_authenticated_user": True, "pass_identity_headers": True},
+    ]
+    with RedisServer(tmp_path / "redis") as redis:
+        told = {"jwt_claims_headers": ["email", "user", "groups"]}
+        split = Split(
+            tmp_path, "https://not-used.invalid", redis, [{**route, "to": upstream.url} for route in policy], database_url="", **told
+        )
+        configure(split, entries)
+        for service in ("authenticate", "authorize"):  # each has a database of its own
+            split.settings[service].pop("database_url")
+        with split:
+            yield split
+
+
+async def statuses(client: httpx.AsyncClient, split: Split, path: str) -> set[int]:
+    """Twice by each proxy, which asks each authorize in turn."""
+    return {(await client.get(split.url(path), headers=HTML)).status_code for _ in range(4)}
+
+
+async def until_all(client: httpx.AsyncClient, split: Split, path: str, status: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while await statuses(client, split, path) != {status}:
+            await asyncio.sleep(0.02)
+
+
+async def test_split_services_know_linked_accounts_as_one_person_who_has_asked_and_got_once(split: Split, providers: Providers) -> None:
+    async with split.client() as at_corp, split.client() as at_partner, split.client() as bob:
+        clients = {"corp": at_corp, "partner": at_partner}
+        for id, groups in (("corp", "engineering"), ("partner", "guests")):
+            page = await choose(split, clients[id], id, providers[id])
+            assert told(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
+            for _ in range(4):
+                assert told(await clients[id].get(split.url()))["user"] == LINKED_ALICE
+            assert await statuses(clients[id], split, "/wages/") == {403}
+        await choose(split, bob, "corp", providers["corp"], "bob")
+        refused = await at_corp.get(split.url("/wages/"), headers=HTML)
+        (link,) = re.findall(r'href="([^"]+/.gate/access\?route=[^"]+)"', refused.text)
+        page, _, route = link.partition("?route=")
+        assert (await press(at_corp, link, "ask", route=route, why="a test", duration="3600")).status_code == 303
+        for client in clients.values():
+            assert (await client.get(page, headers=HTML)).text.count("a test") == 1, "both accounts see what either has asked for"
+        (request, *_) = re.findall(r'name="request" value="([^"]+)"', (await bob.get(page, headers=HTML)).text)
+        for client in clients.values():
+            assert (await press(client, page, "approve", request=request)).status_code == 403, "nobody answers themselves"
+            assert await statuses(client, split, "/wages/") == {403}
+        assert (await press(bob, page, "approve", request=request)).status_code == 303
+        for client in clients.values():
+            await until_all(client, split, "/wages/", 200)
+        assert await statuses(bob, split, "/wages/") == {403}
+
+
+async def test_split_services_show_and_end_the_sessions_of_each_linked_account(split: Split, providers: Providers) -> None:
+    pages = f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}/.gate/"
+    async with split.client() as at_corp, split.client() as at_partner, split.client() as bob:
+        await choose(split, bob, "corp", providers["corp"], "bob")
+        await choose(split, at_partner, "partner", providers["partner"])
+        for end in ("one", "others", "everywhere"):
+            await choose(split, at_corp, "corp", providers["corp"])
+            await until_all(at_corp, split, "/", 200)
+            for _ in range(2):
+                form = (await at_partner.get(f"{pages}sessions", headers=HTML)).text
+                assert form.count('name="end" value="') == 1, "the other account's session can be ended here, and bob's is not there"
+            (csrf, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', form)
+            (other,) = re.findall(r'name="end" value="([^"]+)"', form)
+            if end == "everywhere":
+                form = (await at_corp.get(f"{pages}signout/", headers=HTML)).text
+                (csrf, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', form)
+                await at_corp.post(f"{pages}signout/", data={"_gate_csrf": csrf, EVERYWHERE: "1"}, headers=HTML)
+                await until_all(at_partner, split, "/", 302)
+            else:
+                chosen = {"end": other} if end == "one" else {"end_others": "1"}
+                assert (await at_partner.post(f"{pages}sessions", data={"_gate_csrf": csrf, **chosen}, headers=HTML)).status_code == 303
+                await until_all(at_partner, split, "/", 200)
+            await until_all(at_corp, split, "/", 302)
+            at_corp.cookies.clear()
+        assert await statuses(bob, split, "/") == {200}

@@ -140,12 +140,12 @@ def configure(split: Split, entries: list[dict[str, Any]]) -> None:
         split.settings[service] = {**kept, "identity_providers": entries if service == "authenticate" else public}
 
 
-async def choose(split: Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> httpx.Response:
+async def choose(split: Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider, who: str = "alice") -> httpx.Response:
     page = await follow(client, await client.get(split.url(), headers=HTML))
     (href,) = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="')[1:] if f"gate_idp={id}" in part[:900]][:1]
     offered = await follow(client, await client.get(f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}{href}", headers=HTML))
     assert str(offered.url).startswith(provider.url)
-    return await follow(client, await pick_person(client, offered, "alice"))
+    return await follow(client, await pick_person(client, offered, who))
 
 
 async def test_split_services_keep_two_providers_apart_and_end_the_sessions_of_one_that_goes(
