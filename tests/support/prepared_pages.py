@@ -13,7 +13,10 @@ from django.apps.config import AppConfig
 from django.conf import settings
 from django.db import connections
 from django.db.migrations.loader import MigrationLoader
+from django.utils import translation
 from django.utils.functional import empty
+
+from foundation.web.languages import LANGUAGES
 
 SETTINGS = "gateproject.settings"
 # Of this application the import alone makes an event loop.
@@ -35,6 +38,10 @@ def define() -> None:
     MigrationLoader(None)  # imports them
     for name in PAGES:
         importlib.import_module(name)
+    for language in LANGUAGES:
+        with translation.override(language):  # the catalogues of all applications are read
+            translation.gettext("")
+    translation.deactivate()
     _forget()
 
 
