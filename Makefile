@@ -39,8 +39,10 @@ endif
 
 test-fast: JOBS = 3# these wait for little
 test-fast: venv-test ## what a change most likely breaks: lint, types, import contracts, unit tests, the matrix of verdicts
-	@$(MAKE) check
-	@$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py)
+	@# At the same time, because one process collects the tests; what the checks say comes last.
+	@said=$$(mktemp); $(MAKE) check >$$said 2>&1 & checks=$$!; \
+	$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py); status=$$?; \
+	wait $$checks || status=$$?; cat $$said; rm -f $$said; exit $$status
 
 check: venv-test ## format, lint, types, import contracts; changes nothing
 	@$(PY) -m ruff format --check --quiet .
