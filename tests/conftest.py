@@ -19,6 +19,8 @@ import certifi
 import django
 from hypothesis import settings
 
+# Nothing that is made until all tests are collected is garbage, and the collector would look through it again and again.
+gc.disable()
 django.setup()
 # An example is no slower for what another process does meanwhile.
 settings.register_profile("gate", deadline=None)
@@ -100,6 +102,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all that they import stay to the end: no collection of what they make looks at them again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -29,7 +29,7 @@ def rendered(text: str) -> Sequence[Manifest]:
     """What values (as YAML) come to.  AssertionError where the chart refuses them."""
     done = templated(text)
     assert done.returncode == 0, done.stderr
-    return tuple(manifest for manifest in yaml.safe_load_all(done.stdout) if manifest)
+    return tuple(manifest for manifest in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if manifest)
 
 
 def templated(text: str) -> "subprocess.CompletedProcess[str]":

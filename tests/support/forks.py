@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 _NUMBER = struct.Struct("I")
+WORTH_TELLING = 0.1  # seconds that were spent before a test or after it, for the list of those that took longest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,7 +90,8 @@ class Teller:
         self._line, self._reports = line, list[pytest.TestReport]()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._reports.append(report)
+        if report.when == "call" or not report.passed or report.duration > WORTH_TELLING:
+            self._reports.append(report)
 
     def pytest_runtest_logfinish(self) -> None:
         self._line.send(self._reports)

@@ -6,8 +6,19 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from foundation.telemetry import logs
+from foundation.telemetry import logs, metrics
+from foundation.telemetry.http_calls import HttpCalls
 from foundation.telemetry.logs import QUIET
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _calls_forgotten() -> Iterator[None]:
+    """Each port of a test is a series of its own, and for whoever asks for one sample all of them are made."""
+    yield
+    for families in (metrics.http_client, metrics.http_server):
+        families._series.clear()
+    HttpCalls.answered.cache_clear()
+    HttpCalls.made.cache_clear()
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ ROUTES: list[dict[str, Any]] = [
 
 def checked(directory: Path, **settings: Any) -> CheckedConfig:
     path = directory / "config.yaml"
-    path.write_text(yaml.safe_dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False))
+    path.write_text(yaml.dump({**MINIMAL, "policy": ROUTES, **settings}, sort_keys=False, Dumper=yaml.CSafeDumper))
     return check_configuration(path, {}, CONFIG_CHECKS)
 
 

@@ -56,7 +56,9 @@ def _in_file(tree: ast.Module) -> Iterator[str]:
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "functools"]
     named = {alias.asname or alias.name for node in imports for alias in node.names if alias.name in CACHES}
     for node in ast.walk(tree):
-        if (isinstance(node, ast.Name) and node.id in named) or (isinstance(node, ast.Attribute) and ast.unparse(node) in OF_FUNCTOOLS):
+        if (isinstance(node, ast.Name) and node.id in named) or (
+            isinstance(node, ast.Attribute) and node.attr in CACHES and ast.unparse(node) in OF_FUNCTOOLS
+        ):
             yield _function_around(tree, node)
 
 

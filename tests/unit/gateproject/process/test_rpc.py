@@ -1,13 +1,9 @@
 """Which processes have anything to do with gRPC."""
 
-import subprocess
-import sys
-
 import pytest
 
 from gateproject.process.rpc import NoRpc, rpc_of
 from gateproject.process.rpc_services import RpcServices
-from tests.support.children import ROOT, clean_environment
 from tests.support.options import make_options
 
 ASKS_FOR_IT = {
@@ -30,11 +26,3 @@ def test_who_does_neither_has_nothing_of_it(tmp_path):
     rpc = rpc_of(make_options(tmp_path, grpc_address=""))
     assert isinstance(rpc, NoRpc)
     assert (rpc.broker, rpc.authorize) == (None, None)
-
-
-def test_whoever_has_it_not_has_not_loaded_its_library(tmp_path):
-    make_options(tmp_path, log_level="error", grpc_address="")
-    begun = "import sys, gateproject.asgi\nprint(sorted({name.partition('.')[0] for name in sys.modules} & {'grpc', 'google', 'envoy'}))\n"
-    environment = {**clean_environment(), "GATE_CONFIG": str(tmp_path / "config.yaml")}
-    ended = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True)
-    assert ended.stdout.splitlines()[-1] == "[]"
