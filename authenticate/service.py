@@ -115,8 +115,7 @@ class AuthenticateService:
         self._access_webhook.start()
         if not alone:
             return
-        if self.options.identity_providers is not None:
-            self._background.append(spawn(RemovedProviders(self.options, self.broker).run(), name="sessions of removed providers"))
+        self._background.append(spawn(RemovedProviders(self.options, self.broker).run(), name="sessions of removed providers"))
         self._background.append(spawn(self._tidy(), name="tidying of the directories"))
         self._background.append(spawn(self._provider_watch.run(), name="looks at the providers"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
@@ -173,11 +172,9 @@ class AuthenticateService:
         return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
 
     async def spend_code(self, code: str) -> bool:
-        """True exactly once for each code, with `identity_providers`: the one that was asked sees it, and must not be able to bring it as
-        the answer of another that issued it (mix-up, RFC 9700 4.4), also after a reload took it away.
+        """True exactly once for each code: of several providers the one that was asked sees it, and must not be able to bring it as the
+        answer of another that issued it (mix-up, RFC 9700 4.4), also after a reload took it away, or all but one.
         """
-        if self.options.identity_providers is None:
-            return True
         return await self.broker.spend(f"code/{hashlib.sha256(_essence(code).encode()).hexdigest()}", self.clock() + LIFETIME)
 
     def sign_in_url_for(self, own_path: str, **asked: str) -> str:

@@ -1,7 +1,7 @@
 """Defences of several identity providers: whose word counts for whom, and what goes to which."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, never, replaced, skips
+from tests.mutants.operations import always, never, replaced, returns, skips
 
 CONFIG = "unit/config/settings/test_identity_providers.py"
 MIXED_UP = "unit/authenticate/test_several_providers.py"
@@ -60,17 +60,17 @@ people.without("a file names its own provider's people", "_DirectoryFileReader._
 removed_directories = door("authenticate.removed_directories", "unit/authenticate/test_removed_directories.py")
 removed_directories.without(
     "what a removed directory had told goes",
-    "RemovedDirectories._is_gone",
+    "RemovedDirectories._may_be_gone",
     replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "False"),
 )
 removed_directories.without(
     "what was pushed goes with the token",
-    "RemovedDirectories._is_gone",
+    "RemovedDirectories._may_be_gone",
     replaced("self._pushed if type in _PUSHED else self._kept", "self._kept"),
 )
 removed_directories.without(
     "a directory that is there keeps its records",
-    "RemovedDirectories._is_gone",
+    "RemovedDirectories._may_be_gone",
     replaced("of not in (self._pushed if type in _PUSHED else self._kept)", "True"),
 )
 
@@ -149,6 +149,17 @@ codes.without("a code is known with signs behind it", "_essence", replaced("'[^a
 
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
+removed.without(
+    "and with the keys of one provider those of entries", "RemovedProviders._gone", always("provider is not None and not self._has_entries")
+)
+removed_directories.without(
+    "what a directory of an entry had told goes with the keys of one provider",
+    "RemovedDirectories._of_entries",
+    replaced("record.type in _OF_ENTRIES or (_owner(record) in entries and ...)", "record.type in _OF_ENTRIES"),
+)
+removed_directories.without("who is out stays out", "RemovedDirectories._of_entries", always("not record.data.get('is_deactivated')"))
+codes_of_one = door("authenticate.service", "unit/authenticate/test_service.py")
+codes_of_one.without("a code is spent once", "AuthenticateService.spend_code", returns("True"))
 
 refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")
 refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._turn", never("self._under_way[provider] >= self._share"))
@@ -157,5 +168,5 @@ DOORS = (
     *(entry, own, pushed, people, removed_directories, loaded),
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
     *(named_groups, flow, codes, removed, refresh),
-    *(names, shown, rows, logged, ended, granted),
+    *(names, shown, rows, logged, ended, granted, codes_of_one),
 )

@@ -56,10 +56,59 @@ async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path:
     assert await left(broker) == {type: ["corp/1"] for type in TYPES}
 
 
-async def test_of_the_keys_of_one_provider_only_the_history_of_entries_goes(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: Path, broker: LocalBroker) -> None:
+    await broker.put(DIRECTORY_GROUP, "team/raw", {"id": "team/raw"})
+    with capture_logs() as logged:
+        await RemovedDirectories(make_options(tmp_path), broker).run()
+    assert await left(broker) == {DIRECTORY_USER: ["okta/1"], DIRECTORY_GROUP: ["raw", "team/raw"], DIRECTORY_RUN: ["1000"]}
+    told = {line["provider"]: line["users"] for line in logged if "not configured any more" in line["event"]}
+    assert told == {"corp": 1, "partner": 2, "gone": 1}
+
+
+@pytest.mark.parametrize(
+    ("keys", "stay"), [({"directory_file": "people.yaml"}, ["oidc/1", "oidc/2", "okta/1"]), ({}, ["oidc/2", "okta/1"])]
+)
+async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_has_a_directory(
+    tmp_path: Path, broker: LocalBroker, keys: dict[str, str], stay: list[str]
+) -> None:
+    """And who was deactivated stays out, whoever may say so now."""
+    (tmp_path / "people.yaml").write_text("users: []")
+    for type, id in ((DIRECTORY_USER, "oidc/1"), (DIRECTORY_GROUP, "oidc/g"), (DIRECTORY_RUN, "oidc/1"), (SCIM_USER, "oidc/7")):
+        await broker.put(type, id, {"id": id})
+    await broker.put(DIRECTORY_USER, "oidc/2", {"id": "oidc/2", "is_deactivated": True})
+    await RemovedDirectories(make_options(tmp_path, **keys), broker).run()
+    groups = ["oidc/g", "raw"] if keys else ["raw"]
+    assert await left(broker) == {DIRECTORY_USER: stay, DIRECTORY_GROUP: groups, DIRECTORY_RUN: ["1000"]}
+    assert await broker.page(SCIM_USER, "", 10) == []
+
+
+async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_is_taken_back(tmp_path: Path) -> None:
+    """What a file of an entry told is known by its groups, which no other has called so."""
+    broker = LocalBroker(MemoryStore())
+    said = {"issuer": "https://corp.okta.com"}
+    for type, id in ((DIRECTORY_USER, "okta/1"), (DIRECTORY_GROUP, "g"), (DIRECTORY_GROUP, "team/raw"), (SCIM_USER, "7")):
+        await broker.put(type, id, said)
     before = await left(broker)
+    for type, id in ((DIRECTORY_USER, "corp/1"), (DIRECTORY_GROUP, "corp/g"), (DIRECTORY_GROUP, "corp/h")):
+        await broker.put(type, id, said)
     await RemovedDirectories(make_options(tmp_path), broker).run()
-    assert await left(broker) == {**before, DIRECTORY_RUN: ["1000"]}
+    assert await left(broker) == before
+    assert [record.id for record in await broker.page(SCIM_USER, "", 10)] == ["7"]
+
+
+async def test_what_could_not_be_deleted_is_known_the_next_time(
+    tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete, fails = broker.delete, iter([True])
+
+    async def failing_once(type: str, id: str) -> bool:
+        if (type, id) == (DIRECTORY_GROUP, "partner/2") and next(fails, False):
+            raise BrokerError("away")
+        return await delete(type, id)
+
+    monkeypatch.setattr(broker, "delete", failing_once)
+    await RemovedDirectories(make_options(tmp_path), broker).run()
+    assert await left(broker) == {DIRECTORY_USER: ["okta/1"], DIRECTORY_GROUP: ["raw"], DIRECTORY_RUN: ["1000"]}
 
 
 PUSHED = (SCIM_USER, SCIM_GROUP, SCIM_INDEX)

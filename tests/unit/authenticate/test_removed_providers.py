@@ -60,6 +60,26 @@ async def test_what_is_not_configured_any_more_ends_and_is_told(
     assert told == dict.fromkeys({"corp", "partner"} - stay, 40)
 
 
+@pytest.mark.parametrize(
+    ("keys", "stay"),
+    [
+        ({}, {"own"}),
+        ({"idp_provider_url": "https://a-slip-of-the-pen.example"}, {"own"}),  # taken back, nothing is lost
+        ({"idp_provider": "okta", "idp_provider_url": "https://corp.okta.com"}, set()),
+    ],
+)
+async def test_sessions_of_entries_end_with_the_keys_of_one_provider_and_its_own_do_not(
+    tmp_path: Path, broker: LocalBroker, keys: dict[str, Any], stay: set[str]
+) -> None:
+    own = SessionRecord("own-1", "oidc/1", "1", "oidc", 1000.0, 9e9, issuer="https://idp.example.com")
+    await broker.put(SESSION, own.id, own.to_data())
+    with capture_logs() as logged:
+        await RemovedProviders(make_options(tmp_path, **keys), broker).run()
+    assert await left(broker) == {*stay, "broken"}
+    told = {entry["provider"]: entry["sessions"] for entry in logged if "not configured any more" in entry["event"]}
+    assert told == {"corp": 40, "partner": 40, **({} if stay else {"oidc": 1})}
+
+
 async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
 

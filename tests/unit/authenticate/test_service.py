@@ -1,9 +1,11 @@
 """What the other parts of the product get from the authenticate service."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from django.core.handlers.asgi import ASGIHandler
 from structlog.testing import capture_logs
 
@@ -19,9 +21,12 @@ async def test_a_state_is_spent_once(site: Site) -> None:
     assert await site.service.spend_state("y")
 
 
-async def test_a_code_is_spent_once_by_entries_also_where_one_is_left(tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler) -> None:
+@pytest.mark.parametrize("site_of", [lambda path, idp, pages: SeveralSite(path, {"corp": idp}, pages), Site], ids=["an entry", "keys"])
+async def test_a_code_is_spent_once_also_where_one_provider_is_left(
+    tmp_path: Path, idp: FakeIdP, django_pages: ASGIHandler, site_of: Callable[..., Site]
+) -> None:
     """Another that has seen it may have been configured a moment ago."""
-    service = SeveralSite(tmp_path, {"corp": idp}, django_pages).service
+    service = site_of(tmp_path, idp, django_pages).service
     answers = await asyncio.gather(*(service.spend_code(code) for code in ("abcdef", "ABCDEF", "abcdef ", "abcdef=") * 5))
     assert sorted(answers) == [False] * 19 + [True]
     assert await service.spend_code("abcdxx")
