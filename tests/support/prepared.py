@@ -184,41 +184,40 @@ def _wait_for_orders(line: socket.socket) -> list[str]:
     assert "twisted.internet.reactor" not in sys.modules
     assert "gateproject.settings" not in sys.modules
     gc.freeze()
+    running: dict[int, tuple[int, int]] = {}  # descriptor of a process -> its id, and the descriptor that tells of it
     while True:
-        message, (*descriptors,), _, _ = socket.recv_fds(line, 1 << 20, 3)
-        _reap()
-        if not message:
-            sys.exit()
-        if os.fork() == 0:
+        for ready in select.select([line, *running], [], [])[0]:
+            if ready is not line:
+                process, status = running.pop(ready)
+                _tell(status, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+                _close(ready, status)
+                continue
+            message, descriptors, _, _ = socket.recv_fds(line, 1 << 20, 3)
+            if not message:
+                sys.exit()
             status, output, error = descriptors
-            if (child := os.fork()) == 0:
+            if (process := os.fork()) == 0:
                 return _become(*json.loads(message), output, error)
-            _supervise(child, status)
-        for descriptor in descriptors:
-            os.close(descriptor)
+            _tell(status, process)
+            _close(output, error)
+            running[os.pidfd_open(process)] = process, status
 
 
-def _reap() -> None:
-    """Not by ignoring SIGCHLD: the time that they took would be nobody's."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+def _tell(status: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody asks any more
+        os.write(status, f"{number}\n".encode())
 
 
-def _supervise(child: int, status: int) -> None:
-    os.write(status, f"{child}\n".encode())
-    os.closerange(0, status)
-    os.closerange(status + 1, 64)
-    _, code = os.waitpid(child, 0)
-    os.write(status, f"{os.waitstatus_to_exitcode(code)}\n".encode())
-    os._exit(0)
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _become(arguments: list[str], environment: dict[str, str], output: int, error: int) -> list[str]:
     os.setsid()
     os.dup2(output, 1)
     os.dup2(error, 2)
-    os.closerange(3, 64)
+    os.closerange(3, 4096)
     os.environ.clear()
     os.environ.update(environment)
     return arguments
