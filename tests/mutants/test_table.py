@@ -4,6 +4,7 @@ import importlib
 import re
 
 from tests.mutants.mutant import ROOT, Door, Mutant, ScriptDoor, ScriptMutant
+from tests.mutants.operations import place_of
 from tests.mutants.table import MUTANTS
 
 
@@ -17,7 +18,8 @@ def _what_is_wrong(mutant: Mutant | ScriptMutant, source: str) -> str:
         if isinstance(mutant, ScriptMutant):
             mutant.applied_to(source)
         else:
-            compile(mutant.tree(source), mutant.file, "exec")
+            tree, (outermost, *_) = mutant.tree(source), mutant.where.split(".")
+            compile(place_of(tree, outermost) if outermost else tree, mutant.file, "exec")
     except (ValueError, SyntaxError) as error:
         return f"{mutant.file}: {error}"
     return ""

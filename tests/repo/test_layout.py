@@ -51,7 +51,9 @@ NAMED_TWICE = {
 @cache
 def trees() -> dict[Path, ast.Module]:
     """Parsed for the tests that look at them, not by each process that collects the tests."""
-    return {source: parsed((ROOT / source).read_text()) for source in SOURCES}
+    made = {source: parsed((ROOT / source).read_text()) for source in SOURCES}
+    gc.freeze()  # they stay to the end: no collection looks at them again
+    return made
 
 
 def has_test(source: Path) -> bool:

@@ -48,8 +48,9 @@ def caches() -> Iterator[str]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            if name != "foundation/bounded_cache.py" and not name.startswith("config/"):
-                yield from (f"{name}:{function}" for function in _in_file(parsed(path.read_text())))
+            text = path.read_text()
+            if "functools" in text and name != "foundation/bounded_cache.py" and not name.startswith("config/"):
+                yield from (f"{name}:{function}" for function in _in_file(parsed(text)))
 
 
 def _in_file(tree: ast.Module) -> Iterator[str]:
