@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate.utils
 import yaml
 
 from tests.support.children import ROOT
@@ -16,6 +17,9 @@ KUBERNETES = "1.34"
 NAMESPACE, RELEASE = "access", "gate"
 
 Manifest = dict[str, Any]
+
+# It would read all that it knows, two megabytes, anew for each manifest.
+kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 
 
 def helm(*arguments: str | Path, given: str = "") -> "subprocess.CompletedProcess[str]":
