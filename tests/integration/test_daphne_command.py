@@ -256,9 +256,10 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
                     await asyncio.sleep(0.02)
 
             readings = gate.url(ADMIN, "/.gate/admin/databroker/directoryrun/")
-            page = await follow(client, await client.get(readings, headers=HTML))
-            assert page.status_code == 200
-            assert "syncdirectory" in page.text
+            async with asyncio.timeout(20):  # the table comes after the records
+                while "syncdirectory" not in (page := await follow(client, await client.get(readings, headers=HTML))).text:
+                    assert page.status_code == 200
+                    await asyncio.sleep(0.02)
     finally:
         await asyncio.to_thread(gate.child.__exit__)
 
