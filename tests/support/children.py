@@ -1,5 +1,6 @@
 """Child processes of tests: a clean environment, a free port, a bounded wait for what they say, no orphan."""
 
+import atexit
 import json
 import os
 import random
@@ -25,6 +26,13 @@ _chosen = random.SystemRandom()  # the tests' own generator begins anew with eac
 # A name of the kernel's for each port that was given to somebody, who may not have begun to listen yet: no other process that tests has it,
 # nor this one soon.
 _given: deque[socket.socket] = deque()
+
+
+@atexit.register
+def _give_back() -> None:
+    """What is left open is told of at the end, in some runs by a line for each."""
+    for name in _given:
+        name.close()
 
 
 def free_port() -> int:
