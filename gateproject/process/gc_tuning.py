@@ -29,10 +29,12 @@ def made_beside_requests() -> Iterator[None]:
     """On a thread of its own.  What was made stays, so the garbage collector never looks at it again.
 
     A full collection stops every thread, with ten thousand routes for half a second; and what is made here would bring one about.
-    What is frozen must go without the collector when its time has come: no world may refer to itself in a circle.
+    What is frozen must go without the collector when its time has come: no world may refer to itself in a circle, and nothing that
+    requests leave behind in one may lead to a world.
     """
     turn, was_enabled = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(TURN_SECONDS)
+    gc.collect(1)  # what libraries leave behind of requests would be frozen, too
     gc.disable()
     try:
         yield

@@ -19,7 +19,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 
-from foundation.errors import NoDescriptors, UpstreamError
+from foundation.connection_errors import ConnectionFault, connection_fault
+from foundation.errors import UpstreamError
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 from proxy.upstreams.request import Headers, OutgoingRequest, Upstream, request_head
 from proxy.upstreams.upstream_errors import UpstreamErrors, bad_status
@@ -69,12 +70,15 @@ class UpstreamClient:
                     connection = await self._connect(request.upstream)
                 exchange = UpstreamExchange(connection, request, self.upstream_errors, self._idle)
             except _TROUBLE as error:
-                trouble = self.upstream_errors.connect_error(request.upstream.endpoint, error)
+                endpoint, fault = request.upstream.endpoint, connection_fault(error)
                 if request.statistics is not None:
                     request.statistics.connect_failures += 1
                 # Where we lack a descriptor no other upstream could be asked either.
-                if isinstance(trouble, NoDescriptors) or request.selection is None or not request.selection.move_on(request):
-                    raise trouble from error
+                selection = None if fault is ConnectionFault.NO_DESCRIPTORS else request.selection
+                if selection is None or not selection.move_on(request):
+                    # In no variable: its traceback leads here, and a circle that a reload freezes would keep a whole configuration.
+                    raise self.upstream_errors.connect_error(endpoint, error) from error
+                self.upstream_errors.connect_error(endpoint, error)
                 if request.statistics is not None:
                     request.statistics.retries += 1
             else:

@@ -1,4 +1,6 @@
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -447,6 +449,30 @@ async def test_a_refused_connection_is_an_upstream_error(client):
         pass
     with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
         await fetch(client, make_request(canary.url))
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", b"nothing of HTTP\r\n\r\n"])
+async def test_an_error_goes_without_the_collector(client, answer):
+    """Its traceback leads to a whole configuration, which a reload may freeze (gateproject/process/gc_tuning.py)."""
+
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(answer)
+        await conversation.close()
+
+    async def failed(url):
+        try:
+            await fetch(client, make_request(url))
+        except UpstreamError as error:
+            return weakref.ref(error)
+
+    async with CanaryUpstream(script=script) as canary:
+        gc.disable()
+        try:
+            error = await failed("http://127.0.0.1:1" if answer is None else canary.url)
+            assert error() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
