@@ -104,7 +104,7 @@ class SlowForJunk(FakeIdP):
     release: asyncio.Event
 
     def _answer(self, request: Request) -> Answer:
-        if request.form.get("code") == "junk":
+        if request.form.get("code", "").startswith("junk"):
             self.bend.holds[request.path] = self.release
             return Answer.json({"error": "invalid_grant"}, 400)
         self.bend.holds.pop(request.path, None)
@@ -171,4 +171,5 @@ async def begun(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient) ->
 
 async def junk_callback(gate: RunningGate, idp: FakeIdP, stranger: httpx.AsyncClient, state: str) -> int:
     url = gate.url(gate.builder.authenticate_host, "/oauth2/callback")
-    return (await stranger.get(url, params={"code": "junk", "state": state, "iss": idp.issuer})).status_code
+    # Each another code: one that was brought before is refused at once.
+    return (await stranger.get(url, params={"code": f"junk{state}", "state": state, "iss": idp.issuer})).status_code
