@@ -119,7 +119,7 @@ async def test_the_host_is_the_one_that_was_judged(place: Place) -> None:
         heard = place.ask(f"host-{number}", target=target, host=host)
         assert hosts_of(heard) in ([place.host], []), (target, host)
         assert EVIL.encode() not in heard, (target, host)
-        assert b"9999" not in heard.replace(place.host.encode(), b"")
+        assert b":9999" not in heard  # ids and signatures of ours may well hold the number
 
 
 async def test_no_header_of_the_client_says_what_only_proxies_may(place: Place) -> None:
