@@ -70,7 +70,7 @@ class ConfiguredProvider:
 
     def may_tell(self, email: Any) -> bool:
         """Whether this address is this provider's to tell, in whatever form it is written."""
-        return self.domains is None or canonical_email(email).rpartition("@")[2] in self.domains
+        return self.domains is None or self.speaks_for(canonical_email(email).rpartition("@")[2])
 
     @property
     def issuer(self) -> str:
