@@ -573,8 +573,13 @@ def test_a_broken_answer_does_not_look_finished(stage: Stage) -> None:
 
 def tracebacks(gate: RunningGate) -> list[str]:
     """Lines from each Traceback on, so many that its error is among them."""
-    lines = list(gate.child.lines)
+    lines = [line for line in gate.child.lines if not is_hypercorns_own(line)]
     return [line[-2000:] for at, line in enumerate(lines) if any("Traceback" in each for each in lines[max(at - 40, 0) : at + 1])]
+
+
+def is_hypercorns_own(line: str) -> bool:
+    """Whether it tells of a piece of a body that came just when its stream ended, which Hypercorn 0.18 does not bear (over HTTP/2)."""
+    return "Traceback" in line and "hypercorn/protocol/h2.py" in line and re.search(r"KeyError: \d+\W", line) is not None
 
 
 def test_what_is_missing_is_said_once(stage: Stage) -> None:
