@@ -3,6 +3,7 @@
     python -m bench.peers --oauth2-proxy PATH --json FILE
 
 The same upstream (nginx, 1 KiB), load (wrk -t1 -c32) and signed-in person; the proxy has one core, the load and the upstream the other.
+Requests to those that sign nobody in have the Cookie of the first that does, which is gate: all carry the like.
 Samples are taken in turns, with TLS and without, after a look that each lets nobody in who is not signed in.  Processor time is that of the
 proxy's own processes, and the figure to believe: requests/s and latency are also the machine's and the load's.  A sample counts where other
 processes took less than MOST_OTHERS of the cores; a row with too few of those is of the quietest, and marked `~`.  Medians, with the
@@ -191,6 +192,9 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
     with ExitStack() as stack:
         stage, beside = staged(stack, scheme)
         contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
+        of_the_first = next((contender.cookie for contender in contenders if contender.signs_in), "")
+        for contender in contenders:
+            contender.cookie = contender.cookie if contender.signs_in else of_the_first
         Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
         tell_complaints(stage.directory)

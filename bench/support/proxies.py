@@ -118,7 +118,7 @@ class Peer:
         wait_for(port)
         origin = f"https://{HOST}" if self.is_told_its_url else stage.origin(port)
         cookie = signed_in_cookie(port, stage.scheme, origin) if self.signs_in else ""
-        return Contender(self.name, process.pid, port, stage.scheme, frozenset(cores_of((*self.core, 1))), cookie)
+        return Contender(self.name, process.pid, port, stage.scheme, frozenset(cores_of((*self.core, 1))), cookie, self.signs_in)
 
 
 def run(stack: ExitStack, command: Sequence[str], home: Path, core: tuple[int, ...] = (0,), **environment: str) -> subprocess.Popen[str]:

@@ -27,8 +27,8 @@ from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
-NAMES = ("app", "team", "other", "paths", "methods", "tokens", "answered", "down")
-APP, TEAM, OTHER, PATHS, METHODS, TOKENS, ANSWERED, DOWN = (f"{name}.localhost" for name in NAMES)
+NAMES = ("app", "team", "other", "paths", "methods", "tokens", "answered", "down", "late")
+APP, TEAM, OTHER, PATHS, METHODS, TOKENS, ANSWERED, DOWN, LATE = (f"{name}.localhost" for name in NAMES)
 DOWN_PORT = free_port()
 SOON = 10.0
 
@@ -42,7 +42,7 @@ ANSWERS = {
 
 
 class Answering(socketserver.ThreadingTCPServer):
-    """An application whose answers have the headers of ANSWERS, by path."""
+    """An application whose answers have the headers of ANSWERS, by path; at /late they come after three seconds."""
 
     allow_reuse_address, daemon_threads = True, True
 
@@ -52,6 +52,7 @@ class Answering(socketserver.ThreadingTCPServer):
             headers = b""
             while (line := self.rfile.readline()) not in (b"\r\n", b""):
                 headers += line
+            time.sleep(3 if target == "/late" else 0)
             body = headers.partition(b"x-request-id: ")[2].partition(b"\r\n")[0]
             lines = [*ANSWERS.get(target.partition("?")[0], ()), b"Content-Length: %d" % len(body)]
             self.wfile.write(b"\r\n".join([b"HTTP/1.1 200 OK", *lines, b"", body]))
@@ -83,6 +84,7 @@ def gate(
         .route(OTHER, **anybody)
         .route(ANSWERED, to=answering, allow_any_authenticated_user=True)
         .route(DOWN, to=f"http://127.0.0.1:{DOWN_PORT}", allow_any_authenticated_user=True)
+        .route(LATE, to=answering, allow_any_authenticated_user=True, timeout="500ms")
         .route(PATHS, prefix="/a", **anybody)
         .route(PATHS, **anybody)
         .route(METHODS, to=upstream.url, policy=[{"allow": {"and": [{"user": "oidc/alice"}, {"http_method": "GET"}]}}])
@@ -414,6 +416,15 @@ async def test_an_application_that_does_not_answer_is_told_of_with_the_request_i
     assert b"be reached" in judged.body
     told = f"502: the application does not answer. {next_step(502)} Request id: "
     assert re.fullmatch(re.escape(told) + "[0-9a-f]{32}\n", answer.body.decode())
+
+
+async def test_an_application_has_as_long_as_its_route_says_and_no_longer(gate: RunningGate) -> None:
+    late, patient = await session(gate, LATE), await session(gate, ANSWERED)
+    for cookie, host in ((late, LATE), (patient, ANSWERED)):
+        carried_alone(partial(ask, gate, "/x", cookie, host=host), alone_by_id)
+    answer = carried_alone(lambda: ask(gate, "/late", late, host=LATE), lambda answer: answer.body.startswith(b"504:"))
+    assert answer.status == 504
+    assert carried_alone(lambda: ask(gate, "/late", patient, host=ANSWERED), alone_by_id).status == 200
 
 
 async def test_what_envoy_carried_alone_is_told_of_as_all_is(gate: RunningGate) -> None:

@@ -20,6 +20,8 @@ LONGEST_TARGET = 2048
 # An assertion is made anew a minute before its person's session ends; the judge does that.
 SHORTEST = 120.0  # seconds
 OWN_WORDS = frozenset(path.removeprefix("/").lower() for path in (*HEALTH_PATHS, "/robots.txt"))
+# Seconds that an upstream has where a grant says nothing else.
+USUAL_TIMEOUT = 30.0
 # What says that there is more than a head, or asks for more than an answer.
 _NEVER = FRAMING | {b"content-type", b"content-encoding", b"authorization", b"proxy-authorization", b"upgrade", b"expect", b"trailer"}
 _PATH = re.compile(rb"/[A-Za-z0-9._~/-]*")
@@ -76,7 +78,7 @@ def grant_of(
     if key is None or len(tokens) != 1 or tokens[0].session_id != identity.session_id:
         return None
     ends = min(tokens[0].expires, identity.expires) - SHORTEST / 2
-    if not is_plain(target) or outgoing.target != target or ends - judged.now < SHORTEST / 2:
+    if not is_plain(target) or outgoing.target != target or outgoing.timeout is None or ends - judged.now < SHORTEST / 2:
         return None
     rules = service.dataplane.state.forwarding(carry.route).headers
     written = _written(service, head, rules, outgoing)
@@ -86,7 +88,7 @@ def grant_of(
     if sent_host != host:
         written[b":authority"] = sent_host
     written[CLUSTER.encode()] = cluster.encode()
-    if outgoing.timeout is not None:
+    if outgoing.timeout != USUAL_TIMEOUT:
         written[TIMEOUT] = b"%d" % max(1, round(outgoing.timeout * 1000))
     id = secrets.token_hex(8)
     written[b"x-request-id"] = id.encode()

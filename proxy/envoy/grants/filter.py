@@ -10,11 +10,12 @@ from foundation.web.next_steps import next_step
 from proxy.envoy.grants import cookies as plain_cookies
 from proxy.envoy.grants.access_log import OF_GRANTS, access_log
 from proxy.envoy.grants.cookies import CookieNames
-from proxy.envoy.grants.eligibility import LONGEST_TARGET, OWN_WORDS
+from proxy.envoy.grants.eligibility import LONGEST_TARGET, OWN_WORDS, USUAL_TIMEOUT
 from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.resources.answers import AnswerFilter
 from proxy.envoy.resources.bootstrap import TYPE, Json
 from proxy.envoy.resources.edge_headers import CARRIED, CLIENT_CONNECTION, CLIENT_PROTO, CLUSTER, FACTS, NUMBER, OURS
+from proxy.envoy.resources.http_connections import seconds
 from proxy.envoy.resources.judge_filter import FILTER as JUDGE_FILTER
 from proxy.envoy.resources.judge_filter import OF_ENVOY
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, quoted, script
@@ -63,7 +64,7 @@ class GrantFilter:
         return self.answers.route(
             {
                 "match": {"prefix": "/", "headers": [marked]},
-                "route": {"cluster_header": CLUSTER, "timeout": "0s", "idle_timeout": idle, "flush_timeout": idle},
+                "route": {"cluster_header": CLUSTER, "timeout": seconds(USUAL_TIMEOUT), "idle_timeout": idle, "flush_timeout": idle},
                 "request_headers_to_remove": [*OURS, *OF_ENVOY],
                 "typed_per_filter_config": {JUDGE_FILTER: unasked, LAST_STEP_FILTER: on_route("")},
             }

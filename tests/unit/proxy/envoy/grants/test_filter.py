@@ -29,7 +29,7 @@ def test_scripts_have_all_that_they_need(grants: GrantFilter) -> None:
 def test_the_judge_is_left_out_for_who_knows_the_secret_alone(grants: GrantFilter) -> None:
     route = grants.route("9s")
     assert route["match"] == {"prefix": "/", "headers": [{"name": CARRIED, "string_match": {"exact": "the-secret"}}]}
-    assert route["route"]["idle_timeout"] == "9s"
+    assert (route["route"]["idle_timeout"], route["route"]["timeout"]) == ("9s", "30.000s")
     assert route["typed_per_filter_config"][FILTER]["disabled"] is True
     assert set(OURS) <= set(route["request_headers_to_remove"])
 
