@@ -56,19 +56,20 @@ local function now()
   return time.seconds + time.nanoseconds * 1e-9
 end
 
-local crc_table = ffi.new("uint32_t[256]")
+local crc_table = ffi.new("int32_t[256]")
 for byte = 0, 255 do
   local value = byte
   for _ = 1, 8 do
     value = bit.band(value, 1) == 1 and bit.bxor(bit.rshift(value, 1), 0xEDB88320) or bit.rshift(value, 1)
   end
-  crc_table[byte] = value % 4294967296
+  crc_table[byte] = value
 end
 
-local function crc32(text)
-  local value = -1
-  for position = 1, #text do
-    value = bit.bxor(bit.rshift(value, 8), bit.tobit(tonumber(crc_table[bit.band(bit.bxor(value, text:byte(position)), 255)])))
+-- Sum of the text from `first` on, and of what had the sum `before`.
+local function crc32(text, first, before)
+  local value = bit.bnot(before)
+  for position = first, #text do
+    value = bit.bxor(bit.rshift(value, 8), crc_table[bit.band(bit.bxor(value, text:byte(position)), 255)])
   end
   return bit.bnot(value)
 end
@@ -77,59 +78,54 @@ local function number_in(slot)
   return grants32[($SLOTS + slot * $SLOT) / 4]
 end
 
--- Grants as they were read here; what counts is the table.
-local read, reads = {}, 0
-
-local function parsed(key, slot)
-  local grant = {slot = slot, number = number_in(slot), profile = grants32[($SLOTS + slot * $SLOT) / 4 + 1]}
-  if grant.number == 0 then return nil end
-  local at = grants + $SLOTS + slot * $SLOT
-  grant.ends = tonumber(ffi.cast("double *", at + 8)[0])
-  local key_length, length = tonumber(ffi.cast("uint16_t *", at + 16)[0]), tonumber(ffi.cast("uint16_t *", at + 18)[0])
-  if key_length ~= #key or $HEAD + key_length + length > $SLOT then return nil end
-  if ffi.string(at + $HEAD, key_length) ~= key then return nil end
-  local set, count = {}, 0
-  for name, value in ffi.string(at + $HEAD + key_length, length):gmatch("([^\n]*)\n([^\n]*)\n") do
+-- The grant in a slot, if it is that of the key: read as a whole, or not at all.
+local function grant_in(slot, key)
+  local start = $SLOTS + slot * $SLOT
+  local number, lengths = grants32[start / 4], grants32[start / 4 + 4]
+  local key_length, length = bit.band(lengths, 65535), bit.rshift(lengths, 16)
+  if number == 0 or key_length ~= #key or $HEAD + key_length + length > $SLOT then return nil end
+  if ffi.string(grants + (start + $HEAD), key_length) ~= key then return nil end
+  local set, count, id = {}, 0, nil
+  local position = start + $HEAD + key_length
+  local stop = position + length
+  while position < stop do
+    local middle = position + 4 + grants[position] + 256 * grants[position + 1]
+    local finish = middle + grants[position + 2] + 256 * grants[position + 3]
+    if finish > stop then return nil end
+    local name, value = ffi.string(grants + (position + 4), middle - position - 4), ffi.string(grants + middle, finish - middle)
     if name == "x-request-id" then
-      grant.id = value
+      id = value
     else
       set[count + 1], set[count + 2] = name, value
       count = count + 2
     end
+    position = finish
   end
-  grant.set = set
-  if not grant.id or number_in(slot) ~= grant.number then return nil end
-  return grant
+  local profile, ends = grants32[start / 4 + 1], grants64[start / 8 + 1]
+  if not id or number_in(slot) ~= number then return nil end
+  return {slot = slot, number = number, profile = profile, ends = ends, id = id, set = set}
 end
 
-local function find(key)
-  local grant = read[key]
-  if grant then
-    if number_in(grant.slot) == grant.number then return grant end
-    read[key] = nil
-  end
-  local sum = crc32(key)
+local function find(peer, host, cookies)
+  local key = peer.address .. host .. "|" .. cookies.session .. "|" .. cookies.companion
+  local sum = crc32(key, math.max(#key - $TAIL, 0) + 1, peer.sum)
   for step = 0, $PROBES - 1 do
     local bucket = $INDEX / 4 + 2 * bit.band(sum + step, $BUCKETS - 1)
     local slot = grants32[bucket + 1]
     if slot ~= 0 and bit.tobit(grants32[bucket]) == sum then
-      grant = parsed(key, slot - 1)
-      if grant then
-        if reads >= $MOST_READ then read, reads = {}, 0 end
-        read[key], reads = grant, reads + 1
-        return grant
-      end
+      local grant = grant_in(slot - 1, key)
+      if grant then return grant end
     end
   end
   return nil
 end
 
--- As `find`; the cookies remember the last one, for the next request of the same browser.
-local function grant_for(address, host, cookies)
+-- As `find`; the cookies remember the last one, for the next request of the same browser.  What counts is the table.
+local function grant_for(peer, host, cookies)
   local grant = cookies.grant
-  if grant and cookies.address == address and cookies.host == host and number_in(grant.slot) == grant.number then return grant end
-  grant = find(address .. host .. "|" .. cookies.ours)
-  cookies.grant, cookies.address, cookies.host = grant, address, host
+  if grant and cookies.address == peer.address and cookies.host == host and number_in(grant.slot) == grant.number then return grant end
+  grant = find(peer, host, cookies)
+  cookies.grant, cookies.address, cookies.host = grant, peer.address, host
   return grant
 end
 
@@ -151,34 +147,40 @@ end
 -- How a Cookie header splits into what gate judges by and what the upstream sees; false where that is not plain (cookies.py).
 local split, splits = {}, 0
 
-local function is_beside(name)
-  local bare = name:sub(1, 7) == "__host-" and name:sub(8) or name
-  for _, each in ipairs({name, bare}) do
-    if each:sub(1, #$OWN_NAME + 1) == $OWN_NAME .. "_" then return true end
-  end
-  return false
+local function begins_beside(name, position)
+  return name:sub(position, position + #$OWN_NAME) == $OWN_NAME .. "_"
 end
 
+local function is_beside(name)
+  return begins_beside(name, 1) or (name:sub(1, 7) == "__host-" and begins_beside(name, 8))
+end
+
+local function is_blank(byte)
+  return byte == 32 or byte == 9
+end
+
+-- Without patterns, which are slow: where many people come, most cookies are new here.
 local function split_anew(cookie)
-  if #cookie > $MOST_COOKIE then return false end
-  local session, companion, rest, count = nil, $COMPANION_MISSING, {}, 0
-  local position = 1
-  while true do
-    local stop = cookie:find(";", position, true)
-    local pair = cookie:sub(position, (stop or 0) - 1)
-    if position > 1 then
-      if pair:byte(1) ~= 32 then return false end
-      pair = pair:sub(2)
+  local length = #cookie
+  if length > $MOST_COOKIE then return false end
+  local session, companion, rest = nil, $COMPANION_MISSING, nil
+  local start, equals = 1, 0
+  while start <= length + 1 do
+    if start > 1 then
+      if cookie:byte(start) ~= 32 then return false end
+      start = start + 1
     end
-    if pair == "" or pair:find("^[ \t]") or pair:find("[ \t]$") then return false end
-    local equals = pair:find("=", 1, true)
-    local name = equals and pair:sub(1, equals - 1) or pair
+    local stop = cookie:find(";", start, true) or length + 1
+    if start >= stop or is_blank(cookie:byte(start)) or is_blank(cookie:byte(stop - 1)) then return false end
+    if equals < start then equals = cookie:find("=", start, true) or length + 1 end
+    local name = cookie:sub(start, math.min(equals, stop) - 1)
     local folded = name:lower()
     if is_beside(folded) then
       -- ours, and nothing that a session is judged by
     elseif folded:find($BASE_NAME, 1, true) then
-      local value = equals and pair:sub(equals + 1):match("^[%w_%-]+$")
-      if not value then return false end
+      -- Whatever else no value of ours holds is in no key; but this stands between the parts of a key.
+      local value = cookie:sub(equals + 1, stop - 1)
+      if value == "" or value:find("|", 1, true) then return false end
       if name == $SESSION_NAME and not session then
         session = value
       elseif name == $COMPANION_NAME and not companion then
@@ -187,14 +189,13 @@ local function split_anew(cookie)
         return false
       end
     else
-      count = count + 1
-      rest[count] = pair
+      rest = rest or {}
+      rest[#rest + 1] = cookie:sub(start, stop - 1)
     end
-    if not stop then break end
-    position = stop + 1
+    start = stop + 1
   end
   if not session or not companion then return false end
-  return {ours = session .. "|" .. companion, rest = count > 0 and table.concat(rest, "; ") or nil}
+  return {session = session, companion = companion, rest = rest and table.concat(rest, "; ")}
 end
 
 local function split_of(cookie)
@@ -303,7 +304,8 @@ end
 local peer_of = remembering(function(facts)
   local address, port = facts:match("^(%S+):(%d+) ")
   if not address then return false end
-  return {(address:match("^%[(.*)%]$") or address) .. "|", tonumber(port)}
+  address = (address:match("^%[(.*)%]$") or address) .. "|"
+  return {address = address, sum = crc32(address, 1, 0), port = tonumber(port)}
 end)
 
 -- Where the uses of a grant by this worker stand, in words: the grant's number, tick, count, how many ports, and these.
@@ -349,13 +351,13 @@ function envoy_on_request(handle)
   local host, target, cookie, facts, count = read_headers(headers)
   local cookies = host and split_of(cookie)
   local peer = cookies and peer_of(facts)
-  local grant = peer and grant_for(peer[1], host, cookies)
+  local grant = peer and grant_for(peer, host, cookies)
   if not grant or not is_plain(target) then return end
   local drops = names_to_drop(count, names_of(grant.profile))
   if not drops then return end
   -- Of a body, or trailers, the rest of this is run after the judge was asked: too late, so it ends here.
   if handle:bodyChunks()() ~= nil or handle:trailers() ~= nil or turn ~= mine then return end
-  if not is_noted(grant, peer[2]) then return end
+  if not is_noted(grant, peer.port) then return end
   -- Last, so that whoever takes a grant back finds the connection written down, or it is found taken back here.
   local moment = now()
   if moment >= grants64[0] or moment >= grant.ends or number_in(grant.slot) ~= grant.number then return end

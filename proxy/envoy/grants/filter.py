@@ -22,7 +22,7 @@ from proxy.envoy.resources.scripts import LAST_STEP_FILTER, LUA, on_route, quote
 from proxy.listener.limits import HEADERS_BYTES
 
 _SCRIPT = Path(__file__).with_name("carried.lua")
-# Read grants and Cookie headers that one worker keeps for the next request.
+# Cookie headers, with the grants that were read for them, that one worker keeps for the next request.
 _MOST_READ = 4096
 _MOST_REMEMBERED = 512  # bytes of another text of a client's that is kept
 _MOST_HEADERS = 64

@@ -1,6 +1,7 @@
 """A judge with a keeper of grants, and no Envoy: what it would ask is said by hand, and what it may carry without asking is looked at."""
 
 import asyncio
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.grants.access_log import GrantAccessLog
 from proxy.envoy.grants.eligibility import key_of
 from proxy.envoy.grants.keeper import GrantKeeper
-from proxy.envoy.grants.table import GrantTable
+from proxy.envoy.grants.table import HEAD, GrantTable
 from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.judge import Judge
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -57,20 +58,27 @@ class Keeping:
         own = self._cookies.setdefault(host, self.ann.cookie(host)) if cookie is None else cookie
         return asked(path, *SENT, *headers, *([("cookie", own)] if own else []), host=host, server_name=host, **how)
 
-    async def ask(self, path: str = "/", *headers: tuple[str, str], **how: Any) -> bytes | None:
+    async def ask(self, path: str = "/", *headers: tuple[str, str], **how: Any) -> dict[str, str] | None:
         """The headers of the grant that follows; None where none does, or is none any more."""
         head = EnvoyRequestHead.of(self.message(path, *headers, **how))
         await self.judge.judged(self.message(path, *headers, **how))
         self.carried.end_all()
         return self.granted(head)
 
-    def granted(self, head: EnvoyRequestHead) -> bytes | None:
+    def granted(self, head: EnvoyRequestHead) -> dict[str, str] | None:
         key = key_of(self.service, head)
         given = None if key is None else next((each for each in self.keeper._given.values() if self.table.key(each.slot) == key), None)
         if given is None or key is None:
             return None
-        at = self.table._at(given.slot.position) + 24 + len(key)
-        return bytes(self.table._memory[at : at + 2000]).rstrip(b"\0")
+        start = self.table._at(given.slot.position)
+        at = start + HEAD + len(key)
+        end = at + struct.unpack_from("=H", self.table._memory, start + 18)[0]
+        found = {}
+        while at < end:
+            name, value = struct.unpack_from("=HH", self.table._memory, at)
+            middle, at = at + 4 + name, at + 4 + name + value
+            found[self.table._memory[middle - name : middle].decode()] = self.table._memory[middle:at].decode()
+        return found
 
 
 @asynccontextmanager

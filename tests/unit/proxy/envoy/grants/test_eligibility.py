@@ -14,14 +14,14 @@ from tests.unit.proxy.envoy.grants.conftest import ANYBODY, ROUTES, TO, Keeping,
 HERE = {"from": "https://app.example.com"}
 
 
-def headers_of(grant: bytes | None) -> dict[str, str]:
-    assert grant is not None
-    lines = grant.decode().split("\n")
-    return dict(zip(lines[::2], lines[1::2], strict=False))
+async def granted(kept: Keeping, *asked: Any) -> dict[str, str]:
+    found = await kept.ask(*asked)
+    assert found is not None
+    return found
 
 
 async def test_a_grant_holds_what_gate_wrote(kept: Keeping) -> None:
-    found = headers_of(await kept.ask("/x?a=1", ("cookie2", "x")))
+    found = await granted(kept, "/x?a=1", ("cookie2", "x"))
     assert found["x-gate-claim-email"] == "ann@example.com"
     assert (found["x-forwarded-for"], found["x-real-ip"]) == ("192.0.2.7", "192.0.2.7")
     assert found["x-gate-edge-cluster"] == "upstream-1"
@@ -32,12 +32,12 @@ async def test_a_grant_holds_what_gate_wrote(kept: Keeping) -> None:
 @pytest.mark.parametrize(("default", "told"), [("30s", None), ("5s", "5000"), ("1ms", "1")])
 async def test_a_time_other_than_the_usual_one_is_told(tmp_path: Path, default: str, told: str | None) -> None:
     async with keeping(tmp_path, routes=[{**HERE, **ANYBODY}], default_upstream_timeout=default) as kept:
-        assert headers_of(await kept.ask()).get("x-envoy-upstream-rq-timeout-ms") == told
+        assert (await granted(kept)).get("x-envoy-upstream-rq-timeout-ms") == told
 
 
 async def test_another_host_is_written_where_the_upstream_sees_another(tmp_path: Path) -> None:
     async with keeping(tmp_path, routes=[{**HERE, **ANYBODY, "host_rewrite": "inner.example.com"}]) as kept:
-        assert headers_of(await kept.ask())[":authority"] == "inner.example.com"
+        assert (await granted(kept))[":authority"] == "inner.example.com"
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ def table() -> Iterator[GrantTable]:
 def found(table: GrantTable, key: bytes) -> int:
     """The number of the grant that Envoy's script would find by this key, 0 for none."""
     layout, memory = table.layout(), table._memory
+    address, _, _ = key.partition(b"|")
+    sum = zlib.crc32(address + b"|" + key[-layout["TAIL"] :])
     for step in range(layout["PROBES"]):
-        bucket = layout["INDEX"] + 8 * ((zlib.crc32(key) + step) & (layout["BUCKETS"] - 1))
+        bucket = layout["INDEX"] + 8 * ((sum + step) & (layout["BUCKETS"] - 1))
         tag, slot = struct.unpack_from("=II", memory, bucket)
-        if slot and tag == zlib.crc32(key):
+        if slot and tag == sum:
             at = layout["SLOTS"] + (slot - 1) * SLOT
             number, _, _, length, _, _ = struct.unpack_from("=IIdHHI", memory, at)
             if memory[at + HEAD : at + HEAD + length] == key:
@@ -32,7 +34,7 @@ def found(table: GrantTable, key: bytes) -> int:
 
 
 def test_a_grant_is_found_until_it_is_taken_back(table: GrantTable) -> None:
-    slot, other = table.put(b"a|b|c", 0, 1.0, b"x\ny\n"), table.put(b"a|b|d", 0, 1.0, b"")
+    slot, other = table.put(b"a|b|c", 0, 1.0, {b"x": b"y"}), table.put(b"a|b|d", 0, 1.0, {})
     assert slot is not None
     assert other is not None
     assert (found(table, b"a|b|c"), found(table, b"a|b|d"), found(table, b"a|b")) == (slot.number, other.number, 0)
@@ -43,22 +45,24 @@ def test_a_grant_is_found_until_it_is_taken_back(table: GrantTable) -> None:
 
 
 def test_there_are_as_many_grants_as_slots_and_no_slot_is_filled_again_at_once(table: GrantTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    slots = [table.put(b"%d" % number, 0, 1.0, b"") for number in range(4)]
+    slots = [table.put(b"%d|" % number, 0, 1.0, {}) for number in range(4)]
     assert all(slots)
-    assert table.put(b"5", 0, 1.0, b"") is None
+    assert table.put(b"5|", 0, 1.0, {}) is None
     assert slots[0] is not None
     table.take_back(slots[0])
     table.free(slots[0])
-    assert table.put(b"5", 0, 1.0, b"") is None
+    assert table.put(b"5|", 0, 1.0, {}) is None
     monkeypatch.setattr(tables, "clock", lambda: clock() + tables.REST)
-    again = table.put(b"5", 0, 1.0, b"")
+    again = table.put(b"5|", 0, 1.0, {})
     assert again is not None
     assert (again.position, again.number) == (slots[0].position, 5)
 
 
 def test_what_does_not_fit_is_not_granted(table: GrantTable) -> None:
-    assert table.put(b"k", 0, 1.0, b"x" * (SLOT - HEAD)) is None
-    assert table.put(b"k", 0, 1.0, b"x" * (SLOT - HEAD - 1)) is not None
+    room = SLOT - HEAD - len(b"k|") - 4
+    assert table.put(b"k|", 0, 1.0, {b"name": b"x" * (room - 3)}) is None
+    assert table.put(b"k|", 0, 1.0, {b"name": b"x" * 70_000}) is None
+    assert table.put(b"k|", 0, 1.0, {b"name": b"x" * (room - 4)}) is not None
 
 
 def test_the_lease_and_the_names_of_headers_count_from_the_next_renewal_on(table: GrantTable) -> None:
@@ -90,7 +94,7 @@ def used(table: GrantTable, slot: Slot, worker: int, *ports: int) -> None:
 
 
 def test_uses_of_all_workers_are_told_of_this_grant_alone(table: GrantTable) -> None:
-    slot = table.put(b"k", 0, 1.0, b"")
+    slot = table.put(b"k|", 0, 1.0, {})
     assert slot is not None
     used(table, slot, 0, 1, 2)
     used(table, slot, 1, 2, 3)
@@ -102,7 +106,7 @@ def test_uses_of_all_workers_are_told_of_this_grant_alone(table: GrantTable) -> 
 
 
 def test_what_envoy_writes_down_wrongly_does_no_harm(table: GrantTable) -> None:
-    slot = table.put(b"k", 0, 1.0, b"")
+    slot = table.put(b"k|", 0, 1.0, {})
     assert slot is not None
     layout = table.layout()
     struct.pack_into("=I", table._uses, 0, 1)
