@@ -141,7 +141,7 @@ class GrantKeeper:
             return
         digest = _digest(key)
         given = self._given.get(digest)
-        if given is not None and clock() < given.ends and len(self._table.use(given.slot).ports) < MOST_PORTS:
+        if given is not None and clock() < given.ends and len(self._table.ports(given.slot)) < MOST_PORTS:
             self._learn(service.dataplane.state.forwarding(carry.route).headers, (name for name, _ in head.headers))
             return
         grant = grant_of(service, head, judged, carry, outgoing, cluster)
@@ -228,7 +228,7 @@ class GrantKeeper:
 
     def _peers(self, given: _Given) -> set[Peer]:
         address = self._table.key(given.slot).partition(b"|")[0].decode()
-        return {(address, port) for port in self._table.use(given.slot).ports}
+        return {(address, port) for port in self._table.ports(given.slot)}
 
     def _connections_of(self, session_id: str) -> int:
         return sum(len(each.peers) for each in self._carrying.get(session_id, ()))
@@ -268,7 +268,7 @@ class GrantKeeper:
         for position in self._table.used():
             if (given := self._at[position]) is None:
                 continue
-            count = self._table.use(given.slot).count
+            count = self._table.count(given.slot)
             if count > given.uses:
                 metrics.envoy_carried_by_grants.inc(count - given.uses)
                 given.uses, given.seen = count, moment

@@ -26,7 +26,8 @@ PROBES = 8
 TAIL = 24  # bytes of the end of a key by which it is looked for
 # Connections of a client by which one worker carries for one grant; what comes by another is judged, and begins another grant.
 MOST_PORTS = 32
-_USE = 16 + 2 * MOST_PORTS
+_USE_HEAD = struct.Struct("=IIII")  # grant's number, tick, how often, how many ports
+_USE = _USE_HEAD.size + 2 * MOST_PORTS
 _RINGS = 64  # bytes before the ring of one worker's used slots
 REST = 2.0  # seconds
 LEASE = 1.0  # seconds for which grants count without a word of gate's
@@ -50,14 +51,6 @@ class Slot:
     position: int
     number: int
     bucket: int
-
-
-@dataclass(frozen=True, slots=True)
-class SlotUse:
-    """Use of one grant, by one worker: how often so far, and by which of the client's ports."""
-
-    count: int
-    ports: tuple[int, ...]
 
 
 class GrantTable:
@@ -167,16 +160,24 @@ class GrantTable:
         """Let the slot of a grant that was taken back be filled again, after a while."""
         self._resting.append((clock() + REST, slot.position))
 
-    def use(self, slot: Slot) -> SlotUse:
-        """Use of a grant so far, by all workers; also of one that was taken back, until its slot is filled again."""
-        count, ports = 0, set[int]()
-        for worker in range(self._workers):
-            at = worker * self._worker + _RINGS + 4 * self._ring + slot.position * _USE
-            of, _, times, known = struct.unpack_from("=IIII", self._uses, at)
-            if of == slot.number:
-                count += times
-                ports.update(struct.unpack_from(f"={min(known, MOST_PORTS)}H", self._uses, at + 16))
-        return SlotUse(count, tuple(ports))
+    def count(self, slot: Slot) -> int:
+        """How often a grant was used so far, by all workers; also one that was taken back, until its slot is filled again."""
+        return sum(times for _, times, _ in self._uses_of(slot))
+
+    def ports(self, slot: Slot) -> set[int]:
+        """The client's ports by which a grant was used so far, by all workers; as `count`."""
+        found = set[int]()
+        for at, _, known in self._uses_of(slot):
+            found.update(struct.unpack_from(f"={min(known, MOST_PORTS)}H", self._uses, at + _USE_HEAD.size))
+        return found
+
+    def _uses_of(self, slot: Slot) -> Iterator[tuple[int, int, int]]:
+        """Where each worker's uses of this grant stand, how often, and how many ports."""
+        first = _RINGS + 4 * self._ring + slot.position * _USE
+        for at in range(first, first + self._workers * self._worker, self._worker):
+            number, _, times, known = _USE_HEAD.unpack_from(self._uses, at)
+            if number == slot.number:
+                yield at, times, known
 
     def used(self) -> Iterator[int]:
         """Slots whose grants were used since the last call, perhaps several times each."""

@@ -160,7 +160,7 @@ async def test_with_too_many_connections_a_session_is_judged(kept: Keeping, monk
     carried(kept, *range(101, MOST_PORTS + 101))
     assert await kept.ask() is not None  # the old one, which Envoy no longer carries by
     (given,) = kept.keeper._given.values()
-    assert len(kept.table.use(given.slot).ports) == MOST_PORTS
+    assert len(kept.table.ports(given.slot)) == MOST_PORTS
 
 
 async def test_a_full_table_is_for_the_judge_until_somebody_was_idle(kept: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:

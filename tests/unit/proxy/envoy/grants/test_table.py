@@ -100,9 +100,9 @@ def test_uses_of_all_workers_are_told_of_this_grant_alone(table: GrantTable) -> 
     used(table, slot, 1, 2, 3)
     assert list(table.used()) == [slot.position] * 2
     assert list(table.used()) == []
-    use = table.use(slot)
-    assert (use.count, sorted(use.ports)) == (4, [1, 2, 3])
-    assert table.use(Slot(slot.position, slot.number + 1, slot.bucket)).count == 0
+    assert (table.count(slot), table.ports(slot)) == (4, {1, 2, 3})
+    other = Slot(slot.position, slot.number + 1, slot.bucket)
+    assert (table.count(other), table.ports(other)) == (0, set())
 
 
 def test_what_envoy_writes_down_wrongly_does_no_harm(table: GrantTable) -> None:
@@ -113,4 +113,4 @@ def test_what_envoy_writes_down_wrongly_does_no_harm(table: GrantTable) -> None:
     struct.pack_into("=I", table._uses, layout["RINGS"], 10**9)
     struct.pack_into("=IIII", table._uses, layout["RINGS"] + 4 * layout["RING"], slot.number, 1, 1, 10**9)
     assert list(table.used()) == []
-    assert len(table.use(slot).ports) <= MOST_PORTS
+    assert len(table.ports(slot)) <= MOST_PORTS
