@@ -35,7 +35,7 @@ carried.without(
 )
 carried.without(
     "each connection that carries is written down",
-    "if not is_noted(grant, peer[2]) then return end",
+    "if not is_noted(grant, peer.port) then return end",
     "",
     f"{_GRANTS}::test_a_download_that_envoy_carries_alone_is_cut_with_its_session",
 )
