@@ -148,7 +148,7 @@ def _policies() -> Iterator[tuple[str, str]]:
     yield "depth", base64.b64encode(b"[" * 90_000).decode()
 
 
-@attack("B26", "hostile configurations", together=2, sample=8, minutes=4)
+@attack("B26", "hostile configurations", together=2, sample=8, minutes=0.6)
 def hostile_configurations(target: Target) -> Iterator[Case]:
     for label, extension, content in _texts():
         yield Case(label, partial(_check, f"config.{extension}", partial(_write, content), None, REFUSED))

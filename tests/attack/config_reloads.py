@@ -30,7 +30,7 @@ BROKEN = (
 )
 
 
-@attack("B40", "reloads under load, half of them broken", together=1, sample=1, minutes=8)
+@attack("B40", "reloads under load, half of them broken", together=1, sample=1, minutes=5)
 def reloads(target: Target) -> Iterator[Case]:
     for number in range(GATES):
         yield Case(f"gate {number}", partial(_reload_again_and_again, number))

@@ -17,7 +17,7 @@ KEPT_AT_MOST = 10.0  # seconds until what the store has forgotten is forgotten b
 PASSWORD = "of-somebody-else"
 
 
-@attack("B37", "a Redis in trouble", together=1, sample=1, minutes=4)
+@attack("B37", "a Redis in trouble", together=1, sample=1, minutes=0.6)
 def troubled(target: Target) -> Iterator[Case]:
     for label, trouble in (("killed", _killed), ("hung", _hung), ("full", _full), ("read-only", _read_only), ("locked", _locked)):
         yield from under("kvstore", label, trouble)

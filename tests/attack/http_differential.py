@@ -99,7 +99,7 @@ class Carried:
         return all((mine.method, len(mine.body)) == (its.method, len(its.body)) for mine, its in whole)
 
 
-@attack("B5", "nginx and Envoy before, behind and beside", together=96, sample=100, minutes=6)
+@attack("B5", "nginx and Envoy before, behind and beside", together=96, sample=100, minutes=2)
 def differential(target: Target) -> Iterator[Case]:
     home = chain()
     for label, make in (*families(), *smuggling.classic_builders()):

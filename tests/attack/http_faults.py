@@ -30,7 +30,7 @@ BROKEN_FILES = (
 )
 
 
-@attack("B37", "no disk, no descriptors, no configuration", together=1, sample=3, minutes=1.5)
+@attack("B37", "no disk, no descriptors, no configuration", together=1, sample=3, minutes=0.2)
 def starved(target: Target) -> Iterator[Case]:
     for label, starve in (("no file may grow", _no_disk), ("no descriptors", _no_descriptors)):
         yield from under("memory", label, starve)

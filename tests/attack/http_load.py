@@ -67,7 +67,7 @@ def _question(target: Stage, dice: random.Random, way: tuple[bytes, bool]) -> Qu
     return Question(data, method, b" ".join([path, *email]), is_answered)
 
 
-@attack("B42", "a million tagged questions", together=32, sample=75, minutes=20)
+@attack("B42", "a million tagged questions", together=32, sample=75, minutes=10)
 def million(target: Target) -> Indexed:
     """Answers, aborts of both ends, pipelining and websockets, all over the same connections to the same upstreams."""
     home, done = stage(), Counter[str]()
@@ -207,7 +207,7 @@ async def _chatting(target: Stage, dice: random.Random, done: Counter[str]) -> N
     target.heard(marker)
 
 
-@attack("B22", "strangers leave no records", together=1, sample=3, minutes=2)
+@attack("B22", "strangers leave no records", together=1, sample=3, minutes=0.6)
 def strangers(target: Target) -> Iterator[Case]:
     home = stage()
     at_rest = home.memory()

@@ -91,7 +91,7 @@ def layouts(target: Target) -> Indexed:
     return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_laid_out, list(LAYOUT_SITES), spellings))
 
 
-@attack("B1", "path confusion in layouts, forward auth", sample=500, minutes=15)
+@attack("B1", "path confusion in layouts, forward auth", sample=500, minutes=4)
 def forward_auth(target: Target) -> Indexed:
     spellings = STRANGE + ORDINARY
     return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_asked_about, list(LAYOUT_SITES), spellings))

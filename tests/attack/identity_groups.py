@@ -31,7 +31,7 @@ def spellings(rule: str) -> Iterator[str]:
     yield from dict.fromkeys(each for each in found if each != rule)
 
 
-@identity_attack("B33", "a group by the name that is another's id", sample=25, minutes=3)
+@identity_attack("B33", "a group by the name that is another's id", sample=25, minutes=2)
 def named(_: Stage) -> Iterator[Attempt]:
     for provider, rule, known in product(PROVIDERS, RULES, (UNKNOWN, KNOWN, DELETED)):
         for name in spellings(rule):
@@ -40,7 +40,7 @@ def named(_: Stage) -> Iterator[Attempt]:
             yield f"{provider}: {rule!r}, which {known}, and another named {name!r}", partial(_named, provider, rule, known, name, opens)
 
 
-@identity_attack("B33", "ids that only look like another", sample=15, minutes=1)
+@identity_attack("B33", "ids that only look like another", sample=15, minutes=0.5)
 def spelled(_: Stage) -> Iterator[Attempt]:
     for provider, rule in product(PROVIDERS, RULES):
         for id in spellings(rule):

@@ -86,14 +86,14 @@ class NamesStage(Stage):
         return page.status == 200
 
 
-@identity_attack("B32", "a subject in the place of another's name", sample=8, minutes=2)
+@identity_attack("B32", "a subject in the place of another's name", sample=8, minutes=0.6)
 def subjects(_: Stage) -> Iterator[Attempt]:
     for subject in SUBJECTS:
         yield f"our provider's {subject!r}", partial(_signs_in, subject)
     yield "our provider's people with an unverified address", partial(_signs_in, new_person(email=EMAIL, email_verified=False))
 
 
-@identity_attack("B13", "another issuer's tokens in the place of our people", sample=30, minutes=2)
+@identity_attack("B13", "another issuer's tokens in the place of our people", sample=30, minutes=0.4)
 def tokens(_: Stage) -> Iterator[Attempt]:
     for subject in SUBJECTS:
         for label, claims in CLAIMS.items():

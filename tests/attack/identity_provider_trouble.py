@@ -34,7 +34,7 @@ UNSAFE = (
 )  # fmt: skip
 
 
-@identity_attack("B13", "discovery documents that must not be believed", sample=2, together=TOGETHER, minutes=3)
+@identity_attack("B13", "discovery documents that must not be believed", sample=2, together=TOGETHER, minutes=1.5)
 def discovery(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen a good one."""
     documents = [(f"issuer {label}", {"issuer": bend}) for label, bend in ISSUERS.items()]
@@ -49,7 +49,7 @@ def discovery(stage: Stage) -> Iterator[Attempt]:
         yield f"discovery answers {label}", partial(_discovered, partial(_bent_answer, DISCOVERY, answer))
 
 
-@identity_attack("B13", "keys that must not be believed", sample=2, together=TOGETHER, minutes=3)
+@identity_attack("B13", "keys that must not be believed", sample=2, together=TOGETHER, minutes=2)
 def key_sets(stage: Stage) -> Iterator[Attempt]:
     """On a gate of their own, which has never seen good ones."""
     for label, keys in _key_sets():

@@ -88,6 +88,9 @@ class _Preparer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        # Here, so that it is the last to end: it tells of what ended before it.
+        atexit.register(self._end)
 
     def begin(self) -> None:
         with self._lock:
@@ -117,17 +120,16 @@ class _Preparer:
     def _begun(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "tests.support.prepared", str(theirs.fileno())]
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[theirs.fileno()]
         )
         theirs.close()
-
-        def end() -> None:
-            ours.close()
-            process.wait()
-
-        atexit.register(end)
         return ours
+
+    def _end(self) -> None:
+        if self._line is not None and self._process is not None:
+            self._line.close()
+            self._process.wait()
 
 
 _preparer = _Preparer()
