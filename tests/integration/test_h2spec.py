@@ -37,8 +37,10 @@ OF_BARE_ENVOY = {
 
 @pytest.fixture
 def gate(upstream: SampleUpstream, tmp_path: Path) -> Iterator[RunningGate]:
-    """Of a route that is open to everybody, by its address, as h2spec names what it asks."""
-    builder = GateBuilder("http://127.0.0.1:9").route("127.0.0.1", to=upstream.url, allow_public_unauthenticated_access=True)
+    """Of routes that are open to everybody, by their address, as h2spec names what it asks.  At /drip gate itself carries, so that a
+    request lasts whose end is still to come."""
+    opened = {"to": upstream.url, "allow_public_unauthenticated_access": True}
+    builder = GateBuilder("http://127.0.0.1:9").route("127.0.0.1", prefix="/drip", timeout="0s", **opened).route("127.0.0.1", **opened)
     with builder.setting(data_plane="envoy").start(tmp_path) as running:
         yield running
 

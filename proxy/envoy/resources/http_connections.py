@@ -63,8 +63,12 @@ def http_connections(limits: ListenerLimits, routes: list[Json], filters: list[J
 
 def local_replies(mappers: list[Json]) -> Json:
     """Answers of Envoy's own: a text that says what to do next, where none of `mappers`, which come first, says it better."""
-    by_status = [{"filter": {"status_code_filter": _is(status)}, "body_format_override": _text(status)} for status in _OWN_ANSWERS]
-    return {"mappers": [*mappers, *by_status], "body_format": _text(503)}
+    return {"mappers": [*mappers, *map(own_answer, _OWN_ANSWERS)], "body_format": _text(503)}
+
+
+def own_answer(status: int) -> Json:
+    """Mapper of Envoy's own answers of this status."""
+    return {"filter": {"status_code_filter": _is(status)}, "body_format_override": _text(status)}
 
 
 def _is(status: int) -> Json:

@@ -148,10 +148,10 @@ def _coming(read: str, flush: str) -> Json:
 
 
 def _nowhere() -> list[Json]:
-    """Routes of what nobody has judged.  A body that was not announced is asked for with its length (RFC 9110 15.5.12)."""
+    """Routes of what nobody has judged."""
     anything: Json = {"safe_regex": {"regex": ".*"}}
     return [
-        {"match": {**anything, "headers": [_has(BODILESS)]}, "direct_response": {"status": 411}},
+        {"match": {**anything, "headers": [_has(BODILESS)]}, "direct_response": {"status": UNANNOUNCED}},
         {"match": anything, "direct_response": {"status": 503}},
     ]
 
@@ -164,6 +164,8 @@ def _lacks(*names: str) -> list[Json]:
     return [{**_has(name), "invert_match": True} for name in names]
 
 
+# Of a body that was not announced: it is asked for with its length (RFC 9110 15.5.12).
+UNANNOUNCED = 411
 OF_JUDGED, OF_GRANTS, OF_UPLOADS = "judged ", "granted ", "uploaded "
 
 

@@ -21,11 +21,12 @@ from proxy.envoy.resources.http_connections import (
     STREAM_WINDOW,
     http_connections,
     local_replies,
+    own_answer,
     seconds,
     tls,
     typed,
 )
-from proxy.envoy.resources.judge_filter import JudgeFilter
+from proxy.envoy.resources.judge_filter import UNANNOUNCED, JudgeFilter
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.tls.self_signed import ACME_TLS
 
@@ -184,7 +185,10 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain
             *(judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)),
             *([again.access_log()] if again is not None else ()),
         ],
-        "local_reply_config": local_replies([silences(), failures(), *(again.local_replies() if again is not None else ())]),
+        # No page of gate's stands in for what is said of a body that was not announced: that is final.
+        "local_reply_config": local_replies(
+            [silences(), own_answer(UNANNOUNCED), failures(), *(again.local_replies() if again is not None else ())]
+        ),
     }
     if limits.read != float("inf"):
         more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read * _PART_OF_READ))}

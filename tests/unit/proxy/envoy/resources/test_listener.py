@@ -45,8 +45,8 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         assert [each["name"] for each in filters] == [FILTER, LAST_STEP_FILTER, ANSWERS, "gate-trailers", "envoy.filters.http.router"]
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
-        silence, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
-        assert "headers_to_add" not in silence, "the script for answers leaves it as it is"
+        silence, unannounced, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
+        assert not any("headers_to_add" in each for each in (silence, unannounced)), "the script for answers leaves it as it is"
         assert all("status_code_filter" in other["filter"] for other in others)
         log, *_ = manager(chain)["access_log"]
         _, ends = log["filter"]["and_filter"]["filters"]
