@@ -88,10 +88,10 @@ local function grant_in(slot, key)
   local set, count, id = {}, 0, nil
   local position = start + $HEAD + key_length
   local stop = position + length
-  while position < stop do
+  while position + 4 <= stop do
     local middle = position + 4 + grants[position] + 256 * grants[position + 1]
     local finish = middle + grants[position + 2] + 256 * grants[position + 3]
-    if finish > stop then return nil end
+    if finish > stop then break end
     local name, value = ffi.string(grants + (position + 4), middle - position - 4), ffi.string(grants + middle, finish - middle)
     if name == "x-request-id" then
       id = value
@@ -102,7 +102,7 @@ local function grant_in(slot, key)
     position = finish
   end
   local profile, ends = grants32[start / 4 + 1], grants64[start / 8 + 1]
-  if not id or number_in(slot) ~= number then return nil end
+  if position ~= stop or not id or number_in(slot) ~= number then return nil end
   return {slot = slot, number = number, profile = profile, ends = ends, id = id, set = set}
 end
 
