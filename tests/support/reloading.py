@@ -39,5 +39,8 @@ def reload(gate: RunningGate, **changes: object) -> None:
     before = len(gate.log)
     with hears(gate, RELOADED):
         rewrite(gate.config_file, **changes)
-    if any(entry["event"] == _TAKES_TIME for entry in gate.log[before:]):
-        gate.child.wait_for(lambda: any(entry["event"] == _TAKEN for entry in gate.log[before:]), f"{_TAKEN!r}")
+    events = [entry["event"] for entry in gate.log]
+    if _TAKES_TIME in events[before:]:
+        # After that line: it may have taken what went before just now.
+        begun = len(events) - events[::-1].index(_TAKES_TIME)
+        gate.child.wait_for(lambda: any(entry["event"] == _TAKEN for entry in gate.log[begun:]), f"{_TAKEN!r}")
