@@ -108,7 +108,7 @@ end
 
 local function find(peer, host, cookies)
   local key = peer.address .. host .. "|" .. cookies.session .. "|" .. cookies.companion
-  local sum = crc32(key, math.max(#key - $TAIL, 0) + 1, peer.sum)
+  local sum = crc32(key, math.max(#key - $TAIL, 0) + 1, crc32(host, 1, peer.sum))
   for step = 0, $PROBES - 1 do
     local bucket = $INDEX / 4 + 2 * bit.band(sum + step, $BUCKETS - 1)
     local slot = grants32[bucket + 1]

@@ -204,9 +204,11 @@ class GrantTable:
 
 
 def _sum(key: bytes) -> int:
-    """CRC-32 of the address that a key begins with and of the key's end, which is random: less to read than the whole."""
-    address, bar, _ = key.partition(b"|")
-    return zlib.crc32(address + bar + key[-TAIL:])
+    """CRC-32 of the address and the host that a key begins with and of its end, which is random: less to read than the whole.
+
+    Without a companion one session's keys end alike at every host of `cookie_domain`.
+    """
+    return zlib.crc32(b"|".join(key.split(b"|", 2)[:2]) + key[-TAIL:])
 
 
 def _mapped(name: str, size: int) -> tuple[int, mmap.mmap]:

@@ -20,8 +20,8 @@ def table() -> Iterator[GrantTable]:
 def found(table: GrantTable, key: bytes) -> int:
     """The number of the grant that Envoy's script would find by this key, 0 for none."""
     layout, memory = table.layout(), table._memory
-    address, _, _ = key.partition(b"|")
-    sum = zlib.crc32(address + b"|" + key[-layout["TAIL"] :])
+    address, host, *_ = key.split(b"|")
+    sum = zlib.crc32(address + b"|" + host + key[-layout["TAIL"] :])
     for step in range(layout["PROBES"]):
         bucket = layout["INDEX"] + 8 * ((sum + step) & (layout["BUCKETS"] - 1))
         tag, slot = struct.unpack_from("=II", memory, bucket)
@@ -42,6 +42,16 @@ def test_a_grant_is_found_until_it_is_taken_back(table: GrantTable) -> None:
     table.take_back(slot)
     assert (found(table, b"a|b|c"), found(table, b"a|b|d")) == (0, other.number)
     assert table.key(slot) == b"a|b|c"
+
+
+def test_one_session_has_room_at_each_of_many_hosts() -> None:
+    """Without companions the cookies of `cookie_domain` are the same at all of them."""
+    keys = [b"192.0.2.7|%d.example.com|%s|" % (number, b"s" * 64) for number in range(3 * tables.PROBES)]
+    table = GrantTable(len(keys) * 8, 1)
+    slots = [table.put(key, 0, 1.0, {}) for key in keys]
+    assert all(slots)
+    assert [found(table, key) for key in keys] == [slot.number for slot in slots if slot]
+    table.close()
 
 
 def test_there_are_as_many_grants_as_slots_and_no_slot_is_filled_again_at_once(table: GrantTable, monkeypatch: pytest.MonkeyPatch) -> None:
