@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Self
 
 from bench.records.many_sessions import many_sessions
-from bench.support.contender import Contender, Turns
+from bench.support.contender import Contender, Turns, give_alike_cookies
 from bench.support.load import Figure, Sample, counting
 from bench.support.processes import mebibytes
 from bench.support.proxies import ASKS, BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
@@ -192,9 +192,7 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
     with ExitStack() as stack:
         stage, beside = staged(stack, scheme)
         contenders = [peer.contender(stack, stage, programs[peer.name]) for peer in PEERS if peer.name in programs]
-        of_the_first = next((contender.cookie for contender in contenders if contender.signs_in), "")
-        for contender in contenders:
-            contender.cookie = contender.cookie if contender.signs_in else of_the_first
+        give_alike_cookies(contenders)
         Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
         tell_complaints(stage.directory)

@@ -1,4 +1,5 @@
-"""What does a request cost when each is of another session, in random order?  gate's data plane that remembers, beside the embedded one.
+"""What does a request cost when each is of another session, in random order?  gate's data plane that remembers, beside the embedded one
+and an Envoy that judges nobody.
 
 The sessions are copies of one that a person really has, in Redis, which both planes share.
 """
@@ -16,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.records.stores import opened
-from bench.support.contender import SCRIPT, Contender, Turns
+from bench.support.contender import SCRIPT, Contender, Turns, give_alike_cookies
 from bench.support.load import CONNECTIONS
 from bench.support.processes import processor_seconds
-from bench.support.proxies import EMBEDDED, REMEMBERS, Stage, gate
+from bench.support.proxies import BARE_ENVOY, EMBEDDED, PEERS, REMEMBERS, Stage, gate
 from bench.support.rig import HOST, cores_of, pin
 from databroker.records import SESSION
 from foundation.crypto.session_cookie import SessionCookies
@@ -33,7 +34,7 @@ SETTLED, SETTLED_WITHIN = 0.1, 60.0  # of a core: less is nothing any more; seco
 
 
 def many_sessions(stack: ExitStack, stage: Stage, programs: dict[str, str], count: int, turns: Turns) -> list[Contender]:
-    """Each data plane twice: with one session, and with all that it was shown once before.  Names tell how many these are."""
+    """Each plane twice: with one session, and with all that it was shown once before.  Names tell how many these are."""
     redis = stack.enter_context(RedisServer(stage.directory / "records"))
     os.sched_setaffinity(redis.child.process.pid, cores_of(1))
     settings: dict[str, Any] = {
@@ -42,8 +43,10 @@ def many_sessions(stack: ExitStack, stage: Stage, programs: dict[str, str], coun
         "databroker_storage_type": "kvstore",
         "databroker_storage_connection_string": redis.url,
     }
-    peers = [gate(EMBEDDED, **settings), gate(REMEMBERS, envoy=True, envoy_remembers=count + 1000, **settings)]
+    gates = [gate(EMBEDDED, **settings), gate(REMEMBERS, envoy=True, envoy_remembers=count + 1000, **settings)]
+    peers = [*(peer for peer in PEERS if peer.name == BARE_ENVOY), *gates]
     planes = [peer.contender(stack, stage, programs[peer.name]) for peer in peers if peer.name in programs]
+    give_alike_cookies(planes)
     file = stage.directory / "cookies"
     file.write_text("\n".join(asyncio.run(copies(stage.directory, redis.url, settings, count))))
     found = []

@@ -56,6 +56,13 @@ class Contender:
         return response.status_code, response.content
 
 
+def give_alike_cookies(contenders: Sequence[Contender]) -> None:
+    """Those who sign nobody in get the cookie of the first that does: all carry the like."""
+    cookie = next((contender.cookie for contender in contenders if contender.signs_in), "")
+    for contender in contenders:
+        contender.cookie = contender.cookie or cookie
+
+
 def _headers(cookie: str) -> dict[str, str]:
     return {"Host": HOST, **({"Cookie": cookie} if cookie else {})}
 

@@ -1,4 +1,6 @@
-"""Session activity: when each session was last seen, and where; gathered in memory, written down every few seconds."""
+"""Session activity: when each session was last seen, and where; gathered in memory, written down every few seconds, or every minute where
+many come.
+"""
 
 import asyncio
 import time
@@ -12,9 +14,12 @@ from foundation.errors import BrokerError
 log = structlog.get_logger(__name__)
 
 INTERVAL = 3.0
+# Writing takes no more of the time than this, so that requests do not feel it: the more have come, the longer the pause.
+MOST_TIME = 1 / 30
+LONGEST_INTERVAL = 60.0
 MOST_SESSIONS = 100_000
 # A session's row comes a moment after the session; what has none after this many seconds has ended.
-LONGEST_WAIT = 60.0
+LONGEST_WAIT = 2 * LONGEST_INTERVAL
 
 # Who comes with a token of a provider has no session, and no row.
 NOT_KEPT = "bearer/"
@@ -53,9 +58,12 @@ class Activity:
             self._seen[session_id] = (now, route_host)
 
     async def run(self) -> None:
+        pause = self._interval
         while True:
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(pause)
+            began = time.monotonic()
             await self.flush()
+            pause = pause_after(time.monotonic() - began, self._interval)
 
     async def flush(self) -> None:
         """Write what was seen since the last time; what could not be written waits for the next."""
@@ -71,3 +79,8 @@ class Activity:
         for id in unwritten:
             if seen[id][0] > oldest and id not in self._seen:
                 self.saw(id, *seen[id])
+
+
+def pause_after(seconds: float, least: float) -> float:
+    """Seconds until the next writing, after one that took so long."""
+    return min(max(least, seconds / MOST_TIME), LONGEST_INTERVAL)

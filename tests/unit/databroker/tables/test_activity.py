@@ -1,13 +1,14 @@
 """Is what people do noted at once, written together, bounded, and never lost to trouble with the database?"""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
-from databroker.tables.activity import LONGEST_WAIT, Activity
+from databroker.tables.activity import INTERVAL, LONGEST_INTERVAL, LONGEST_WAIT, MOST_TIME, Activity, pause_after
 from foundation.errors import BrokerError
 
 NOW = 1_700_000_000.0
@@ -137,6 +138,31 @@ async def test_it_writes_by_itself_every_few_seconds(clock):
             async with asyncio.timeout(10):
                 while table.rows["a"] != (sight, "a.example.com"):
                     await asyncio.sleep(0.002)
+
+
+def test_the_longer_it_has_written_the_longer_it_waits():
+    assert pause_after(0.001, INTERVAL) == INTERVAL
+    assert pause_after(0.5, INTERVAL) == pytest.approx(15)
+    assert pause_after(10, INTERVAL) == LONGEST_INTERVAL
+    # What waits for its row is asked for at least once more.
+    assert LONGEST_WAIT > LONGEST_INTERVAL
+
+
+async def test_a_writing_that_takes_long_is_followed_by_a_long_pause():
+    times: list[float] = []
+
+    def write(seen: Mapping[str, tuple[float, str]]) -> set[str]:
+        times.append(time.monotonic())
+        time.sleep(0.02)
+        activity.saw("a", NOW, "a.example.com")
+        return set()
+
+    activity = Activity(write, interval=0.005)
+    activity.saw("a", NOW, "a.example.com")
+    async with running(activity), asyncio.timeout(20):
+        while len(times) < 2:
+            await asyncio.sleep(0.005)
+    assert times[1] - times[0] >= 0.02 / MOST_TIME
 
 
 @asynccontextmanager

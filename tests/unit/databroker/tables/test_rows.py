@@ -251,6 +251,14 @@ def test_a_moment_that_another_process_saw_later_stays():
 
 
 @pytest.mark.usefixtures("database")
+def test_when_is_written_to_the_second_of_which_the_last_host_counts():
+    Session.rows.bulk_create([Session(id="s1")])
+    for part, host in ((0.2, "a.org"), (0.9, "b.org")):
+        write_seen({"s1": (NOON.timestamp() + part, host)})
+    assert list(Session.objects.values_list("last_seen", "last_route")) == [(NOON, "b.org")]
+
+
+@pytest.mark.usefixtures("database")
 def test_many_sessions_are_written_in_short_transactions():
     ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
     Session.rows.bulk_create([Session(id=id) for id in ids[1:]])
