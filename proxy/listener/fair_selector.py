@@ -9,7 +9,7 @@ import asyncio
 import math
 import select as polls
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,8 @@ class FairSelector(selectors.BaseSelector):
     """Selector of two: the second, of those behind, is one descriptor of the first.  The kernel serves each of them in order."""
 
     def __init__(self) -> None:
-        self._keys: dict[FileDescriptorLike, selectors.SelectorKey] = {}
+        self._keys: dict[int, selectors.SelectorKey] = {}
+        self._map = _Registered(self._keys)
         self._first, self._behind = polls.epoll(), polls.epoll()
         self._demoted: set[int] = set()
         self._first.register(self._behind.fileno(), polls.EPOLLIN)
@@ -73,7 +74,7 @@ class FairSelector(selectors.BaseSelector):
         return self._keys[_number(fileobj)]
 
     def get_map(self) -> Mapping["FileDescriptorLike", selectors.SelectorKey]:
-        return self._keys
+        return self._map
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Ready descriptors; `timeout` in seconds, None for ever; rounded up, so that nobody wakes before a timer is due."""
@@ -111,6 +112,24 @@ class FairSelector(selectors.BaseSelector):
             with suppress(OSError):
                 source.unregister(descriptor)
                 target.register(descriptor, _mask(key.events))
+
+
+class _Registered(Mapping["FileDescriptorLike", selectors.SelectorKey]):
+    """What is registered, by descriptor or by its file: asyncio asks for either, by `get_key` before Python 3.13 and by `get_map` since."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: dict[int, selectors.SelectorKey]):
+        self._keys = keys
+
+    def __getitem__(self, fileobj: "FileDescriptorLike") -> selectors.SelectorKey:
+        return self._keys[_number(fileobj)]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._keys)
 
 
 class Priority:

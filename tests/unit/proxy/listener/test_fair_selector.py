@@ -36,6 +36,30 @@ def ready(selector: FairSelector) -> list[int]:
     return [key.fd for key, _ in selector.select(0)]
 
 
+@pytest.mark.parametrize("kind", [selectors.DefaultSelector, FairSelector])
+def test_what_is_registered_is_found_by_its_descriptor_and_by_its_file(kind, pairs):
+    """asyncio asks by either, through `get_key` before Python 3.13 and through `get_map` since."""
+    (one, two), (stranger, _) = pairs[:2]
+    with kind() as selector:
+        selector.register(one, READ, "first")
+        selector.register(two.fileno(), WRITE, "second")
+        registered = selector.get_map()
+        for fileobj, data in ((one, "first"), (one.fileno(), "first"), (two, "second"), (two.fileno(), "second")):
+            assert selector.get_key(fileobj).data == data
+            assert registered.get(fileobj).data == registered[fileobj].data == data
+            assert fileobj in registered
+        assert stranger not in registered and registered.get(stranger) is None
+        with pytest.raises(KeyError):
+            selector.get_key(stranger)
+        with pytest.raises(KeyError):
+            selector.register(one.fileno(), WRITE)
+        assert sorted(registered) == sorted((one.fileno(), two.fileno())) and len(registered) == 2
+        selector.modify(one, READ | WRITE, "changed")
+        assert registered[one.fileno()].events == READ | WRITE and registered[one].data == "changed"
+        selector.unregister(one.fileno())
+        assert registered.get(one) is None and list(registered) == [two.fileno()]
+
+
 def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, pairs):
     behind = [ours.fileno() for ours, _ in pairs]
     for number, (ours, _) in zip(behind, pairs, strict=True):
