@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import structlog
+from django.db import connection
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
@@ -60,9 +61,15 @@ def record_actions(
 
 
 def record_command(by: str, message: str, name: str, model: type[Model], words: str = "") -> None:
-    """Record what `by` does with manage.py, whose own log is their terminal; `words` say to what, where its name says too little."""
+    """Record what `by` does with manage.py, whose own log is their terminal; `words` say to what, where its name says too little.
+
+    It leaves no connection behind in the thread in which it is called.
+    """
     kind, said = str(model._meta.verbose_name), {"who": f"{by} (command line)", "account": "command line", "action": message}
-    _entry(**said, object_type=kind, object_id=name, object_words=words or name).save()
+    try:
+        _entry(**said, object_type=kind, object_id=name, object_words=words or name).save()
+    finally:
+        connection.close()
 
 
 def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -289,14 +288,12 @@ def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]
     newer = f"({names[0]} IS NULL OR {names[0]} <= %s)"
     statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
     column = model._meta.get_field("last_seen")
-
-    @cache  # thousands are seen within a few seconds
-    def at(second: int) -> Any:
-        return column.get_db_prep_save(moment(second), connection)
-
+    # Thousands are seen within a few seconds.
+    seconds = {int(at) for at, _ in seen.values()}
+    written = {second: column.get_db_prep_save(moment(second), connection) for second in seconds}
     with transaction.atomic(), connection.cursor() as cursor:
         known = set(model.objects.filter(pk__in=seen).values_list("pk", flat=True))
-        moments = ((id, at(int(seen[id][0]))) for id in known)
+        moments = ((id, written[int(seen[id][0])]) for id in known)
         cursor.executemany(statement, [(moment, seen[id][1][:255], id, moment) for id, moment in moments])
     return seen.keys() - known
 

@@ -8,6 +8,14 @@ PROBLEM = "application/problem+json"
 API_PATH = "/.gate/api/"
 # Older than the API: the portal's own list, which a browser's session opens, and the programs' sign-in of route hosts.
 _BESIDE = (f"{API_PATH}portal.json", f"{API_PATH}v1/")
+# As RFC 9110 names them (15.5), which Python does since 3.13; and nginx's own.
+_PHRASES = {
+    413: "Content Too Large",
+    414: "URI Too Long",
+    416: "Range Not Satisfiable",
+    422: "Unprocessable Content",
+    495: "Client Certificate Required",
+}
 
 
 def is_api(path: str) -> bool:
@@ -23,6 +31,6 @@ def problem_document(status: int, detail: str, request_id: str, **members: Any) 
 
 def phrase(status: int) -> str:
     try:
-        return HTTPStatus(status).phrase
+        return _PHRASES.get(status) or HTTPStatus(status).phrase
     except ValueError:
-        return "Client Certificate Required" if status == 495 else "Error"
+        return "Error"

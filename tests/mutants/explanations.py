@@ -39,7 +39,7 @@ recorder.without("who is refused was not seen", "DecisionRecorder.check", always
 
 last_seen = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
 last_seen.without(
-    "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} < %s)"', 'f"%s IS NOT NULL"')
+    "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} <= %s)"', 'f"%s IS NOT NULL"')
 )
 
 admin = door("authorize.admin", "unit/authorize/test_admin.py")

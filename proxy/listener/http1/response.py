@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
 
+from foundation.web.problems import phrase
 from proxy.listener.http1.head import TOKEN, RequestRefused
 
-_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, phrase(status).encode()) for status in HTTPStatus}
 # The framing of our connection is ours; an application that says otherwise would desynchronise it.
 _OURS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding"})
 _WATCHED = _OURS | {b"content-length"}

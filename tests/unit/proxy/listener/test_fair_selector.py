@@ -48,16 +48,20 @@ def test_what_is_registered_is_found_by_its_descriptor_and_by_its_file(kind, pai
             assert selector.get_key(fileobj).data == data
             assert registered.get(fileobj).data == registered[fileobj].data == data
             assert fileobj in registered
-        assert stranger not in registered and registered.get(stranger) is None
+        assert stranger not in registered
+        assert registered.get(stranger) is None
         with pytest.raises(KeyError):
             selector.get_key(stranger)
         with pytest.raises(KeyError):
             selector.register(one.fileno(), WRITE)
-        assert sorted(registered) == sorted((one.fileno(), two.fileno())) and len(registered) == 2
+        assert sorted(registered) == sorted((one.fileno(), two.fileno()))
+        assert len(registered) == 2
         selector.modify(one, READ | WRITE, "changed")
-        assert registered[one.fileno()].events == READ | WRITE and registered[one].data == "changed"
+        assert registered[one.fileno()].events == READ | WRITE
+        assert registered[one].data == "changed"
         selector.unregister(one.fileno())
-        assert registered.get(one) is None and list(registered) == [two.fileno()]
+        assert registered.get(one) is None
+        assert list(registered) == [two.fileno()]
 
 
 def test_of_those_behind_a_turn_takes_few_and_all_come_in_their_order(selector, pairs):
