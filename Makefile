@@ -18,7 +18,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs images words proto lock attack mutants bench clean tools venv venv-demo venv-test
+.PHONY: help demo test test-fast check fix docs images words proto lock attack mutants bench clean tools venv venv-demo venv-test venv-others
 .NOTPARALLEL:
 
 help: ## this list
@@ -28,10 +28,10 @@ demo: venv-demo ## the whole product on loopback, nothing to configure (PORT=844
 	@exec $(PY) manage.py demo --port $(PORT) --idp-port $(IDP_PORT)
 
 ifdef T
-test: tools venv-test ## everything CI runs: lint, types, import contracts, all tests (T=path: only these tests)
+test: tools venv-test venv-others ## everything CI runs: lint, types, import contracts, all tests (T=path: only these tests)
 	@$(PY) -m pytest $(T)
 else
-test: tools venv-test
+test: tools venv-test venv-others
 	@# Meanwhile every test is compiled, which takes long in a new tree.
 	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 & $(MAKE) check; status=$$?; wait; exit $$status
 	@$(PYTEST) --randomly-seed=$(SEED)
@@ -96,3 +96,6 @@ venv-demo:
 
 venv-test:
 	@$(ENVIRONMENT) requirements.txt requirements-demo.txt requirements-dev.txt
+
+venv-others:
+	@$(PY) .ci/other_pythons.py

@@ -164,6 +164,9 @@ def run(*arguments: str | Path, environment: dict[str, str] | None = None, timeo
 
 
 def manage(*arguments: str | Path, environment: dict[str, str] | None = None) -> Child:
+    """As `python`; with another interpreter where suites are run over it."""
+    if interpreter := os.environ.get("GATE_TESTED_PYTHON"):
+        return Child(interpreter, "manage.py", *arguments, environment=environment)
     return python("manage.py", *arguments, environment=environment)
 
 

@@ -114,6 +114,7 @@ class GrantKeeper:
         self._voided: list[_Given] = []
         self._tick = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._has_stopped = False
 
     def __repr__(self) -> str:
         return f"<GrantKeeper {len(self._given)} given>"
@@ -130,6 +131,7 @@ class GrantKeeper:
         for task in self._tasks:
             task.cancel()
         self._table.void_lease()
+        self._has_stopped = True
 
     def consider(self, head: EnvoyRequestHead, judged: JudgedRequest, carry: Carry, outgoing: OutgoingRequest, cluster: str) -> None:
         """Give a grant, if one follows from a request that was judged, and nothing has changed since."""
@@ -154,7 +156,9 @@ class GrantKeeper:
         self._give(grant, digest, judged.now, service.dataplane.state.forwarding(carry.route).headers)
 
     def on_change(self, change: RecordChange) -> None:
-        """Note a change of a record; the replica calls it for each."""
+        """Note a change of a record; the replica calls it for each, also at its own end, which comes after the table's."""
+        if self._has_stopped:
+            return
         if change is EVERYTHING:
             self.void()
         elif change.type == SESSION:

@@ -137,6 +137,16 @@ async def test_the_lease_is_renewed_by_who_lives(kept: Keeping) -> None:
     assert lease(kept) == 0.0
 
 
+async def test_who_has_stopped_hears_of_no_change(kept: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replica ends after the table is closed, and tells of its end."""
+    assert await kept.ask() is not None
+    kept.keeper.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(kept.table, "void_lease", None)
+        kept.keeper.on_change(EVERYTHING)
+    assert len(kept.keeper._given) == 1
+
+
 async def test_a_grant_of_too_many_connections_gives_way_to_another_and_all_are_cut(kept: Keeping) -> None:
     assert await kept.ask() is not None
     (first,) = kept.keeper._given.values()
