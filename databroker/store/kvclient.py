@@ -19,6 +19,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from config.settings.storage_url import StorageUrl
 from databroker.store.kvbatches import Command
+from foundation.client_tls import verifying_context
 from foundation.telemetry.metrics import kvstore_wait_count, kvstore_wait_duration
 
 MAX_CONNECTIONS = 64
@@ -101,7 +102,7 @@ class _SentinelTlsConnection(SentinelManagedConnection, _SharedContextConnection
 
 
 def _context(tls: StorageTls) -> ssl.SSLContext:
-    context = ssl.create_default_context()
+    context = verifying_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.ca_file is not None:
         context.load_verify_locations(cafile=tls.ca_file)

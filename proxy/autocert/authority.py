@@ -1,6 +1,7 @@
 """ACME client (RFC 8555): the authority in its own protocol.  The only file that meets the `acme` library; every call blocks."""
 
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from acme import challenges, client, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation.backoff import retry_after
+from foundation.client_tls import verifying_context
 from foundation.values import SecretText
 from proxy.listener.tls.acme_state import AcmeChallenge, Kind
 
@@ -84,6 +86,17 @@ class _Network(client.ClientNetwork):
         return self._post_once(*args, **kwargs)
 
 
+class _OwnContext(requests.adapters.HTTPAdapter):
+    """Adapter whose TLS context is ours: its library's differs between Pythons."""
+
+    def __init__(self, context: ssl.SSLContext):
+        self._context = context
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs, ssl_context=self._context)
+
+
 class AcmeAuthority:
     """ACME account at one authority.  `trusted_ca` is a PEM file, None for the public authorities.
 
@@ -105,6 +118,7 @@ class AcmeAuthority:
         self._network = _Network(self._key, alg=josepy.ES256, user_agent=user_agent, timeout=SECONDS)
         if trusted_ca is not None:
             self._network.verify_ssl = str(trusted_ca)  # type: ignore[assignment]  # requests takes a path as well
+            self._network.session.mount("https://", _OwnContext(verifying_context(str(trusted_ca))))
         self._acme: client.ClientV2 | None = None
 
     def obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:

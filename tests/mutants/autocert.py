@@ -83,7 +83,7 @@ authority.without(
     replaced("self._keep(self.account())\nknown = ...", "known = ..."),
 )
 authority.without("what an authority says is one line", "_said", always("letter.isprintable()"))
-authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False"))
+authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False", 2))
 
 ocsp = door("proxy.autocert.ocsp", "unit/proxy/autocert/test_ocsp.py")
 ocsp.without("a response is the authority's", "verify", skips("_check_signature(...)"))

@@ -262,6 +262,8 @@ redirects.without("a redirected path can't end its header", "_absolute", returns
 
 upstream_tls = door("proxy.upstreams.tls", "unit/proxy/upstreams/test_tls.py")
 upstream_tls.without("an upstream is shown the client certificate", "_context", never("certificate is not None and key is not None"))
+client_tls = door("foundation.client_tls", "contract/test_private_authorities.py")
+client_tls.without("a certificate that was issued is no authority, whatever Python", "verifying_context", replaced("~_SINCE_3_13", "-1"))
 grpc_health = door("proxy.upstreams.grpc_health", "unit/proxy/upstreams/test_grpc_health.py")
 grpc_health.without(
     "an upstream that says it does not serve is unhealthy", "_must_serve", never("answer.status != health_pb2.HealthCheckResponse.SERVING")
@@ -403,6 +405,7 @@ DOORS = (
     rewrite,
     rewriting,
     upstream_tls,
+    client_tls,
     cluster,
     pieces,
     grpc_health,

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from config.types.fields import host_port
+from foundation.client_tls import verifying_context
 from foundation.values import HostPort, Url, parse_url
 from gateproject.management.gate_command import GateCommand
 from gateproject.tunnel.client import TunnelClient
@@ -56,7 +57,7 @@ class Command(GateCommand):
         port = destination.port or 0  # it has one
         url = _read("--url", _gate_url, arguments["url"] or f"https://{destination.host}")
         try:
-            context = ssl.create_default_context(cafile=arguments["ca"])
+            context = verifying_context(arguments["ca"])
         except (OSError, ssl.SSLError) as error:
             raise CommandError(f"--ca {arguments['ca']} can't be used: {error}") from None
         token = _token(arguments["token_file"]) if arguments["token_file"] else ""

@@ -8,6 +8,7 @@ from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
 from authorize.policy.truth import UNKNOWN
+from config.routes.bearer_tokens import JWT
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.providers import a_provider
 
@@ -22,9 +23,10 @@ def identity(
     facts: Any = None,
     user_claims: Any = (),
     expects_groups: bool = False,
+    session_of: str = "oidc",
     **user: Any,
 ) -> Identity:
-    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, claims or {})
+    session = SessionRecord("s1", "oidc/1", "1", session_of, 1000.0, 2000.0, claims or {})
     return identity_of(
         PersonRecords(session, UserRecord("oidc/1", claims=dict(user_claims), **user), person or DirectoryUser("oidc/1"), **(facts or {})),
         a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups),
@@ -66,6 +68,12 @@ def test_an_email_that_is_not_verified_matches_no_rule(place: str, verified: Any
         user["user_claims"] = said
     found = identity(claims=said if place == "session claims" else {}, **user)
     assert (found.rule_email, found.email) == ("ann@corp.com" if usable else "", "Ann@corp.com")
+
+
+def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> None:
+    assert identity(email="ann@corp.com", session_of="oidc").rule_email == "ann@corp.com"
+    found = identity(email="ann@corp.com", session_of=JWT)
+    assert (found.rule_email, found.email) == ("", "")
 
 
 def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:

@@ -109,6 +109,8 @@ def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: Identit
 
 def test_a_route_that_does_not_pass_identity_headers_tells_nothing(made: IdentityHeaders) -> None:
     assert made.headers_for(request(), compile_route(make_route(), "policy[0]"), user(), NOW) == ()
+    own = compile_route(make_route(prefix="/own", set_request_headers={"X-User": "${user}"}), "policy[1]")
+    assert headers(made, user(), route=own) == {"x-user": "oidc/1"}
 
 
 HOSTS = [f"h{number}.example.com" for number in range(5)] + [f"h{number}.example.com:8443" for number in range(5)]
