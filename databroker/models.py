@@ -42,11 +42,8 @@ class ShownRecord(models.Model):
     class Meta:
         abstract = True
 
-    def save(self, *arguments: Any, **options: Any) -> None:
-        raise TypeError(_elsewhere(type(self)))
-
     def save_base(self, *arguments: Any, **options: Any) -> None:
-        """What `loaddata` calls."""
+        """What `save` calls, and `loaddata`."""
         raise TypeError(_elsewhere(type(self)))
 
     def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:

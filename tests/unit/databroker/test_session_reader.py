@@ -20,8 +20,9 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of
+from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of, vouches
 from tests.support.options import MINIMAL, make_options
+from tests.support.providers import a_provider
 
 ISSUER = MINIMAL["idp_provider_url"]
 GUID, OTHER_GUID = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
@@ -75,6 +76,12 @@ def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str,
     with capture_logs() as logged:
         assert SessionReader(make_options(tmp_path)).read(record({**session(issuer=ISSUER).to_data(), **changed})) is None
     assert logged[0]["event"].startswith("a session's record is malformed")
+
+
+def test_two_entries_of_one_issuer_are_two_providers() -> None:
+    theirs = session("first", issuer=ISSUER)
+    assert vouches(a_provider("first", url=ISSUER), theirs)
+    assert not vouches(a_provider("second", url=ISSUER), theirs)
 
 
 @pytest.mark.parametrize(("issuer", "name"), [(ISSUER, "Ann"), ("https://other.example", ""), ("", "")])

@@ -1,10 +1,13 @@
 """Rows are looked at by the staff, edited by nobody, and their history is the audit log."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
+from django.test import RequestFactory
 
 from databroker import admin
 from databroker.adminsite import group_admin
@@ -58,6 +61,17 @@ def test_who_is_not_of_the_staff_sees_nothing(store, people):
         for action in ("end_sessions", "end_all"):
             pages.post(page, action=action, _selected_action=["s1", "oidc/alice"])
     assert async_to_sync(store.get)(SESSION, "s1")
+
+
+@pytest.mark.parametrize(("is_active", "is_staff"), [(True, False), (False, True), (False, False)])
+def test_each_page_asks_for_the_staff_itself_whatever_its_site_lets_in(is_active: bool, is_staff: bool) -> None:
+    site = AdminSite()
+    admin.register(site)
+    asked = RequestFactory().get("/")
+    asked.user = SimpleNamespace(is_active=True, is_staff=True)
+    assert all(page.has_module_permission(asked) for page in site._registry.values())
+    asked.user = SimpleNamespace(is_active=is_active, is_staff=is_staff)
+    assert not any(page.has_view_permission(asked) or page.has_module_permission(asked) for page in site._registry.values())
 
 
 def test_the_history_of_a_person_is_what_the_audit_log_says_of_them(pages, people):
