@@ -53,6 +53,9 @@ if (!isInPlace) {
 return isInPlace === true;
 """
 
+# The address of the page that is open, once all of it has been read.
+ADDRESS_OF_READ = "return document.readyState === 'loading' ? '' : document.URL;"
+
 Found = TypeVar("Found")
 
 
@@ -97,6 +100,10 @@ class Browser:
         self.click(selector)
         wait_until(lambda: self._document() != before, f"the page that answers {selector}", 10)
 
+    def _is_read(self, beginning: str) -> bool:
+        read = self._on_one_page(lambda: str(self.driver.execute_script(ADDRESS_OF_READ)), "a page that is read")
+        return read.startswith((beginning, "chrome-error:"))  # a page that nothing serves has an address, too
+
     def _document(self) -> str:
         """The driver's name of the document that is open: each page load has another."""
         return self._on_one_page(lambda: self.driver.find_element(By.CSS_SELECTOR, "html").id, "a document")
@@ -133,8 +140,12 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not runs})
 
     def wait_for_url(self, beginning: str) -> None:
+        """Wait for a page whose address begins so.
+
+        Chromium tells the new address before the new page stands in place of the old one; therefore the page itself is asked, too.
+        """
         try:
-            wait_until(lambda: self.url.startswith(beginning), f"a page at {beginning}", 10)
+            wait_until(lambda: self.url.startswith(beginning) and self._is_read(beginning), f"a page at {beginning}", 10)
         except AssertionError as error:
             raise AssertionError(f"{error}; at {self.url}:\n{self.text}") from None
 
