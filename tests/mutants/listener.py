@@ -14,7 +14,9 @@ head.without(
 )
 head.without("malformed header lines and folded ones are refused", "_parse_headers", never("HEADER_LINES.fullmatch(lines) is None"))
 head.without("a Latin-1 line end in a value is refused", "_VALUE", in_text(b"\\x84\\x86-\\xff", b"\\xff"))
-head.without("names with an underscore are dropped", "_parse_headers", never('b"_" in raw_name'))
+head.without("names with an underscore are dropped", "_parse_headers", never('b"_" in name'))
+head.without("a name that Daphne would take a root path from is dropped", "_parse_headers", never("name in IGNORED_NAMES"))
+head.without("a name that is dropped is told to who forwards the head itself", "_parse_headers", skips("head.ignored.append(raw_name)"))
 head.without("exactly one Host", "_read_host", replaced("len(hosts) != 1", "not hosts"))
 head.without("a Host is a host", "_read_host", never("_HOST.fullmatch(hosts[0]) is None"))
 head.without(

@@ -25,7 +25,7 @@ _REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
 # What `_require_method` lets pass, whatever else it may: of nearly every request nothing needs to be asked.
 _USUAL_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 # Daphne would take its root path from a client's header.
-_DROPPED = frozenset({b"daphne-root-path"})
+IGNORED_NAMES = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
 Headers = list[tuple[bytes, bytes]]
@@ -49,7 +49,8 @@ class RequestHead:
     """Request head.  `body_length` is None for a chunked body; `headers` have lower-case names; `has_bare_query`: it ends in a bare `?`.
     `is_handshake`: what follows is for who takes the connection over, or for nobody.  A CONNECT has the path `/`, its target is the Host.
 
-    `ignored` are the names of headers that were left out for an underscore in them.
+    Each header line of the client is in `headers`, or its name is in `ignored`: a proxy that forwards the client's own head (Envoy, a
+    front proxy) must know every name that gate ignores.
     """
 
     method: bytes
@@ -163,14 +164,12 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
         if may_be_large and len(raw_value) + len(raw_name) > HEADER_BYTES:
             raise RequestRefused(431, "A request header is too large.")
         # CVE-2015-0219: CGI folds `_` and `-` to one name, so a name with `_` could pose as another.
-        if b"_" in raw_name:
+        name, value = raw_name.lower(), raw_value.strip(b" \t")
+        if b"_" in name or name in IGNORED_NAMES:
             head.ignored.append(raw_name)
             continue
-        name, value = raw_name.lower(), raw_value.strip(b" \t")
         if name in _WATCHED:
             watched.setdefault(name, []).append(value)
-        elif name in _DROPPED:
-            continue
         headers.append((name, value))
     if len(watched) > 1:  # more than Host
         _read_framing(watched, head)

@@ -87,7 +87,7 @@ def test_what_is_clear_is_as_from_our_listener() -> None:
     strict = strict_scope({**HTTP, "raw_path": b"/a%2Fb", "query_string": b"x=%2F", "headers": headers})
     assert (strict["path"], strict["raw_path"], strict["query_string"]) == ("/a/b", b"/a%2Fb", b"x=%2F")
     assert strict["headers"] == [HOST, (b"accept", b"*/*")]
-    assert strict["gate.ignored_headers"] == [b"X_Gate_Jwt_Assertion"]
+    assert strict["gate.ignored_headers"] == [b"X_Gate_Jwt_Assertion", b"daphne-root-path"]
     assert (strict["scheme"], strict["client"], strict["root_path"]) == ("https", ["192.0.2.7", 4711], "")
 
 
