@@ -157,6 +157,7 @@ class AuthenticateService:
             task.cancel()
         if self._revocations:
             await asyncio.wait(self._revocations)
+        await self.provider_logout.stop()
         await self._access_webhook.stop()
         await self.audit_trail.stop()
         await self.providers.close()

@@ -10,10 +10,11 @@ from authenticate.provider.client import ProviderClient
 from authenticate.provider.clients import ProviderClients
 from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.signed_token import WrongToken
+from authenticate.session.other_sessions import OtherSessions
 from authenticate.session.provider_sessions import ProviderSessions
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
-from databroker.records import SPENT
+from databroker.records import SESSION, SPENT
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 
@@ -31,6 +32,10 @@ class ProviderLogout:
         self._broker = broker
         self._sessions = sessions
         self._clock = clock
+        self._others = OtherSessions(broker, clock)
+
+    async def stop(self) -> None:
+        await self._others.stop()
 
     async def by_token(self, token: str) -> int:
         """Number of sessions that a logout token has ended.  WrongToken, WrongTime; ProviderError, BrokerError where that can't be told
@@ -44,6 +49,7 @@ class ProviderLogout:
         whom = {"subject": signed_out.subject, "sid": signed_out.sid}
         await self._sessions.note_sign_out(signed_out.issuer, **whom, issued=signed_out.issued, now=self._clock())
         ended = await self._end(self._sessions.session_ids(signed_out.issuer, **whom))
+        await self._refresh_others(signed_out.issuer, **whom)
         await self._broker.spend(spent, signed_out.expires)
         log.info("signed out at the provider", sessions=ended, subject=signed_out.subject or None)
         return ended
@@ -58,6 +64,8 @@ class ProviderLogout:
         if len(sid) < SHORTEST_UNGUESSABLE:
             raise BadRequest(Message("it names no session, or one that anybody could guess"))
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
+        if ended:  # anybody can send the request again
+            await self._refresh_others(issuer, subject="", sid=sid)
         log.info("signed out at the provider, said a browser", sessions=ended)
         return ended
 
@@ -73,6 +81,12 @@ class ProviderLogout:
         """Origins of the pages of the provider that calls itself so; "" for none.  ProviderError."""
         client = self._clients.of_issuer(issuer)
         return await client.origins() if client is not None else ""
+
+    async def _refresh_others(self, issuer: str, *, subject: str, sid: str) -> None:
+        """Refresh what is left of the user's sessions: Keycloak's *Log out all sessions* sends one `sid` for all of them."""
+        for each in {subject} if subject else await self._sessions.subjects(issuer, sid):
+            left = [id async for id in self._sessions.session_ids(issuer, subject=each, sid="") if await self._broker.get(SESSION, id)]
+            self._others.refresh_soon(issuer, each, left)
 
     async def _end(self, ids: AsyncGenerator[str]) -> int:
         ended = 0

@@ -39,6 +39,10 @@ class ProviderSessions:
             if not subject or ProviderSession.from_record(record).subject == subject:
                 yield _session_id(record)
 
+    async def subjects(self, issuer: str, sid: str) -> set[str]:
+        """Subjects of the sessions of this `sid`: one, unless the provider gives it to several people."""
+        return {ProviderSession.from_record(record).subject async for record in self._under(_key(issuer, "sid", sid))} - {""}
+
     async def sessions_of(self, session: SessionRecord) -> AsyncGenerator[str]:
         """Sessions of this session's person, this one included.  One that a release before ours wrote is found by its `sub` alone."""
         for key in (_key_of_person(session), *_keys_by_subject(session)):

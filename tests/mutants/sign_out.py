@@ -24,7 +24,11 @@ logout_token.without(
     replaced('LOGOUT_TOKEN.time(payload, "exp") + LEEWAY', 'LOGOUT_TOKEN.time(payload, "exp")'),
 )
 
-provider_logout = door("authenticate.session.provider_logout", "unit/authenticate/session/test_provider_logout.py")
+provider_logout = door(
+    "authenticate.session.provider_logout",
+    "unit/authenticate/session/test_provider_logout.py",
+    "unit/authenticate/session/test_other_sessions.py",
+)
 provider_logout.without("a logout token is used once", "ProviderLogout.by_token", never("await self._broker.get(SPENT, spent) is not None"))
 provider_logout.without("a used token is remembered", "ProviderLogout.by_token", skips("await self._broker.spend(...)"))
 provider_logout.without(
@@ -32,7 +36,11 @@ provider_logout.without(
     "ProviderLogout.by_token",
     skips("await self._sessions.note_sign_out(...)"),
 )
+provider_logout.without("what a provider forgot to name is refreshed", "ProviderLogout.by_token", skips("await self._refresh_others(...)"))
 provider_logout.without("a browser names what can't be guessed", "ProviderLogout.by_browser", never("len(sid) < SHORTEST_UNGUESSABLE"))
+
+other_sessions = door("authenticate.session.other_sessions", "unit/authenticate/session/test_other_sessions.py")
+other_sessions.without("a provider that ends the others later is asked again", "OtherSessions._refresh", replaced("PAUSES", "PAUSES[:1]"))
 
 provider_clients = door(
     "authenticate.provider.clients", "unit/authenticate/session/test_provider_logout.py", "unit/authenticate/provider/test_clients.py"

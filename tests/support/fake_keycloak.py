@@ -67,8 +67,8 @@ class FakeKeycloak(FakeIdP):
     def _tokens(self, asked: dict[str, Any], grant: dict[str, Any] | None = None) -> Answer:
         asked.setdefault("sid", f"session-{len(self._grants)}")
         answer = super()._tokens(asked, grant)
-        token = json.loads(answer.body)["refresh_token"]
-        self._grants[token].setdefault("is_offline", "offline_access" in asked.get("scope", "").split())
+        if (token := json.loads(answer.body).get("refresh_token")) is not None:
+            self._grants[token].setdefault("is_offline", "offline_access" in asked.get("scope", "").split())
         return answer
 
     def _revoke(self, request: Request) -> Answer:

@@ -1,0 +1,58 @@
+"""Refresh of a user's other sessions after a sign-out at the provider: one whose grant is over there ends, whatever `sid` was sent."""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+import structlog
+
+from databroker.client import BrokerClient
+from databroker.records import SESSION, WANTED_TOKENS, WantedTokens
+from foundation.errors import BrokerError
+from foundation.tasks import in_parallel, spawn
+
+log = structlog.get_logger(__name__)
+
+# Seconds before each round.  The first waits for the provider to read our response: Keycloak commits the end of the other sessions after
+# it.  The second is for a provider that took longer, or could not be reached.
+PAUSES = (0.5, 2.5)
+WISH_LIFETIME = 60.0  # seconds
+CONCURRENCY = 16  # calls of the broker
+
+
+class OtherSessions:
+    """Pending refreshes, one task for each user.  The elected refresh worker does them, a bounded number at a time."""
+
+    def __init__(self, broker: BrokerClient, clock: Callable[[], float]):
+        self._broker = broker
+        self._clock = clock
+        self._pending: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def refresh_soon(self, issuer: str, subject: str, ids: Collection[str]) -> None:
+        """Have these sessions of a user refreshed.  Further sign-outs of the user until the last round add nothing: each leaves fewer."""
+        key = (issuer, subject)
+        if not ids or key in self._pending:
+            return
+        log.info("other sessions of the user are refreshed after a sign-out at the provider", subject=subject, sessions=len(ids))
+        task = self._pending[key] = spawn(self._refresh(ids), name="refresh of other sessions")
+        task.add_done_callback(lambda _: self._pending.pop(key, None))
+
+    async def stop(self) -> None:
+        tasks = list(self._pending.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _refresh(self, ids: Collection[str]) -> None:
+        for pause in PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                await in_parallel(ids, self._want_refresh, CONCURRENCY)
+            except BrokerError as error:
+                log.warning("other sessions of a user can't be refreshed now", reason=str(error))
+
+    async def _want_refresh(self, session_id: str) -> None:
+        record = await self._broker.get(SESSION, session_id)
+        if record is not None:
+            wish = WantedTokens(record.data.get("tokens_received", 0.0)).to_data()
+            await self._broker.put(WANTED_TOKENS, session_id, wish, expires=self._clock() + WISH_LIFETIME)
