@@ -127,6 +127,7 @@ DOORS = (
     oidc_provider,
     logout_token,
     provider_logout,
+    other_sessions,
     provider_sessions,
     sessions,
     backchannel,
