@@ -27,17 +27,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from bench.records.many_sessions import many_sessions
 from bench.support.contender import Contender, Turns, give_alike_cookies
 from bench.support.load import Figure, Sample, counting
 from bench.support.processes import mebibytes
-from bench.support.proxies import ASKS, BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, REMEMBERS, WORKERS, Stage, apache_modules
+from bench.support.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, WORKERS, Stage, apache_modules
 from bench.support.rig import HOST, start_nginx, start_provider
 from foundation.version import version
 from tests.support.certs import certificate_files
 
 DOWNLOAD, DOWNLOADS_AT_ONCE = 64 << 20, 4  # bytes
-DOWNLOAD_SECONDS, DOWNLOAD_ROUNDS, SESSION_ROUNDS = 1, 3, 3
+DOWNLOAD_SECONDS, DOWNLOAD_ROUNDS = 1, 3
 BUDGET = 340.0  # seconds: after them no round begins that is not needed
 COLUMNS = (
     *("processor µs/request", "of bare Envoy", "of gate embedded"),
@@ -58,9 +57,6 @@ class Goal:
 
 GOALS = (
     Goal(EMBEDDED, FORWARDER, 0.75),
-    Goal(REMEMBERS, BARE_ENVOY, 0.55),
-    # Less says that Envoy has remembered nothing, and the row is one of asking each time.
-    Goal(REMEMBERS, ASKS, 1.25, is_of_processor=True),
     Goal(WORKERS, EMBEDDED, 0.85, is_of_processor=True),
 )
 
@@ -123,12 +119,6 @@ def main() -> None:
         for text, is_missed in goals(rows):
             print(text, flush=True)
             is_reached &= not is_missed
-    if arguments.sessions and shutil.which("redis-server") is None:
-        print("redis-server: not found: apt-get install redis-server")
-    elif arguments.sessions:
-        rows = measure_many_sessions(programs, arguments)
-        result["many sessions"] = [asdict(row) for row in rows]
-        print("\nAnother session with each request, without TLS\n", *table(rows), sep="\n", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
     sys.exit(not is_reached)
@@ -140,7 +130,6 @@ def parsed() -> argparse.Namespace:
         parser.add_argument(f"--{name}", metavar="PATH", help="without it, the one on PATH")
     parser.add_argument("--rounds", type=int, default=5, help="quiet samples of each that are aimed at")
     parser.add_argument("--seconds", type=int, default=2, help="of a sample")
-    parser.add_argument("--sessions", type=int, default=20_000, help="as many in random order; 100,000 take ten minutes, 0 none")
     parser.add_argument("--schemes", nargs="*", choices=("http", "https"), default=("http", "https"))
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[peer.name for peer in PEERS], help="of the names in the table")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -195,15 +184,6 @@ def measure(scheme: str, programs: dict[str, str], arguments: argparse.Namespace
         give_alike_cookies(contenders)
         Turns(1, DOWNLOAD_SECONDS, until, beside).take_downloads(contenders, "/files/large", DOWNLOADS_AT_ONCE, DOWNLOAD_ROUNDS)
         Turns(arguments.rounds, arguments.seconds, until, beside).take(contenders)
-        tell_complaints(stage.directory)
-        return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
-
-
-def measure_many_sessions(programs: dict[str, str], arguments: argparse.Namespace) -> list[Row]:
-    with ExitStack() as stack:
-        stage, beside = staged(stack, "http")
-        turns = Turns(SESSION_ROUNDS, arguments.seconds, time.monotonic() + BUDGET, beside)
-        contenders = many_sessions(stack, stage, programs, arguments.sessions, turns)
         tell_complaints(stage.directory)
         return [Row.of(contender, mebibytes(contender.process)) for contender in contenders if contender.samples]
 

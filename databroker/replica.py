@@ -272,11 +272,11 @@ class Replica:
         self._cache[key[0]].put(key[1], record)
 
     def forget(self, type: str, id: str) -> None:
-        """Drop a record that this process has deleted: nobody here waits for the stream to say so."""
-        if type in self._cache:
-            self._cache[type].drop(id)
+        """Drop a record that this process has deleted, before the stream reports the deletion."""
         self._calls.pop((type, id), None)
-        self._tell(RecordChange(self._position, type, id, None))
+        if type in self._types:  # as for a change of the stream: no listener knows any other type
+            self._cache[type].drop(id)
+            self._tell(RecordChange(self._position, type, id, None))
 
     def doubt(self) -> None:
         """Drop what is cached: this process has stood still, and the changes that it missed may come after the questions that it missed."""

@@ -69,12 +69,6 @@ class RouteForwarding:
             response_headers=ResponseHeaders.of_route(route, options),
         )
 
-    @property
-    def is_alike(self) -> bool:
-        """Whether all requests to one Host go to the same upstream, with a target as it came, and with the same Host, and are answered with
-        the headers of all routes."""
-        return self.response_headers is None and self.cluster is None and self.path.changes_nothing and not self.host.follows_request
-
     def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
         """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
         if self.cluster is None:

@@ -20,7 +20,6 @@ from authorize.policy.user_entry import user_entry
 from config.routes.access_requests import AccessRequestKeys
 from config.routes.policy.language import ENFORCE, Block
 from config.routes.route import Route
-from config.routes.told_headers import varies_by_request
 from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
 
@@ -71,8 +70,6 @@ class CompiledRoute:
     id: str = field(init=False)
     grants: tuple[Evaluation, ...] = field(init=False)  # any one suffices
     is_for_people: bool = field(init=False)  # only who is asking decides: nobody is let in unasked, and everybody may sign in
-    # The decision depends on who asks and on nothing else: what it was, it is until something about the person or the policy changes.
-    sees_person_alone: bool = field(init=False)
 
     def __getattr__(self, name: str) -> Any:
         if name == "id":
@@ -82,8 +79,6 @@ class CompiledRoute:
         elif name == "is_for_people":
             is_free = self.client_ca is None and not self.has_policy
             made = is_free and all(criterion.look.nobody is not None for criterion in grants_of(self.route))
-        elif name == "sees_person_alone":
-            made = _sees_person_alone(self)
         else:
             raise AttributeError(name)
         object.__setattr__(self, name, made)
@@ -147,7 +142,7 @@ def _other_providers(route: Route) -> Iterator[CompiledBlock]:
     if route.identity_providers:
         key = "identity_providers"
         criterion = criteria.signed_in_elsewhere(route.identity_providers, key)
-        yield CompiledBlock(key, "deny", ENFORCE, single(criterion), is_timed=False, sees_person_alone=criterion.sees_person_alone)
+        yield CompiledBlock(key, "deny", ENFORCE, single(criterion), is_timed=False)
 
 
 def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlock]:
@@ -243,13 +238,6 @@ def _reading_matcher(path: str | None, prefix: str | None, patterns: Sequence[Ma
     paths, prefixes = ((None,) if text is None else setting_forms(text) for text in (path, prefix))
     matchers = [_matcher(*conditions) for conditions in itertools.product(paths, prefixes, patterns)]
     return lambda candidate: any(matches(candidate) for matches in matchers)
-
-
-def _sees_person_alone(compiled: CompiledRoute) -> bool:
-    """Every part that is evaluated must be known to: a criterion of a kind that nobody has thought of yet is not."""
-    of_keys = all(each.sees_person_alone for each in (*compiled.requirements, *grants_of(compiled.route), *compiled.strengths))
-    of_policy = all(each.sees_person_alone for each in (*compiled.denials, *compiled.allows))
-    return of_keys and of_policy and not compiled.route.has_shadow and not varies_by_request(compiled.route)
 
 
 def name_of(route: Route) -> str:

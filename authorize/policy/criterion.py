@@ -148,11 +148,6 @@ class Criterion:
     words: CriterionWords
     look: CriterionLook
 
-    @property
-    def sees_person_alone(self) -> bool:
-        """Whether its judge is shown who asks and nothing else; of no other criterion is it known what its answer depends on."""
-        return self.look.subject == _PERSON
-
     def test(self, case: Case) -> TraceStep:
         trace: list[TraceStep] = []
         every((self.look,))(case, trace)

@@ -181,11 +181,6 @@ class RouteTable:
         found = self._host_routes(host, port)
         return found.routes[0].route.from_.scheme if found is not None else "https"
 
-    def route_of_all_paths(self, host: str, port: int | None) -> CompiledRoute | None:
-        """Route of this host's requests where one is that of every path, however an upstream may read it; None elsewhere."""
-        routes = self.routes_of(host, port)
-        return routes[0] if routes and routes[0].takes_all else None
-
     @cached_property
     def told_names(self) -> ToldNames:
         """Headers by which their upstreams are told who asks."""

@@ -5,14 +5,12 @@ import sys
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx
 
 from bench.support.load import CONNECTIONS, LEAST_SAMPLES, Failed, Sample, counting, take_sample
 from bench.support.rig import BODY, HOST
 
-SCRIPT = Path(__file__).with_name("many_sessions.lua")
 MORE_ROUNDS = 3  # for who has not enough quiet samples
 
 _UNVERIFIED = ssl.create_default_context()
@@ -28,7 +26,6 @@ class Contender:
     cores: frozenset[int]  # its own, and that of what loads it
     cookie: str = ""
     signs_in: bool = True  # without it the cookie is another's, so that all requests are alike, and nobody is turned away
-    script: tuple[str, ...] = ()  # arguments of SCRIPT, where each request is of another session
     samples: list[Sample] = field(default_factory=list)
     downloads: list[Sample] = field(default_factory=list)
 
@@ -37,8 +34,6 @@ class Contender:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def wrk(self, path: str) -> list[str]:
-        if self.script:
-            return ["-s", str(SCRIPT), self.url + path, "--", *self.script]
         return [*(f"-H{name}: {value}" for name, value in _headers(self.cookie).items()), self.url + path]
 
     def must_judge(self) -> None:

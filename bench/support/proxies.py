@@ -28,7 +28,6 @@ BARE_ENVOY = "bare Envoy"
 EMBEDDED = "gate embedded"
 WORKERS = "gate workers: 2"
 ASKS = "gate data_plane: envoy"
-REMEMBERS = "gate envoy_remembers"
 FORWARDER = "bare Daphne + aiohttp"
 
 APACHE_MODULES = ("/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/libexec/apache2", "/usr/lib/httpd/modules")
@@ -278,7 +277,6 @@ PEERS = (
     # Where there are no more than two cores, both workers have the one that the others have.
     gate(WORKERS, workers=2, core=(0, 2)),
     gate(ASKS, envoy=True),
-    gate(REMEMBERS, envoy=True, envoy_remembers=1000),
     Peer(FORWARDER, start_forwarder, signs_in=False),
     Peer(
         "oauth2-proxy",

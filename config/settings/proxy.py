@@ -8,13 +8,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from config.types.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber, up_to
+from config.types.fields import Bool, Duration, Networks, ServiceUrl, TextList, WholeNumber
 from config.types.headers import ClaimNames, ResponseHeaders
 from config.types.reader import one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import ip_of
-
-MOST_REMEMBERED = 1_000_000
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -121,12 +119,6 @@ class ProxySettings(Settings):
         description="With `data_plane: envoy`: MiB of memory that Envoy may have. From nine tenths of it on, what holds most is cut; "
         "at last nobody new is let in.",
         examples=[1024],
-    )
-    envoy_remembers: Annotated[int, up_to(MOST_REMEMBERED)] = Field(
-        0,
-        description="With `data_plane: envoy`: requests of so many sessions at most are carried by Envoy without asking again, where the "
-        "decision depends on the person alone; 0 for none. 2.5 KiB of memory each.",
-        examples=[100_000],
     )
     http3: Bool = Field(
         False, description="With `data_plane: envoy`: HTTP/3, too, on the UDP port with the number of `address`.", examples=[True]

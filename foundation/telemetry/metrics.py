@@ -79,9 +79,6 @@ upstream_ejections = _counter(
 )
 envoy_up = _gauge("gate_envoy_up", "1 while Envoy's own statistics are told here, 0 where it does not answer; with `data_plane: envoy`.")
 envoy_pressure = _gauge("gate_envoy_pressure", "How much of what Envoy may have it has, 0 to 1: heap or connections.", ["resource"])
-envoy_grants = _gauge("gate_envoy_grants", "Grants by which Envoy carries requests without asking; with `envoy_remembers`.")
-envoy_carried_by_grants = _counter("gate_envoy_carried_by_grants", "Requests that Envoy carried without asking.")
-envoy_grants_refused = _counter("gate_envoy_grants_refused", "Grants that had no room: their requests are judged.")
 tunnels = _gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"])
 tunnel_bytes = _counter(
     "gate_tunnel_bytes",

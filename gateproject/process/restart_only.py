@@ -9,7 +9,7 @@ log = structlog.get_logger(__name__)
 # What the process was built around: its address, its stores, its calls to other processes.  A change of these waits for a restart.
 NEEDS_RESTART = (
     *("services", "workers", "address"),
-    *("data_plane", "envoy_max_connections", "envoy_max_heap", "envoy_remembers"),
+    *("data_plane", "envoy_max_connections", "envoy_max_heap"),
     *("insecure_server", "http_redirect_addr", "use_proxy_protocol"),
     "data_dir",
     "database_url",

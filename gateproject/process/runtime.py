@@ -153,8 +153,7 @@ class Runtime:
 
     def envoy_plane(self, application: Application) -> EnvoyPlane:
         """Make Envoy's plane, which takes the connections.  ConfigError."""
-        replica, obtained = self._databroker.replica, self.autocert.obtained
-        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self._resources, replica, obtained)
+        self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.obtained)
         return self.envoy
 
     def open_grpc(self) -> None:
@@ -339,8 +338,6 @@ class Runtime:
             ("gRPC", lambda: self._rpc.reload(options)),
             ("autocert", lambda: self.autocert.use(options)),
         ]
-        if self.envoy is not None:
-            steps.insert(1, ("what envoy remembers", self.envoy.forget))
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
             self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))

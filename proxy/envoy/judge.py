@@ -19,7 +19,6 @@ from foundation.telemetry.tracing.tracer import in_force
 from proxy.envoy.carried.carried_request import CarriedRequest
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.carried.carried_trace import CarriedTrace
-from proxy.envoy.grants.keeper import GrantKeeper
 from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
@@ -50,14 +49,12 @@ class Judge:
         token: str,
         mark: str,
         scheme: str,
-        keeper: GrantKeeper | None = None,
     ):
         self._service = service
         self._carried = carried
         self._cluster_of = cluster_of
         self._token, self._mark = token.encode(), mark.encode()
         self._scheme = scheme
-        self._keeper = keeper
         self._to_gate = _told([(CLUSTER.encode(), GATE.encode()), (JUDGED.encode(), self._mark)])
 
     async def answer(self, head: bytes, body: bytes) -> bytes:
@@ -113,10 +110,8 @@ class Judge:
         if cluster is None:
             return None
         judged = await plane.judge.with_shadow(judged, log)
-        if self._keeper is not None:
-            self._keeper.consider(head, judged, verdict, outgoing, cluster)
         log.passes(judged)
-        # Only now, as gate's own plane traces what it carries; and after what Envoy is to remember, whose requests have other traces.
+        # Only now, as gate's own plane traces what it carries.
         trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, service, log, outgoing)
         return CarriedRequest(plane, log, judged, outgoing, head, cluster, service.answered, trace)
 

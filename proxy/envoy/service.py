@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 
 from config.options import Options
-from databroker.replica import Replica
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
@@ -26,10 +25,6 @@ from proxy.envoy.child.overload import watch
 from proxy.envoy.child.process import EnvoyProcess, find
 from proxy.envoy.child.statistics import EnvoyStatistics
 from proxy.envoy.configuration import EnvoyConfiguration
-from proxy.envoy.grants.access_log import GrantAccessLog
-from proxy.envoy.grants.filter import GrantFilter
-from proxy.envoy.grants.keeper import GrantKeeper
-from proxy.envoy.grants.table import GrantTable
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.judge import Judge
 from proxy.envoy.judge_socket import JudgeConnection
@@ -39,7 +34,7 @@ from proxy.envoy.resources.connections import Connections, cut_listener
 from proxy.envoy.resources.discovery import Discovery, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
-from proxy.envoy.resources.judge_filter import OF_GRANTS, OF_JUDGED, OF_UPLOADS, JudgeFilter
+from proxy.envoy.resources.judge_filter import OF_JUDGED, OF_UPLOADS, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from proxy.envoy.unconnected import UnconnectedRequests
 from proxy.listener.context import Application
@@ -47,7 +42,6 @@ from proxy.listener.limits import ListenerLimits
 from proxy.listener.listen import bind
 from proxy.listener.server import PlainListener
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 
 log = structlog.get_logger(__name__)
@@ -68,8 +62,6 @@ class EnvoyPlane:
         options: Options,
         application: Application,
         service: Callable[[], ProxyService],
-        resources: ForwardingResources,
-        replica: Replica,
         obtained: AcmeState | None = None,
     ):
         if not sys.platform.startswith("linux"):
@@ -88,22 +80,15 @@ class EnvoyPlane:
         self._unconnected_socket = _listening(sockets.unconnected)
         self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._table = GrantTable(options.envoy_remembers, self._workers) if options.envoy_remembers else None
-        self._mark = secrets.token_urlsafe(32)
         connections = Connections(cuts)
         self.internal_listener = InternalListener(application, self._judged_mark, scheme, connections.cut)
         self._carried = CarriedRequests(connections, time.monotonic)
-        granted = GrantAccessLog(service, 2 * options.envoy_remembers)
-        readers = {OF_JUDGED: self._carried.tell, OF_GRANTS: granted.tell, OF_UPGRADES: EndedUpgrades(connections).tell}
-        readers[OF_UPLOADS] = self._carried.tell_upload
+        readers = {OF_JUDGED: self._carried.tell, OF_UPLOADS: self._carried.tell_upload, OF_UPGRADES: EndedUpgrades(connections).tell}
         self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
-        self._keeper = None
-        if self._table is not None:
-            self._keeper = GrantKeeper(self._table, connections, service, resources.streams, replica, resources.saw, granted)
         self._discovery = Discovery(self._files, admin)
         self._configuration = EnvoyConfiguration(options, self._discovery, self._certificates, self._carried, self._listeners)
         cluster_of = self._configuration.cluster_of
-        self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme, self._keeper)
+        self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme)
         self._judge_socket, self._admin = sockets.judge, admin
         self.statistics = EnvoyStatistics(admin)
         self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
@@ -116,8 +101,7 @@ class EnvoyPlane:
     def _child(self, program: Path) -> EnvoyProcess:
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
-        shared = () if self._table is None else (self._table.fd, self._table.uses_fd)
-        inherited = (self._access_log.fd, *shared)
+        inherited = (self._access_log.fd,)
         return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._carried.envoy_has_ended)
 
     def __repr__(self) -> str:
@@ -133,8 +117,6 @@ class EnvoyPlane:
         PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
         self._configuration.publish()
-        if self._keeper is not None:
-            self._keeper.start()
         self._process.start()
         await self._configuration.taken()
         self._note_live(True)
@@ -166,11 +148,6 @@ class EnvoyPlane:
         """Roll back to what Envoy had before `prepare`."""
         self._configuration.restore()
 
-    def forget(self) -> None:
-        """Take back all that was granted under another configuration; called when the new one is in force."""
-        if self._keeper is not None:
-            self._keeper.void()
-
     async def drain(self) -> None:
         """Drain: accept no more connections, and let what is carried end, for a while."""
         await self._discovery.stop_accepting()
@@ -183,8 +160,6 @@ class EnvoyPlane:
             if task is not None:
                 task.cancel()
         self._configuration.stop()
-        if self._keeper is not None:
-            self._keeper.stop()
         await self._process.stop()
         await asyncio.sleep(LAST_WORDS)
         self._carried.end_all()
@@ -199,16 +174,11 @@ class EnvoyPlane:
         self.unread_socket.close()
         self._unconnected_socket.close()
         self._certificates.close()
-        if self._table is not None:
-            self._table.close()
         self._access_log.close()
         shutil.rmtree(self.socket_directory, ignore_errors=True)
 
     def _listeners(self, options: Options) -> list[Json]:
-        log_path = self._access_log.path
-        judge = JudgeFilter.of(options, self._token, self._judged_mark, log_path)
-        again = None if self._table is None else GrantFilter.of(self._table, log_path, self._mark, options, self._token)
-        listeners = [listener(options, self._files, judge, again)]
+        listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._judged_mark, self._access_log.path))]
         if (http3 := http3_listener(options, self._files, self._judged_mark)) is not None:
             listeners.append(http3)
         return listeners

@@ -1,6 +1,5 @@
 """Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
 
-import time
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
@@ -117,19 +116,6 @@ def note_carried(span: AnySpan, result: ForwardResult) -> None:
         note_status(span, result.status)
     if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
         span.fail(result.ending.value)
-
-
-def tell_remembered(tracer: Tracer, name: str, seconds: float, facts: Facts, status: int, *, is_trouble: bool) -> None:
-    """Root span, where chance lets it be kept, of a request that has ended and of which nobody has heard before."""
-    ended = time.time_ns()
-    span = tracer.begin(name, (), is_trusted=False, at=ended - round(seconds * 1e9))
-    if span is None:
-        return
-    span.note(facts)
-    note_status(span, status)
-    if is_trouble:
-        span.fail(str(status))
-    span.end(ended)
 
 
 def _read(request: AccessRequest) -> Facts:

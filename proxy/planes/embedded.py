@@ -6,8 +6,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from authorize.client import Authorizer, WithheldCredentials
-from authorize.policy.compiled_route import CompiledRoute
+from authorize.client import Authorizer
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from foundation.errors import (
@@ -69,7 +68,6 @@ class DataPlane:
         self.judge = RequestJudge(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)
         self._answers = Answers(options, self.state.response_headers.added)
-        self._keeps_all = options.decision_log_size > 0 and options.decision_log_sample_rate >= 1
         self.forms = KeptForms(options, self._resources.broker, authorize.scheme_of)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
@@ -107,24 +105,6 @@ class DataPlane:
             credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
         who = self._who(forwarding.cluster, judged) if forwarding.cluster is not None else ""
         return forwarding.outgoing(judged.incoming, carry, credentials, who)
-
-    def sees_person_alone(self, judged: JudgedRequest, carry: Carry) -> bool:
-        """Whether another request of the same person to the same host, with a target of its own, would be judged and carried alike, until
-        something about the person or the configuration changes."""
-        authorize, identity, compiled = self._authorize, judged.check.identity, carry.route
-        if identity is None or identity.is_bearer or carry.offer is not None or judged.check.withheld is not WithheldCredentials.OURS:
-            return False
-        if not self._decides_by_person(judged, compiled):
-            return False
-        # What is in shadow, and each decision where all are kept, is told of each request.
-        if authorize.has_shadow or authorize.shows_credentials(compiled) or self._keeps_all:
-            return False
-        is_h1 = not compiled.route.upstream_http2
-        return is_h1 and self.state.forwarding(compiled).is_alike and not self.state.may_be_silent(compiled)
-
-    def _decides_by_person(self, judged: JudgedRequest, compiled: CompiledRoute) -> bool:
-        request = judged.incoming.request
-        return compiled.sees_person_alone and self._authorize.routes.route_of_all_paths(request.host, request.port) is compiled
 
     def begin(self, judged: JudgedRequest) -> Stream:
         """Stream of what is carried from now on; `streams` wants to be told of its end."""
@@ -211,15 +191,6 @@ class DataPlane:
         if cluster is None or not cluster.is_sticky:
             return ""
         return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
-
-    async def may_go_on_whatever_it_is(self, incoming: IncomingRequest) -> bool:
-        """Whether any request of this person to this host would still be carried.  Raises BrokerError."""
-        try:
-            judged = await self.judge.again(incoming)
-            verdict = self.verdicts.of(judged)
-        except (BadRequest, NobodyToActFor):
-            return False
-        return isinstance(verdict, Carry) and self._decides_by_person(judged, verdict.route)
 
     async def goes_on_until(self, incoming: IncomingRequest) -> float:
         """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.

@@ -122,14 +122,6 @@ class RouteHeaders:
     def of_another_proxy(cls, options: Options) -> "RouteHeaders":
         return cls(cookies_of_others(options.cookie_name), TrustedPeers(()), False, frozenset(), ())
 
-    def becomes_of(self, name: bytes) -> bool | None:
-        """Whether a header of this name goes on as it is, or is left out, of a client that is no trusted peer and keeps its credentials;
-        None where its value has a say."""
-        kind, folded = _KNOWN[name]
-        if kind in (CONNECTION, COOKIE, AUTHORIZATION):
-            return None
-        return kind == PLAIN and folded not in self.replaced
-
     def credentials(self, headers: Iterable[Header], withheld: WithheldCredentials) -> Headers:
         """Cookie and Authorization as `for_upstream` leaves them, empty where nothing remains; two Authorizations have no reading."""
         given = [pair for pair in headers if pair[0] in (b"cookie", b"authorization")]

@@ -67,7 +67,7 @@ def sockets() -> Iterator[SocketUpstream]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["embedded", "envoy", "envoy that remembers"])
+@pytest.fixture(scope="module", params=["embedded", "envoy"])
 def gate(
     request: pytest.FixtureRequest,
     provider: DevelopmentProvider,
@@ -90,8 +90,7 @@ def gate(
         .route(SHADOWED, name="shadowed", to=application.url, allowed_groups=["engineering"], policy=[SHADOW])
         .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
         .route(CANARY, to="http://127.0.0.1:9", **PUBLIC_KEYS)
-        .setting(groups_claim="groups", jwt_claims_headers=["email"], data_plane=request.param.partition(" ")[0])
-        .setting(envoy_remembers=100 if "remembers" in request.param else 0)
+        .setting(groups_claim="groups", jwt_claims_headers=["email"], data_plane=request.param)
     )
     with builder.start(tmp_path_factory.mktemp(request.param)) as running:
         yield running

@@ -28,8 +28,7 @@ BODY = "a line of a body\n" * 20_000
 PLANES: dict[str, dict[str, Any]] = {
     "embedded": {},
     "workers": {"workers": "2"},
-    "envoy": {"data_plane": "envoy", "envoy_remembers": 0},
-    "envoy that remembers": {"data_plane": "envoy", "envoy_remembers": 100},
+    "envoy": {"data_plane": "envoy"},
 }
 
 

@@ -40,7 +40,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
         .route(GRPC, to=upstream.url, allow_public_unauthenticated_access=True, upstream_http2=True)
         .route("*.of-all.localhost", to=upstream.url, allow_public_unauthenticated_access=True)
         .route(HERE, to=upstream.url, policy=[{"allow": {"source_ip": "127.0.0.0/8"}}])
-        .setting(data_plane="envoy", envoy_remembers=10, http3=True)
+        .setting(data_plane="envoy", http3=True)
     )
     with builder.start(directory) as running:
         yield running

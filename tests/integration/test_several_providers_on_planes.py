@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from examples.demo.people import ALICE
-from tests.integration.test_envoy_grants import carried_alone, is_alone
 from tests.integration.test_several_providers import CORP_ONLY, HTML, IDP_KEYS, OPEN, entry, signed_in
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, pick_person
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.slow
 PLANES: dict[str, dict[str, Any]] = {
     "embedded": {"data_plane": "embedded"},
     "envoy": {"data_plane": "envoy"},
-    "envoy that remembers": {"data_plane": "envoy", "envoy_remembers": 100},
     "workers": {"workers": 2},
 }
 GONE = "sessions ended: their identity provider is not configured any more"
@@ -68,14 +66,12 @@ def told(page: httpx.Response) -> dict[str, str]:
 
 
 async def visit(gate: RunningGate, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> str:
-    """Alice of this provider, who is told what she may be and gets where she may; her cookie, which Envoy has had time to remember."""
+    """Alice of this provider, who is told what she may be and gets where she may; her cookie."""
     page = await signed_in(gate, client, id, provider)
     of_corp = {"x-gate-claim-email": "alice@example.com", "x-gate-claim-groups": "engineering"} if id == "corp" else {}
-    cookie = of_client(client, OPEN)
-    if "envoy_remembers" in gate.builder.settings:
-        carried_alone(lambda: ask(gate, cookie), is_alone)
     for answer in (page, await client.get(gate.url(OPEN)), await client.get(gate.url(OPEN))):
         assert told(answer) == {"x-gate-claim-user": f"{id}/alice", **of_corp}
+    cookie = of_client(client, OPEN)
     only = await follow(client, await client.get(gate.url(CORP_ONLY), headers=HTML))
     assert only.status_code == (200 if id == "corp" else 403)
     return cookie

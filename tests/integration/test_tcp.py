@@ -301,12 +301,12 @@ def _listens(port: int) -> bool:
     return False
 
 
-@pytest.fixture(scope="module", params=["0", "9"], ids=["asked", "remembered"])
-def beside_pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+@pytest.fixture(scope="module")
+def beside_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Envoy reads what comes for a host that has pages, too."""
     everybody = {"allow_public_unauthenticated_access": True}
     with TcpUpstream(is_echo=True) as echo, TcpUpstream() as held:
-        builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="envoy", envoy_remembers=request.param)
+        builder = GateBuilder("http://127.0.0.1:9").setting(data_plane="envoy")
         builder.route(OPEN, to="http://127.0.0.1:9", **everybody)
         builder.policy += [
             {"from": f"tcp+https://{OPEN}:{ECHO_PORT}", "to": echo.url, **everybody},

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -95,28 +94,6 @@ async def test_a_proxied_request_is_one_trace_and_its_upstream_hears_of_it(gate,
     assert heard(response)["traceparent"] == f"00-{root.trace:032x}-{below['upstream'].id:016x}-01"
     assert heard(response)["x-b3-traceid"] == f"{root.trace:032x}"
     assert not any(b"hidden" in taken.body for taken in backend.taken)
-
-
-async def test_what_envoy_remembers_is_traced_as_what_it_was(
-    provider: DevelopmentProvider, upstream: SampleUpstream, backend: TraceBackend, tmp_path: Path
-) -> None:
-    """Its application is told of no trace, as nobody knew of one then."""
-    chosen = builder(provider, upstream, backend).setting(data_plane="envoy", envoy_remembers="9")
-    with chosen.start(tmp_path) as gate:
-        async with gate.client() as client:
-            await sign_in(client, gate.url(HOST), "alice")
-            answers = [await client.get(gate.url(HOST, "/again?token=hidden"))]
-            # What Envoy remembers is taken back while the records of the sign-in are still on their way.
-            while (
-                not (lines := [line for line in gate.log if line.get("path") == "/again" and "remembered" in line]) and len(answers) < 500
-            ):
-                answers.append(await client.get(gate.url(HOST, "/again?token=hidden")))
-                await asyncio.sleep(0.02)
-        spans = until(backend.spans, lambda told: any("gate.remembered" in span.tags for span in whole(told, "/again")))
-    (span, *_), line = [span for span in whole(spans, "/again") if "gate.remembered" in span.tags], lines[0]
-    assert (span.name, span.tags["http.response.status_code"], span.tags["gate.outcome"]) == (f"GET {HOST}:{gate.port}", "200", "allowed")
-    assert span.tags["gate.route"] == line["route"]
-    assert {"traceparent" in heard(answer) for answer in answers} == {True, False}
 
 
 async def test_a_sign_in_is_traced_with_what_the_provider_was_asked_and_no_secret_of_it(gate, backend):

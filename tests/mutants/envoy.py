@@ -120,47 +120,6 @@ http3.without("nobody sends a request again", "_transport", passes(enable_early_
 http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(hosts_of(options) - hosts)", "()"))
 http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
 
-eligibility = door("proxy.envoy.grants.eligibility", "unit/proxy/envoy/grants/test_eligibility.py")
-eligibility.without("other methods are judged", "grant_of", never("request.method not in METHODS"))
-eligibility.without("an odd target is judged", "grant_of", never("not is_plain(target)"))
-eligibility.without("who comes by a trusted proxy is judged", "grant_of", never("service.is_trusted(judged.incoming)"))
-eligibility.without("cookies that go nowhere go nowhere", "_written", never('b"cookie" in rules.replaced'))
-eligibility.without("paths of ours are gate's", "is_plain", never("path[1:].partition(b'/')[0].lower().decode('ascii') in OWN_WORDS"))
-eligibility.without("a token in the query is judged", "is_plain", always("_PROGRAMS not in query.lower()"))
-eligibility.without("an escaped name in the query is judged", "is_plain", always('not _ESCAPE_IN_NAME.search(b"&" + query)'))
-eligibility.without("what says that there is a body is never known", "known_names", never("name in _NEVER"))
-plain = door("proxy.envoy.grants.cookies", "unit/proxy/envoy/grants/test_cookies.py")
-plain.without("a session that comes twice is judged", "split", always("name not in found"))
-plain.without("a session without its companion is judged", "split", never("names.companion not in found"))
-plain.without(
-    "a session in other letters is judged", "CookieNames.is_beside", always("name.lower() not in (own, HOST_PREFIX.lower().encode() + own)")
-)
-told = door("proxy.envoy.grants.access_log", "unit/proxy/envoy/grants/test_access_log.py")
-told.without("an odd line does no harm", "GrantAccessLog.tell", never("not ''.join(parts[2:5]).isdecimal()"))
-told.without("no more are known than may be", "GrantAccessLog.know", skips("self._known.popitem(last=False)"))
-alike = door("proxy.planes.embedded", "unit/proxy/envoy/grants/test_eligibility.py")
-alike.without("what sees more than the person is judged", "DataPlane._decides_by_person", always("compiled.sees_person_alone"))
-alike.without(
-    "a host of several routes is judged",
-    "DataPlane._decides_by_person",
-    always("self._authorize.routes.route_of_all_paths(request.host, request.port) is compiled"),
-)
-alike.without("what is in shadow is judged", "DataPlane.sees_person_alone", never("authorize.has_shadow"))
-alike.without("every decision is kept where all are", "DataPlane.sees_person_alone", never("self._keeps_all"))
-alike.without(
-    "what is rewritten by the request is judged", "DataPlane.sees_person_alone", always("self.state.forwarding(compiled).is_alike")
-)
-grants = door("proxy.envoy.grants.keeper", "unit/proxy/envoy/grants/test_keeper.py")
-grants.without("no answer overtakes a change", "GrantKeeper.consider", never("judged.changes != self._streams.changes"))
-grants.without("who hears of no change gives nothing", "GrantKeeper.consider", never("not self._replica.is_following"))
-grants.without("an ended session's connections are cut", "GrantKeeper._see_to", skips("await self._cut(...)", times=2))
-grants.without("whom a change keeps out is cut", "GrantKeeper._judge_anew", never("not may_go_on"))
-grants.without("what was carried before is cut with its session", "GrantKeeper._see_to", skips("self._remember(given)"))
-grants.without("the lease ends first", "GrantKeeper.void", skips("self._table.void_lease()"))
-shared = door("proxy.envoy.grants.table", "unit/proxy/envoy/grants/test_table.py")
-shared.without("a grant that was taken back is void", "GrantTable.take_back", does("pass"))
-shared.without("no slot is filled again at once", "GrantTable.free", replaced("clock() + REST", "clock()"))
-
 clusters = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
 clusters.without("an upstream's certificate is verified", "_tls", never("not route.tls_skip_verify"))
 clusters.without("its name is looked at", "_tls", lacks('"match_typed_subject_alt_names"'))
@@ -248,10 +207,4 @@ DOORS = (
     connections,
     http3,
     clusters,
-    eligibility,
-    plain,
-    told,
-    alike,
-    grants,
-    shared,
 )

@@ -183,9 +183,6 @@ errors.without(
 errors.without("the log says whose the path is to others", "TwoReadings.in_full", returns("str(self)"))
 
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
-compiled_route.without("what is in shadow is judged each time", "_sees_person_alone", always("not compiled.route.has_shadow"))
-compiled_route.without("keys may look at more than the person", "_sees_person_alone", always("of_keys"))
-compiled_route.without("a policy may look at more than the person", "_sees_person_alone", always("of_policy"))
 compiled_route.without(
     "what is open to everyone waits for nobody",
     "CompiledRoute.__getattr__",

@@ -233,6 +233,7 @@ replica.without(
     replaced("log.exception(...)", "raise"),
 )
 replica.without("what this process deletes is gone at once", "Replica.forget", skips("self._cache[type].drop(id)"))
+replica.without("a type that it does not follow changes nothing", "Replica.forget", always("type in self._types"))
 replica.without("a record ends while the stream is lost, too", "Replica.peek", replaced("self._clock()", "0"))
 
 replica.without(

@@ -43,7 +43,7 @@ LIBRARIES = """
 DEFINITIONS = """
     authenticate.access.desk authenticate.bearer_tokens authenticate.directory.provider_directory authenticate.scim.directory
     authenticate.session.refresh_worker authorize.config_checks config.options config.shown.changes proxy.autocert.renewal
-    proxy.envoy.grants.keeper proxy.service
+    proxy.envoy.judge proxy.service
 """.split()  # noqa: SIM905 - easier to read
 # What an interpreter or the loader reads when it starts, and a fork would not.
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC", "GLIBC", "PATH")

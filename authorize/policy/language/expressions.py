@@ -24,17 +24,13 @@ class UnusableOperand(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledBlock:
-    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by.
-
-    `sees_person_alone`: the answer depends on who asks, and on nothing else.
-    """
+    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by."""
 
     key: str
     effect: str
     mode: str
     evaluate: Evaluation
     is_timed: bool
-    sees_person_alone: bool = False
 
 
 def compile_block(block: Block) -> CompiledBlock:
@@ -50,7 +46,7 @@ def compile_block(block: Block) -> CompiledBlock:
         return value
 
     is_timed = any(comparison.criterion in TIMED for comparison in comparisons([block]))
-    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed, all(each.sees_person_alone for each in compiled))
+    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed)
 
 
 def single(criterion: Criterion) -> Evaluation:

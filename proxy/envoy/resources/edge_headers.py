@@ -23,8 +23,6 @@ BODILESS = f"{PREFIX}bodiless"
 UPLOAD = f"{PREFIX}upload"
 # Never set: a route to the cluster that it names leads nowhere.
 NOWHERE = f"{PREFIX}nowhere"
-# Set on what was judged before and is carried without the judge, with a secret (proxy/envoy/grants/).
-CARRIED = f"{PREFIX}carried"
 # What Envoy knows of the request and its connection, and what it would overwrite or leave out before gate sees it.
 FACTS = f"{PREFIX}facts"
 CLIENT_PROTO, CLIENT_CONNECTION = f"{PREFIX}proto", f"{PREFIX}connection"
@@ -37,7 +35,7 @@ SCRIPT = f"{PREFIX}script"
 # What that script asks (answers.lua): a page in place of an answer, and an end to what is no stream.
 INSTEAD, NO_STREAM = "/instead", "/no-stream"
 # Every other name of ours is gone before a route is chosen, so that these are all that an upstream could see.
-OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, RESPONSE, BODILESS, UPLOAD, CARRIED, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
+OURS = (JUDGED, CLUSTER, PATH, HOST, NUMBER, MAY_STREAM, RESPONSE, BODILESS, UPLOAD, FACTS, CLIENT_PROTO, CLIENT_CONNECTION)
 
 _PREFIX = PREFIX.encode()
 # Words without blanks, but for the last one, which a client chooses.

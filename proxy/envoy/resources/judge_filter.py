@@ -12,7 +12,6 @@ from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter, 
 from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json
 from proxy.envoy.resources.edge_headers import (
     BODILESS,
-    CARRIED,
     CLUSTER,
     HOST,
     JUDGED,
@@ -42,7 +41,7 @@ _LOG_FORMAT = (
     " %RESPONSE_CODE_DETAILS%\n"
 )
 # Which Envoy writes itself where the client is not on the same network, or is.
-OF_ENVOY = ("x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-upstream-service-time")
+_OF_ENVOY = ("x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-upstream-service-time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class JudgeFilter:
         return {
             "match": {"prefix": "/", "headers": [self._judged(), *has]},
             "route": way,
-            "request_headers_to_remove": [*OURS, *OF_ENVOY],
+            "request_headers_to_remove": [*OURS, *_OF_ENVOY],
             "typed_per_filter_config": {LAST_STEP_FILTER: on_route("")},
         }
 
@@ -129,7 +128,7 @@ class JudgeFilter:
 
 
 # What no request has before gate has said something of it.
-_UNJUDGED = (CARRIED, JUDGED, BODILESS, "upgrade")
+_UNJUDGED = (JUDGED, BODILESS, "upgrade")
 
 
 def _not_yet() -> Json:
@@ -166,7 +165,7 @@ def _lacks(*names: str) -> list[Json]:
 
 # Of a body that was not announced: it is asked for with its length (RFC 9110 15.5.12).
 UNANNOUNCED = 411
-OF_JUDGED, OF_GRANTS, OF_UPLOADS = "judged ", "granted ", "uploaded "
+OF_JUDGED, OF_UPLOADS = "judged ", "uploaded "
 
 
 def file_log(path: str, line: str, filter_: Json, *, is_periodic: bool = False) -> Json:

@@ -6,7 +6,6 @@ from gate's: Envoy passes them on as they came, and sends what gate wrote.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from config.options import Options
 from proxy import keep_alive
@@ -58,23 +57,11 @@ class ConnectionKind:
     tells_http3: bool = False
 
 
-class CarriedAgain(Protocol):
-    """What stands before the judge, and the route of what it carries without it."""
-
-    def local_replies(self) -> list[Json]: ...
-
-    def access_log(self) -> Json: ...
-
-    def filters(self) -> list[Json]: ...
-
-    def route(self, idle: str) -> Json: ...
-
-
-def listener(options: Options, files: Path, judge: JudgeFilter, again: CarriedAgain | None = None) -> Json:
+def listener(options: Options, files: Path, judge: JudgeFilter) -> Json:
     """Listener resource."""
     limits = ListenerLimits.from_options(options)
     address = options.address
-    chains = [_chain(options, limits, files, judge, again, kind) for kind in _kinds(options)]
+    chains = [_chain(options, limits, files, judge, kind) for kind in _kinds(options)]
     tunnels = [] if options.insecure_server else sorted(tunnel_hosts(options))
     # Each by itself: Envoy ends the connections of a chain that changes.
     chains += [
@@ -136,10 +123,8 @@ def _kinds(options: Options) -> list[ConnectionKind]:
     return [ConnectionKind("certified", frozenset(certified), asks=True), *kinds, ConnectionKind("nameless", asks=True)]
 
 
-def _chain(
-    options: Options, limits: ListenerLimits, files: Path, judge: JudgeFilter, again: CarriedAgain | None, kind: ConnectionKind
-) -> Json:
-    connections = _connections(limits, judge, again, asks=kind.asks)
+def _chain(options: Options, limits: ListenerLimits, files: Path, judge: JudgeFilter, kind: ConnectionKind) -> Json:
+    connections = _connections(limits, judge, asks=kind.asks)
     if kind.tells_http3:
         connections["typed_config"]["route_config"]["response_headers_to_add"] = [alternative(options)]
     chain: Json = {"name": kind.name, "filters": [connections]}
@@ -175,26 +160,19 @@ def _authorities(options: Options) -> str:
     return "\n".join(pem.decode("ascii") for pem in found)
 
 
-def _connections(limits: ListenerLimits, judge: JudgeFilter, again: CarriedAgain | None, *, asks: bool) -> Json:
+def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool) -> Json:
     idle = seconds(limits.idle)
     more: Json = {
         "http_protocol_options": _HTTP1,
         "http2_protocol_options": _HTTP2,
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
-        "access_log": [
-            *(judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)),
-            *([again.access_log()] if again is not None else ()),
-        ],
+        "access_log": [judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)],
         # No page of gate's stands in for what is said of a body that was not announced: that is final.
-        "local_reply_config": local_replies(
-            [silences(), own_answer(UNANNOUNCED), failures(), *(again.local_replies() if again is not None else ())]
-        ),
+        "local_reply_config": local_replies([silences(), own_answer(UNANNOUNCED), failures()]),
     }
     if limits.read != float("inf"):
         more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read * _PART_OF_READ))}
     if asks:
         more["forward_client_cert_details"] = "SANITIZE_SET"
         more["set_current_client_cert_details"] = {"cert": True, "chain": True}
-    routes = [*([again.route(idle)] if again is not None else ()), *judge.routes(idle, seconds(limits.read))]
-    filters = [*(again.filters() if again is not None else ()), *judge.filters()]
-    return http_connections(limits, routes, filters, more)
+    return http_connections(limits, judge.routes(idle, seconds(limits.read)), judge.filters(), more)

@@ -330,6 +330,9 @@ async def test_what_this_process_deletes_is_gone_at_once_whether_the_stream_is_t
         world.replica.forget(SESSION, "a")
         assert world.replica.peek(SESSION, "a") is UNKNOWN
         assert (world.heard[-1].type, world.heard[-1].id, world.heard[-1].record) == (SESSION, "a", None)
+        count = len(world.heard)
+        world.replica.forget("a type of no listener", "a")
+        assert len(world.heard) == count
 
 
 @pytest.mark.parametrize("world", [{"staleness": 30}], indirect=True)

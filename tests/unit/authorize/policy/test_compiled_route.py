@@ -1,19 +1,13 @@
 """Which paths a route takes, and what is wrong with one that can't be compiled."""
 
-import hashlib
-from random import Random
 from typing import Any
 
 import pytest
 
 from authorize.policy.compiled_route import compile_route, grants_of, lets_somebody_in
 from authorize.policy.decision import Outcome, judge
-from authorize.policy.language.registry import MAKERS
 from foundation.errors import ConfigError
-from tests.support.policy_cases import ADDRESSES, METHODS, Cases
-from tests.unit.authorize.builders import NOW, make_route, request, user
-
-PATHS = ["/", "/admin", "/admin/x", "/administrator", "/a%20b", "/x/admin"]
+from tests.unit.authorize.builders import NOW, make_route, request
 
 
 @pytest.mark.parametrize(
@@ -125,90 +119,3 @@ def test_only_where_nobody_is_ever_let_in_unasked_are_people_asked_first(
         preflight = {"origin": b"https://o.example", "access_control_request_method": b"PUT"}
         for asked in (request(), request(method="OPTIONS", **preflight)):
             assert judge(asked, None, route, NOW).outcome is Outcome.SIGN_IN
-
-
-PEOPLE_ONLY = {
-    "email": {"is": "ann@corp.com"},
-    "domain": {"is": "corp.com"},
-    "user": {"is": "oidc/1"},
-    "groups": {"starts_with": "pay"},
-    "claim/team": {"is": "a"},
-    "provider": {"is": "oidc"},
-    "acr": {"is": "strong"},
-}
-MORE_THAN_PEOPLE = {
-    "source_ip": {"in": ["10.0.0.0/8"]},
-    "http_method": {"is": "GET"},
-    "http_path": {"starts_with": "/a"},
-    "http_header/x-env": {"is": "test"},
-    "client_certificate": {"fingerprint": hashlib.sha256(b"a").hexdigest()},
-    "time_of_day": {"after": "08:00"},
-    "day_of_week": {"in": ["mon-fri"]},
-    "date": {"after": "2027-01-15"},
-    "session_age": {"at_most": "8h"},
-    "granted": True,
-}
-ANYBODY = {"allow_any_authenticated_user": True}
-
-
-def test_of_each_criterion_it_is_known_whether_it_sees_the_person_alone() -> None:
-    """A criterion that is in neither table makes a route's decision depend on more: nobody has said otherwise."""
-    assert {key.partition("/")[0] for key in PEOPLE_ONLY | MORE_THAN_PEOPLE} == set(MAKERS)
-    for effect in ("allow", "deny"):
-        for key, value in (PEOPLE_ONLY | MORE_THAN_PEOPLE).items():
-            for written in ({key: value}, {"or": [{"user": "oidc/2"}, {"not": {key: value}}]}, {"and": [{key: value}, {"user": "oidc/2"}]}):
-                blocks = [{effect: written}, {"allow": {"user": "oidc/1"}}]
-                found = compile_route(make_route(policy=blocks), "policy[0]").sees_person_alone
-                assert found is (key in PEOPLE_ONLY), (effect, key, written)
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        (ANYBODY, True),
-        ({"allowed_users": ["ann@corp.com"]}, True),
-        ({"allowed_groups": ["g1"], "allowed_domains": ["corp.com"], "allowed_idp_claims": {"team": ["a"]}}, True),
-        (ANYBODY | {"acr_values": ["strong"]}, True),
-        (ANYBODY | {"max_age": "1h"}, False),
-        (ANYBODY | {"acr_values": ["strong"], "max_age": "1h"}, False),
-        ({"allow_public_unauthenticated_access": True}, False),
-        (ANYBODY | {"cors_allow_preflight": True}, False),
-        ({"allowed_users": ["ann@corp.com"], "policy": [{"mode": "shadow", "deny": {"user": "oidc/2"}}]}, False),
-        ({"allowed_users": ["ann@corp.com"], "mode": "shadow"}, False),
-    ],
-)
-def test_a_decision_depends_on_the_person_alone_where_all_that_is_looked_at_does(keys: dict[str, Any], expected: bool) -> None:
-    assert compile_route(make_route(**keys), "policy[0]", with_shadow=True).sees_person_alone is expected
-
-
-def test_who_must_show_a_certificate_is_judged_by_more_than_their_person() -> None:
-    assert compile_route(make_route(**ANYBODY), "policy[0]", b"authority").sees_person_alone is False
-
-
-def test_what_depends_on_the_person_alone_is_decided_alike_whatever_is_asked() -> None:
-    assert [seed for seed in range(300) if not _is_decided_alike(seed)] == []
-
-
-def _is_decided_alike(seed: int) -> bool:
-    compiled = compile_route(make_route(**Cases(seed).route()), "policy[0]")
-    if not compiled.sees_person_alone:
-        return True
-    asked = Random(seed)
-    for person in (user(), user("eve@evil-corp.com", subject="2", group_ids=frozenset({"g1"}), claims={"team": ("a",)})):
-        outcomes = {
-            judge(
-                request(
-                    asked.choice(PATHS),
-                    method=asked.choice(METHODS),
-                    source_ip=asked.choice(ADDRESSES),
-                    headers=[(b"x-env", asked.choice([b"a", b"b"]))],
-                ),
-                person,
-                compiled,
-                NOW + asked.randint(-90, 90) * 3600,
-            ).outcome
-            for _ in range(30)
-        }
-        if len(outcomes) != 1:
-            return False
-    return True

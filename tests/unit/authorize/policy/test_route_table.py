@@ -281,21 +281,6 @@ def test_tunnels_and_requests_never_match_each_others_routes() -> None:
     assert [routes.has_tunnels_at(f"{host}.example.com") for host in ("db", "x", "a.b")] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("routes", "found"),
-    [
-        ([{"name": "all"}], "all"),
-        ([{"name": "all", "prefix": "/"}, {"name": "never", "path": "/x"}], "all"),
-        ([{"name": "some", "prefix": "/x"}, {"name": "all"}], None),
-        ([{"name": "some", "regex": ".*"}], None),
-        ([], None),
-    ],
-)
-def test_a_host_has_a_route_of_all_paths_where_its_first_one_takes_them(routes: list[dict[str, str]], found: str | None) -> None:
-    compiled = table(*(make_route(**keys) for keys in routes)).route_of_all_paths("app.example.com", None)
-    assert (compiled.route.name if compiled else None) == found
-
-
 def seen(routes: RouteTable) -> object:
     by_address = [(address, [each.route.name for each in found.routes], found.have_escapes) for address, found in routes._by_host.items()]
     return by_address, [each.route.name for each in routes.routes()], routes.ports, routes.hosts, routes.told_names._by_upstream

@@ -87,4 +87,3 @@ def test_what_is_the_requests_own_is_each_requests(tmp_path: Path) -> None:
         b"x-trace": b"oidc/1/r2",
         b"x-certificate": b"f1",
     }
-    assert not route.sees_person_alone

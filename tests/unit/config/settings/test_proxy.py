@@ -104,9 +104,3 @@ def test_what_envoy_may_have_is_a_whole_number(load: Load, problems: Problems) -
     assert load({"ENVOY_MAX_HEAP": "256"}, envoy_max_connections=5).envoy_max_heap == 256
     for wrong in (0, -1, 1.5, "many", True, "1e3.5"):
         assert set(problems(envoy_max_connections=wrong, envoy_max_heap=wrong)) == {"envoy_max_connections", "envoy_max_heap"}
-
-
-def test_how_many_envoy_remembers_is_a_number_or_0(load: Load, problems: Problems) -> None:
-    assert (load().envoy_remembers, load({"ENVOY_REMEMBERS": "100000"}).envoy_remembers) == (0, 100_000)
-    for wrong in (-1, 1.5, "many", True, 1_000_001):
-        assert set(problems(envoy_remembers=wrong)) == {"envoy_remembers"}

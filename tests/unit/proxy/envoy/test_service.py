@@ -6,12 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from databroker.client import LocalBroker
-from databroker.replica import Replica
-from databroker.store.memory import MemoryStore
 from foundation.errors import ConfigError
 from proxy.envoy.service import EnvoyPlane
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.children import free_port
 from tests.support.options import make_options
@@ -23,8 +19,8 @@ def plane(directory: Path, port: int) -> EnvoyPlane:
     def service() -> ProxyService:
         raise AssertionError("nobody asks")
 
-    options = make_options(directory, data_plane="envoy", address=f"127.0.0.1:{port}", data_dir=str(directory), envoy_remembers=10)
-    return EnvoyPlane(options, application, service, ForwardingResources(), Replica(LocalBroker(MemoryStore())))
+    options = make_options(directory, data_plane="envoy", address=f"127.0.0.1:{port}", data_dir=str(directory))
+    return EnvoyPlane(options, application, service)
 
 
 def test_its_files_and_sockets_are_ours_alone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.observe.access_log import CLIENT_LEFT
 from proxy.planes.open_streams import OpenStreams
-from proxy.verdict import Carry, JudgedRequest
+from proxy.verdict import JudgedRequest
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
@@ -389,21 +389,7 @@ async def test_what_an_application_can_no_longer_be_told_of_goes_on_no_more(tmp_
         ann = await sign_in(gate.broker, gate.options)
         headers = {**NAVIGATION, "cookie": ann.cookie("app.example.com")}
         assert not await gate.plane.goes_on_until(incoming_from(URL, headers=headers))
-        assert not await gate.plane.may_go_on_whatever_it_is(incoming_from(URL, headers=headers))
         page = await gate.ask(URL, headers=headers)
     assert page.status == 403
     assert b"claim.key" in page.body
     assert gate.canary.connections == 0
-
-
-TOKENS = {"to": "https://up", "pass_provider_tokens": True, "set_request_headers": {"X-Token": "${access_token}"}}
-
-
-@pytest.mark.parametrize(("keys", "alone"), [({}, True), (TOKENS, False), ({"basic_auth": {"user": "a", "password": "b"}}, False)], ids=str)
-async def test_what_shows_a_credential_is_asked_about_each_time(keys: dict[str, object], alone: bool, tmp_path: Path) -> None:
-    async with proxied(tmp_path, {**ANYONE, **keys}, decision_log_size=0) as gate:
-        ann = await sign_in(gate.broker, gate.options)
-        judged = await gate.plane.judge.again(incoming_from(URL, headers={"cookie": ann.cookie("app.example.com")}))
-        verdict = gate.plane.verdicts.of(judged)
-        assert isinstance(verdict, Carry)
-        assert gate.plane.sees_person_alone(judged, verdict) is alone

@@ -90,9 +90,9 @@ def test_a_deny_is_above_it() -> None:
     assert not decide(request(), holder(route), table(route), NOW).is_allowed, "nor is an unknown deny"
 
 
-def test_a_decision_that_looks_at_it_depends_on_time_and_is_remembered_by_nobody() -> None:
+def test_a_decision_that_looks_at_it_depends_on_time() -> None:
     (compiled,) = table(WIKI).routes()
-    assert (compiled.is_timed, compiled.sees_person_alone) == (True, False)
+    assert compiled.is_timed
 
 
 def test_the_explanation_says_from_when_to_when() -> None:

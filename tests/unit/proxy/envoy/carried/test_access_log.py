@@ -14,12 +14,12 @@ async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm() -> None:
     def fails(line: str) -> None:
         raise ValueError(line)
 
-    log = EnvoyAccessLog({"judged": told.append, "granted": fails})
+    log = EnvoyAccessLog({"judged": told.append, "uploaded": fails})
     assert log.path == f"/proc/self/fd/{log.fd}"
     task = asyncio.ensure_future(log.run())
     try:
         with structlog.testing.capture_logs() as said:
-            for piece in (b"nonsense\ngranted 1\njudged 1 2", b" 3\njudged 4\n"):
+            for piece in (b"nonsense\nuploaded 1\njudged 1 2", b" 3\njudged 4\n"):
                 os.write(log.fd, piece)
                 await asyncio.sleep(0.01)
             async with asyncio.timeout(10):

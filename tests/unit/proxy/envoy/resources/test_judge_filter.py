@@ -9,7 +9,7 @@ import pytest
 from proxy.envoy.head import LARGEST_BODY
 from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.bootstrap import GATE
-from proxy.envoy.resources.edge_headers import BODILESS, CARRIED, CLUSTER, JUDGED, MAY_STREAM, NOWHERE, OURS, PREFIX, TOKEN
+from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, JUDGED, MAY_STREAM, NOWHERE, OURS, PREFIX, TOKEN
 from proxy.envoy.resources.judge_filter import FILTER, JudgeFilter, none_of
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER
 from tests.support.options import make_options
@@ -64,7 +64,7 @@ def test_the_first_route_is_that_of_what_nobody_has_judged_yet_and_leads_nowhere
     assert where(with_body["route"]) == NOWHERE
     for route in (with_body, first):
         lacking = {each["name"] for each in conditions(route) if each.get("invert_match")}
-        assert lacking == {JUDGED, CARRIED, BODILESS, "upgrade"}
+        assert lacking == {JUDGED, BODILESS, "upgrade"}
 
 
 def test_envoy_waits_by_the_measure_of_bodies_for_all_that_it_may_take_whole(judge: JudgeFilter) -> None:
