@@ -1,14 +1,22 @@
 """Configuration source: notices when the files of the running configuration change, and loads them anew."""
 
+import asyncio
 import hashlib
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from config.documents.document import shown_path
 from config.load import ConfigCheck, check_configuration, options_of
 from config.options import Options
 from config.routes.route_cache import RouteCache
 from config.shown.places import Places
-from config.types.files import stamp_of
+from config.types.files import seconds_since_change, stamp_of
+from foundation.errors import ConfigError, Problem
+
+SETTLED_SECONDS = 1.0  # a file that has not changed for so long is complete
+MAX_SETTLING_SECONDS = 10.0
 
 
 class ConfigSource:
@@ -21,6 +29,7 @@ class ConfigSource:
         self._known = RouteCache()
         self._named: tuple[Path, ...] = ()
         self._seen: object = None
+        self._unchanged_since: dict[Path, tuple[object, float]] = {}  # file -> its stamp, and since when it has had that
         self.places = Places()  # of the values of the configuration that was loaded last
         self.checksum = ""  # 16 hex digits over the bytes of every file of the configuration that was loaded last
 
@@ -40,6 +49,34 @@ class ConfigSource:
 
     def has_changed(self) -> bool:
         return self._stamps() != self._seen
+
+    async def settle(self) -> None:
+        """Wait until no file of the configuration has changed for a second; ConfigError where one goes on changing.
+
+        Files are also written in place, and the first lines of a list of rules are a list of rules, too, without the denies that follow.
+        """
+        deadline = time.monotonic() + MAX_SETTLING_SECONDS
+        while (unsettled := await asyncio.to_thread(self.unsettled)) is not None:
+            path, seconds = unsettled
+            if time.monotonic() > deadline:
+                message = f"is not read while it changes. Write {path.name} under another name beside it, then rename it"
+                raise ConfigError([Problem("", message, file=shown_path(path))])
+            await asyncio.sleep(seconds)
+
+    def unsettled(self) -> tuple[Path, float] | None:
+        """Return the file that has to stay unchanged for longest, and for how many seconds; None where all are settled."""
+        now = time.monotonic()
+        self._unchanged_since = {path: self._last_change(path, now) for path in self._files()}
+        path, (_, since) = max(self._unchanged_since.items(), key=lambda item: item[1][1], default=(Path(), (None, -math.inf)))
+        seconds = since + SETTLED_SECONDS - now
+        return (path, seconds) if seconds > 0 else None
+
+    def _last_change(self, path: Path, now: float) -> tuple[object, float]:
+        """Stamp of a file, and since when it has had that: only of a file seen for the first time the file system is asked."""
+        stamp, before = stamp_of(path), self._unchanged_since.get(path)
+        if before is None:
+            return stamp, now - seconds_since_change(path)
+        return before if before[0] == stamp else (stamp, now)
 
     def _checksum(self) -> str:
         digest = hashlib.sha256()

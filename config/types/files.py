@@ -1,7 +1,9 @@
 """Files that settings name: where they are, and what is in them."""
 
+import math
 import os
 import stat
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -89,3 +91,11 @@ def stamp_of(path: Path) -> object:
     except OSError as error:
         return error.errno
     return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def seconds_since_change(path: Path) -> float:
+    """Age of a file's content, by this machine's clock; 0 where the file system's is ahead, without end where there is no such file."""
+    try:
+        return max(0.0, time.time() - path.stat().st_mtime)
+    except OSError:
+        return math.inf

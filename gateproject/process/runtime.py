@@ -289,7 +289,7 @@ class Runtime:
                 self._manager.reloaded()
 
     async def _reload(self) -> None:
-        services, in_force = await asyncio.to_thread(self._next_services)
+        services, in_force = await self._settled_services()
         options = services.options
         cookies = cookie_settings(options)
         await self._prepare_others(services, in_force)
@@ -301,6 +301,15 @@ class Runtime:
                 self.envoy.restore()
             raise
         await self._swap(services, in_force, cookies, taken, late)
+
+    async def _settled_services(self) -> tuple[Services, InForce]:
+        """Next services, made of files none of which was being written; ConfigError."""
+        while True:
+            await self.source.settle()
+            made = await asyncio.to_thread(self._next_services)
+            # The new configuration may name files that the one before did not.
+            if await asyncio.to_thread(self.source.unsettled) is None:
+                return made
 
     async def _prepare_others(self, services: Services, in_force: InForce) -> None:
         """Have the other processes of this gate build the same; ConfigError where one can't."""

@@ -4,13 +4,17 @@ import asyncio
 import gc
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import structlog
 from django.conf import settings
 
+from config.documents.document import shown_path
 from config.options import Options
+from config.source import ConfigSource
 from databroker.store.open import open_store
 from databroker.store.sealed import SealedStore, WrongKey
 from foundation.errors import BrokerError, ConfigError, Problem
@@ -26,8 +30,12 @@ log = structlog.get_logger(__name__)
 
 
 def prepare(options: Options) -> None:
-    """Preparations before the first request: logs as configured, the data directory ours alone, the database migrated."""
+    """Prepare for the first request: the configuration complete, logs as configured, the data directory ours alone, the database migrated.
+
+    ConfigError.
+    """
     configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)
+    _require_complete(settings.GATE_SOURCE)
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if options.services in SIGNS_IN or options.databroker_storage_type == "database":
@@ -38,6 +46,14 @@ def prepare(options: Options) -> None:
         raise ConfigError([Problem("data_dir", problem)]) from error
     if options.databroker_service_url is None:
         asyncio.run(_check_secret(options))
+
+
+def _require_complete(source: ConfigSource) -> None:
+    """ConfigError where the files that were read at the start of this process were still being written."""
+    if (unsettled := source.unsettled()) is not None:
+        time.sleep(unsettled[1])
+    if source.has_changed():
+        raise ConfigError([Problem("", "has changed while gate was starting. Start gate again", file=shown_path(source.path or Path()))])
 
 
 async def _check_secret(options: Options) -> None:

@@ -284,6 +284,31 @@ SECRETS = {"idp_client_secret": "hunter2sEcReT", "cookie_secret": "a" * 42 + "E=
 WRONG = {name: f"{value}x" for name, value in SECRETS.items() if name != "idp_client_secret"} | {"idp_client_secret": ["hunter2sEcReT"]}
 
 
+async def test_a_file_that_is_written_in_place_opens_nothing_before_it_is_complete(gate: RunningGate) -> None:
+    """As scp, `rsync --inplace` and NFS write: its first lines are a configuration, too, without the deny that comes last."""
+    page = gate.url("app.localhost", "/admin")
+    config = yaml.safe_load(gate.config_file.read_text())
+    route = next(route for route in config.pop("policy") if "app.localhost" in route["from"])
+    lines = [*yaml.safe_dump(config).splitlines(), "policy:", f"- from: {route['from']}", f"  to: {route['to']}"]
+    lines += ["  allow_any_authenticated_user: true", *["  # more"] * 15]
+    lines += ["  policy:", "  - deny:", "      and:", "      - http_path: {starts_with: /admin}"]
+    content = "\n".join(lines).encode()
+    with hears(gate, RELOADED):
+        replace(gate.config_file, content)
+    answers = set()
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "alice")
+        with hears(gate, RELOADED), gate.config_file.open("wb") as file:
+            for line in content.splitlines(keepends=True):
+                file.write(line)
+                file.flush()
+                if line.startswith(b"  "):
+                    await asyncio.sleep(0.2)
+                    answers.add((await client.get(page, headers=HTML)).status_code)
+        answers.add((await client.get(page, headers=HTML)).status_code)
+    assert answers == {403}
+
+
 def shows_a_secret(said: str) -> list[str]:
     return [name for name, value in SECRETS.items() if value in said or value.rstrip("E=") in said]
 

@@ -3,6 +3,19 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
+source = door("config.source", "unit/config/test_source.py")
+source.without("a change is seen by its stamp, whatever the file system's clock", "ConfigSource._last_change", always("before is None"))
+source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
+runtime = door("gateproject.process.runtime", "unit/gateproject/process/test_runtime.py")
+runtime.without("what is being written is not read", "Runtime._settled_services", skips("await self.source.settle()"))
+runtime.without(
+    "what the new configuration names has settled",
+    "Runtime._settled_services",
+    always("await asyncio.to_thread(self.source.unsettled) is None"),
+)
+start = door("gateproject.process.start", "unit/gateproject/process/test_start.py")
+start.without("what is being written starts nothing", "prepare", skips("_require_complete(settings.GATE_SOURCE)"))
+
 online = door("gateproject.management.online_checks", "unit/gateproject/management/test_online_checks.py")
 online.without("a client that the provider refuses is told", "_client_of", never("error in _NOT_US"))
 online.without("a provider without keys is told", "provider_findings", never("discovery.jwks_uri and not await client.keys(discovery)"))
@@ -349,6 +362,9 @@ DOORS = (
     yaml_reader,
     authenticate,
     online,
+    source,
+    runtime,
+    start,
     weaknesses,
     templates,
     accepted,

@@ -1,4 +1,6 @@
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,79 @@ def test_a_route_that_names_a_file_follows_it(path: Path, tmp_path: Path) -> Non
         assert source.has_changed()
         authorities.append(source.load().policy[0].tls_custom_ca)
     assert authorities[0] != authorities[1]
+
+
+class ClockOfATest:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, while_asleep: Callable[[], None] = lambda: None):
+        self.now, self._while_asleep = 1_000.0, while_asleep
+        monkeypatch.setattr("config.source.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("config.source.asyncio.sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._while_asleep()
+
+
+def _aged(path: Path, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+def test_a_file_has_settled_when_it_has_not_changed_for_a_second(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ClockOfATest(monkeypatch)
+    _aged(path, 60)
+    source = ConfigSource(path, {})
+    source.load()
+    assert source.unsettled() is None
+    path.write_bytes(path.read_bytes() + b"# more\n")
+    _aged(path, 60)  # as by a file system whose clock is behind: what was seen to change has changed
+    assert source.unsettled() == (path, 1.0)
+    clock.now += 0.75
+    assert source.unsettled() == (path, 0.25)
+    path.unlink()
+    assert source.unsettled() == (path, 1.0)
+    clock.now += 1.0
+    assert source.unsettled() is None
+
+
+@pytest.mark.parametrize(("age", "has_settled"), [(60, True), (0, False), (-60, False)])
+def test_a_file_that_was_not_seen_before_has_settled_by_its_own_time(path: Path, age: int, has_settled: bool) -> None:
+    _aged(path, age)
+    assert (ConfigSource(path, {}).unsettled() is None) is has_settled
+
+
+def test_a_file_that_settings_name_has_to_settle_too(path: Path) -> None:
+    key = path.parent / "key.pem"
+    key.write_bytes(_signing_key())
+    write(path, signing_key_file="key.pem")
+    _aged(path, 60)
+    source = ConfigSource(path, {})
+    source.load()
+    unsettled = source.unsettled()
+    assert unsettled is not None
+    assert unsettled[0] == key
+
+
+async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = [b"# one\n", b"# two\n"]
+
+    def write_on() -> None:
+        if rest:
+            path.write_bytes(path.read_bytes() + rest.pop())
+
+    ClockOfATest(monkeypatch, while_asleep=write_on)
+    source = ConfigSource(path, {})
+    await source.settle()
+    assert not rest
+    assert source.unsettled() is None
+
+
+async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ClockOfATest(monkeypatch, while_asleep=lambda: path.write_bytes(path.read_bytes() + b"#\n"))
+    with pytest.raises(ConfigError, match=r"config\.yaml: is not read while it changes. Write config\.yaml under another name"):
+        await ConfigSource(path, {}).settle()
+
+
+def test_without_a_file_nothing_has_to_settle() -> None:
+    assert ConfigSource(None, {}).unsettled() is None

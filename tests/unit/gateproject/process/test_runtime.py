@@ -32,6 +32,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 
     monkeypatch.setattr(runtime, "made_beside_requests", nullcontext)
     monkeypatch.setattr(runtime, "settings", SimpleNamespace())
+    monkeypatch.setattr("config.source.SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(AuthenticateService, "start", nothing)
     monkeypatch.setattr(AuthenticateService, "stop", nothing)
     monkeypatch.setattr(runtime, "configure_logs", lambda *_, **__: None)
@@ -108,6 +109,33 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
     following.cancel()
     assert logs[0]["event"] == "the configuration could not be reloaded"
     assert running.services is world
+
+
+async def test_a_file_that_the_new_configuration_names_has_settled_too(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a configuration that was read names it, so what was built of it is built again."""
+    still_written, built = [(Path("revoked.pem"), 0.0)], []
+
+    def unsettled(_: ConfigSource) -> tuple[Path, float] | None:
+        return still_written.pop() if built and still_written else None
+
+    monkeypatch.setattr(ConfigSource, "unsettled", unsettled)
+    build = running._builder.build
+    monkeypatch.setattr(type(running._builder), "build", lambda _, *options: (built.append(1), build(*options))[1])
+    await running.reload()
+    assert len(built) == 2
+    await running.stop()
+
+
+async def test_a_configuration_that_does_not_stop_changing_is_not_read(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def changes(_: ConfigSource) -> None:
+        raise ConfigError([Problem("", "is not read while it changes")])
+
+    monkeypatch.setattr(ConfigSource, "settle", changes)
+    before = running.services
+    await running.reload()
+    assert running.services is before
+    assert [problem.message for problem in running.status.problems] == ["is not read while it changes"]
+    await running.stop()
 
 
 class EnvoyOfATest:

@@ -10,6 +10,7 @@ import pytest
 from django.test import override_settings
 
 from config.options import Options
+from config.source import ConfigSource
 from foundation.errors import ConfigError
 from gateproject.process import start
 from gateproject.process.start import from_settings, prepare
@@ -37,6 +38,16 @@ def test_a_directory_that_can_not_be_written_is_named_by_its_setting(proxy, tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"data_dir: gate must be able to write in .*file/data: Not a directory"):
         prepare(proxy.model_copy(update={"data_dir": tmp_path / "file" / "data"}))
+
+
+def test_a_configuration_that_was_still_being_written_starts_nothing(proxy, tmp_path, monkeypatch):
+    path = tmp_path / "config.yaml"
+    source = ConfigSource(path, {})
+    source.load()
+    monkeypatch.setattr(start.time, "sleep", lambda seconds: path.write_bytes(path.read_bytes() + b"# and a deny\n"))
+    with override_settings(GATE_SOURCE=source), pytest.raises(ConfigError, match="has changed while gate was starting"):
+        prepare(proxy)
+    assert not proxy.data_dir.exists()
 
 
 def test_without_a_configuration_nothing_is_started(capsys):
