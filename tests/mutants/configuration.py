@@ -3,19 +3,6 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
-source = door("config.source", "unit/config/test_source.py")
-source.without("a change is seen by its stamp, whatever the file system's clock", "ConfigSource._last_change", always("before is None"))
-source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
-runtime = door("gateproject.process.runtime", "unit/gateproject/process/test_runtime.py")
-runtime.without("what is being written is not read", "Runtime._settled_services", skips("await self.source.settle()"))
-runtime.without(
-    "what the new configuration names has settled",
-    "Runtime._settled_services",
-    always("await asyncio.to_thread(self.source.unsettled) is None"),
-)
-start = door("gateproject.process.start", "unit/gateproject/process/test_start.py")
-start.without("what is being written starts nothing", "prepare", skips("_require_complete(settings.GATE_SOURCE)"))
-
 online = door("gateproject.management.online_checks", "unit/gateproject/management/test_online_checks.py")
 online.without("a client that the provider refuses is told", "_client_of", never("error in _NOT_US"))
 online.without("a provider without keys is told", "provider_findings", never("discovery.jwks_uri and not await client.keys(discovery)"))
@@ -166,8 +153,8 @@ runtime.without(
     "a broken configuration takes nothing over",
     "Runtime._reload",
     replaced(
-        "services, in_force = await asyncio.to_thread(self._next_services)",
-        "try:\n    services, in_force = await asyncio.to_thread(self._next_services)\nexcept ConfigError:\n    in_force = self.in_force\n    services = self._builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
+        "services, in_force = await self._settled_services()",
+        "try:\n    services, in_force = await self._settled_services()\nexcept ConfigError:\n    in_force = self.in_force\n    services = self._builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
     ),
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
@@ -180,6 +167,13 @@ runtime.without(
 )
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 runtime.without("Envoy goes back where the rest can't go on", "Runtime._reload", skips("self.envoy.restore()"), WITHIN)
+runtime.without("what is being written is not read", "Runtime._settled_services", skips("await self.source.settle()"), WITHIN)
+runtime.without(
+    "what the new configuration names has settled",
+    "Runtime._settled_services",
+    always("await asyncio.to_thread(self.source.unsettled) is None"),
+    WITHIN,
+)
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("what lags is no success", "ConfigurationStatus.but_lagging", never("problems"))
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
@@ -269,6 +263,8 @@ unchanged.without(
 )
 source = door("config.source", "unit/config/test_source.py")
 source.without("the file that will mend a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
+source.without("a change is seen by its stamp, whatever the file system's clock", "ConfigSource._last_change", always("before is None"))
+source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
 proxy_state = door("proxy.state", "unit/proxy/test_state.py")
 proxy_state.without(
     "a changed setting reaches the routes that did not change",
@@ -362,9 +358,6 @@ DOORS = (
     yaml_reader,
     authenticate,
     online,
-    source,
-    runtime,
-    start,
     weaknesses,
     templates,
     accepted,

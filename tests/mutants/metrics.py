@@ -51,6 +51,7 @@ output.without("dropped lines are told where they are missing", "NonBlockingOutp
 output.without("last words are heard", "make_output_non_blocking", skips("atexit.register(output.finish)"))
 output.without("who is not heard ends all the same", "NonBlockingOutput.finish", always("time.monotonic() < deadline"))
 speaking = door("gateproject.process.start", "unit/gateproject/process/test_start.py")
+speaking.without("what is being written starts nothing", "prepare", skips("_require_complete(settings.GATE_SOURCE)"))
 speaking.without("a running gate waits for no reader", "from_settings", skips("make_output_non_blocking(...)"))
 
 page_metrics = door(
