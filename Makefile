@@ -49,12 +49,13 @@ check: venv-test ## format, lint, types, import contracts; changes nothing
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy gateproject proxy authenticate authorize databroker config foundation
 	@$(VENV)/bin/lint-imports --no-cache
+	@$(PY) manage.py settingsreference --check
 
 fix: venv-test ## format, and what lint can mend by itself
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-docs: venv ## write docs/settings.md, config.schema.json, metrics.md and openapi.json out of what declares them
+docs: venv ## write the generated reference pages of settings, route keys, metrics and the API
 	@$(PY) manage.py settingsreference
 
 images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser

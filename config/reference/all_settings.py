@@ -11,33 +11,12 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from config.options import Options
+from config.reference import topics
 from config.routes.route import Route
-from config.settings.authenticate import AuthenticateSettings
-from config.settings.authorize import AuthorizeSettings
-from config.settings.autocert import AutocertSettings
-from config.settings.databroker import DatabrokerSettings
-from config.settings.directory import DirectorySettings
-from config.settings.identity_providers import IdentityProviderSettings
-from config.settings.proxy import ProxySettings
-from config.settings.rpc import RpcSettings
-from config.settings.shared import SharedSettings
-from config.settings.tracing import TracingSettings
 from config.types.reader import SettingReader
 from config.validation import Settings
+from foundation.values import HostPort, Url
 
-# The settings of Options that no group has come last.
-GROUPS: Mapping[str, type[Settings]] = {
-    "All parts of the service": SharedSettings,
-    "Certificates that gate gets": AutocertSettings,
-    "Sign-in": AuthenticateSettings,
-    "Several identity providers": IdentityProviderSettings,
-    "The directory": DirectorySettings,
-    "Groups and the admin": AuthorizeSettings,
-    "Proxied requests": ProxySettings,
-    "Records": DatabrokerSettings,
-    "Between services": RpcSettings,
-    "Tracing": TracingSettings,
-}
 FILE_ONLY = frozenset({"certificates", "identity_providers", "policy_tests"})
 _UNITS = (("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1)))
 
@@ -78,8 +57,8 @@ class SettingKey:
 
     @property
     def default(self) -> Any:
-        """Default as it would be written; None where there is none."""
-        if self.field.is_required():
+        """Return the default as a configuration file has it; None where there is none, or where `when_unset` describes it."""
+        if self.field.is_required() or self.when_unset is not None:
             return None
         return written(self.field.get_default(call_default_factory=True, validated_data={}))
 
@@ -105,11 +84,19 @@ def keys(model: type[Settings]) -> tuple[SettingKey, ...]:
 
 
 def settings() -> dict[str, tuple[SettingKey, ...]]:
-    """Title -> the settings of that group; `policy` comes last."""
-    groups = {title: keys(model) for title, model in GROUPS.items()}
-    grouped = {key.name for group in groups.values() for key in group}
-    rest = tuple(key for key in keys(Options) if key.name not in grouped)
-    return {**groups, "Routes": rest}
+    """Return the settings by topic.  KeyError names a topic's key that no setting has."""
+    return _by_topic(keys(Options), topics.SETTINGS)
+
+
+def route_keys_by_topic() -> dict[str, tuple[SettingKey, ...]]:
+    return _by_topic(route_keys(), topics.ROUTE_KEYS)
+
+
+def _by_topic(declared: Iterable[SettingKey], names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[SettingKey, ...]]:
+    by_name = {key.name: key for key in declared}
+    if without := sorted(by_name.keys() - {name for of_topic in names.values() for name in of_topic}):
+        raise ValueError(f"{', '.join(without)}: no topic. Add it to config/reference/topics.py.")
+    return {topic: tuple(by_name[name] for name in of_topic) for topic, of_topic in names.items()}
 
 
 def route_keys() -> tuple[SettingKey, ...]:
@@ -126,16 +113,23 @@ def nested(declared: Iterable[SettingKey]) -> Iterator[tuple[SettingKey, type[Se
 
 
 def written(value: Any) -> Any:
-    """A value of a setting as a configuration file has it."""
-    if isinstance(value, timedelta):
-        return written_duration(value)
-    if isinstance(value, Mapping):
-        return {key: written(content) for key, content in value.items()}
-    if isinstance(value, tuple | list):
-        return [written(element) for element in value]
-    if isinstance(value, Decimal):
-        return float(value)
-    return value if value is None or isinstance(value, bool | int | float) else str(value)
+    """Return a value of a setting as a configuration file has it.  TypeError for a type that no file can hold."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case timedelta():
+            return written_duration(value)
+        case Decimal():
+            return float(value)
+        case HostPort() | Url():
+            return str(value)
+        case Settings():
+            return {name: written(getattr(value, attribute)) for name, attribute in value.attributes().items()}
+        case Mapping():
+            return {key: written(content) for key, content in value.items()}
+        case tuple() | list():
+            return [written(element) for element in value]
+    raise TypeError(f"{type(value).__name__} cannot be written: describe the default in `when_unset`")
 
 
 def written_duration(value: timedelta) -> str:

@@ -1,71 +1,93 @@
-"""Settings page, docs/settings.md, out of the declarations of the settings."""
+"""Reference pages of settings and route keys (docs/settings.md, docs/route.md), generated from the declarations."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
+import yaml
 
-_HEAD = """# Settings
+from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys_by_topic, settings
 
-This page is made from the declarations in `config/` by `make docs`; don't edit it.
+_GENERATED = "This page is generated from the declarations in `config/` by `make docs`; do not edit it."
+_SETTINGS = f"""# Settings
 
-A setting comes from an environment variable, else from the configuration file, else it has its default; both sources may be mixed.
-An empty variable is unset, and so is a key with nothing behind it. The file is YAML, JSON, TOML or properties, told by its extension
-(`.yaml`, `.yml`, `.json`, `.toml`, `.properties`). Editors complete and check YAML with the line
-`# yaml-language-server: $schema=<path of docs/config.schema.json>` at its top.
+{_GENERATED}
+
+gate reads each setting from its environment variable, else from the configuration file, else uses the default. An empty variable
+or an empty key counts as unset. The file is YAML, JSON, TOML or properties, by its extension (`.yaml`, `.yml`, `.json`, `.toml`,
+`.properties`). For completion and checks in an editor, add
+`# yaml-language-server: $schema=<path of docs/config.schema.json>` as the first line of a YAML file.
+
+*Applied* says when a changed value takes effect: on *reload*, which happens when the file changes and on SIGHUP, or on *restart*.
 
 | Type | Written as |
 |---|---|
 | bool | `true` or `false`; also `1`, `t`, `yes`, `on` and `0`, `f`, `no`, `off` |
 | duration | decimal numbers with units: `300ms`, `30s`, `5m`, `1h45m`; `0` needs no unit |
 | list | a list, or one text with commas between the elements |
-| map | a map; as one text `Name:value,Name:value` or a JSON object |
+| map | a map, one text `Name:value,Name:value`, or a JSON object |
 | base64 string | base64 on one line |
 | file path | relative paths start at the directory of the configuration file |
 | host:port | `:443`, `127.0.0.1:8080`, `[::1]:8080` |
 """
+_ROUTES = f"""# Route keys
+
+{_GENERATED}
+
+Each entry of `policy` is a route: an object with the keys on this page. The first route that matches a request applies.
+A changed route takes effect on reload. Types are described in [Settings](settings.md).
+"""
 
 
-def settings_page() -> str:
-    return "\n".join(_lines()) + "\n"
+def settings_page(needs_restart: Collection[str]) -> str:
+    """Return the page of settings; changes of `needs_restart` wait for the next start."""
+    return _page(_SETTINGS, settings(), needs_restart)
 
 
-def _lines() -> Iterator[str]:
-    yield _HEAD
-    for title, group in settings().items():
-        yield from _table(title, group, environment=True)
-        yield from _tables_of_objects(group)
-    yield "Each route is an object in the list `policy`. The first that matches decides."
+def route_page() -> str:
+    return _page(_ROUTES, route_keys_by_topic(), None)
+
+
+def _page(head: str, topics: Mapping[str, Iterable[SettingKey]], needs_restart: Collection[str] | None) -> str:
+    lines = [head]
+    for topic, of_topic in topics.items():
+        lines += [f"## {topic}", ""]
+        for key in of_topic:
+            lines += _section(key, needs_restart)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator[str]:
+    facts = [f"Type: {_kind(key)}", f"Default: {_default(key) or 'none'}"]
+    if needs_restart is not None:
+        facts.append("Configuration file only" if key.name in FILE_ONLY else f"Variable: `{key.name.upper()}`")
+        facts.append(f"Applied: {'restart' if key.name in needs_restart else 'reload'}")
+    yield f"### `{key.name}`"
     yield ""
-    yield from _table("Keys of a route", route_keys())
-    yield from _tables_of_objects(route_keys())
-
-
-def _tables_of_objects(group: Iterable[SettingKey]) -> Iterator[str]:
-    for key, model in nested(group):
-        yield from _table(f"Keys of an object in `{key.name}`" if key.is_list_of_models else f"Keys of `{key.name}`", keys(model))
-
-
-def _table(title: str, group: Sequence[SettingKey], *, environment: bool = False) -> Iterator[str]:
-    if not group:
-        return
-    yield f"## {title}"
+    yield str(key.field.description)
     yield ""
-    yield "| Key |" + (" Environment variable |" if environment else "") + " Type | Default | Meaning | Example |"
-    yield "|---|" + ("---|" if environment else "") + "---|---|---|---|"
-    for key in group:
-        name = "file only" if key.name in FILE_ONLY else f"`{key.name.upper()}`"
-        cells = [
-            f"`{key.name}`",
-            *([name] if environment else []),
-            key.kind,
-            _default(key),
-            _meaning(key),
-            _code((key.field.examples or [""])[0]),
-        ]
-        yield "| " + " | ".join(cells) + " |"
+    yield " · ".join(facts)
     yield ""
+    if key.name != "policy" or needs_restart is None:  # routes have a page of their own
+        yield "```yaml"
+        yield yaml.safe_dump({key.name: key.field.examples[0]}, sort_keys=False, width=1000).rstrip()
+        yield "```"
+        yield ""
+    for parent, model in nested([key]):
+        yield f"Keys of `{parent.name}`:" if not parent.is_list_of_models else f"Keys of each entry of `{parent.name}`:"
+        yield ""
+        yield "| Key | Type | Default | Description | Example |"
+        yield "|---|---|---|---|---|"
+        for inner in keys(model):
+            cells = (f"`{inner.name}`", _kind(inner), _default(inner), str(inner.field.description), _code(inner.field.examples[0]))
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield ""
+
+
+def _kind(key: SettingKey) -> str:
+    """Return the type with the accepted values, each once: `1.3` may be written as a text or as a number."""
+    choices = dict.fromkeys(str(choice) for choice in key.reader.shape.get("enum", ())) if key.reader else {}
+    return f"one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else key.kind
 
 
 def _default(key: SettingKey) -> str:
@@ -76,14 +98,5 @@ def _default(key: SettingKey) -> str:
     return "" if key.default in (None, [], {}, "") else _code(key.default)
 
 
-def _meaning(key: SettingKey) -> str:
-    meaning = str(key.field.description).replace("|", "\\|")
-    choices = key.reader.shape.get("enum", ()) if key.reader else ()
-    if choices:
-        meaning += f" One of {', '.join(_code(choice) for choice in choices)}."
-    return meaning
-
-
 def _code(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return f"`{text}`".replace("|", "\\|")
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"

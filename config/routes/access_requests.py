@@ -54,9 +54,9 @@ class BreakGlassKeys(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
 
     allowed: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
-        description="Who may: criteria on people, of which any suffices.", examples=[[{"groups": "on-call"}]]
+        description="Criteria for these users; one match is sufficient.", examples=[[{"groups": "on-call"}]]
     )
-    max_duration: PositiveDuration = Field(timedelta(hours=1), description="For how long at most.", examples=["30m"])
+    max_duration: PositiveDuration = Field(timedelta(hours=1), description="Maximum duration of emergency access.", examples=["30m"])
 
 
 class AccessRequestKeys(Settings):
@@ -65,16 +65,17 @@ class AccessRequestKeys(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
 
     approvers: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
-        description="Who may say yes: criteria on people, as in `policy`, of which any suffices. Nobody says yes to themselves.",
+        description="Criteria for users who may approve requests, as in `policy`; one match is sufficient. Users cannot "
+        "approve their own requests.",
         examples=[[{"groups": "payroll-leads"}]],
     )
-    max_duration: PositiveDuration = Field(timedelta(hours=8), description="For how long at most access is given.", examples=["2h"])
-    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether people must say why they ask.", examples=[OPTIONAL])
+    max_duration: PositiveDuration = Field(timedelta(hours=8), description="Maximum duration of temporary access.", examples=["2h"])
+    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether a request must give a reason.", examples=[OPTIONAL])
     approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(
-        1, description="How many different approvers must say yes.", examples=[2]
+        1, description="Number of different approvers that a request needs.", examples=[2]
     )
     break_glass: BreakGlassKeys | None = Field(
         None,
-        description="Who may let themselves in without being asked, loudly.",
+        description="Users who may grant themselves emergency access. Each use is logged and reported to the webhook.",
         examples=[{"allowed": [{"groups": "on-call"}], "max_duration": "30m"}],
     )

@@ -57,26 +57,28 @@ class BearerTokenKeys(Settings):
 
     bearer_token: Annotated[str, one_of(*KINDS)] | None = Field(
         None,
-        description="Programs get in with `Authorization: Bearer` and a token of the provider, or with `jwt` of another issuer "
-        "(docs/tokens.md). The policy decides as for people; the upstream does not see the token.",
+        description="Accepts `Authorization: Bearer` tokens: of the identity provider, or with `jwt` of another issuer. The "
+        "policy applies as for users. The token is not forwarded.",
         examples=["jwt"],
     )
     bearer_token_issuer: Issuer | None = Field(
         None,
-        description="With `bearer_token: jwt`: whose tokens they are, exactly.",
+        description="Issuer of the tokens (claim `iss`), compared exactly. Needs `bearer_token: jwt`.",
         examples=["https://token.actions.githubusercontent.com"],
     )
     bearer_token_audience: TextList = Field(
-        (), description="For whom the tokens must be; one of these is enough.", examples=[["https://app.example.com"]]
+        (), description="Accepted audiences (claim `aud`). One match is sufficient.", examples=[["https://app.example.com"]]
     )
     bearer_token_jwks_url: Annotated[WebUrl, AfterValidator(secure)] | None = Field(
         None,
-        description="With `bearer_token: jwt`: where the issuer's keys are.",
+        description="URL of the issuer's JSON Web Key Set. Needs `bearer_token: jwt`.",
         examples=["https://token.actions.githubusercontent.com/.well-known/jwks"],
-        json_schema_extra={"when_unset": "as the issuer's discovery document says"},
+        json_schema_extra={"when_unset": "from the issuer's discovery document"},
     )
     bearer_token_jwks_file: Jwks | None = Field(
-        None, description="With `bearer_token: jwt`: a file with the issuer's keys, read again when it changes.", examples=["keys.json"]
+        None,
+        description="Path to a file with the issuer's JSON Web Key Set. Reloaded when it changes. Needs `bearer_token: jwt`.",
+        examples=["keys.json"],
     )
 
 

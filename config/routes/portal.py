@@ -3,12 +3,13 @@ and what they read who may not open it."""
 
 from typing import Annotated, Any
 
-from pydantic import ValidationInfo
+from pydantic import Field, ValidationInfo
 
 from config.types import picture
 from config.types.fields import text, watched_file
 from config.types.line import line
-from config.types.reader import SettingReader
+from config.types.reader import SettingReader, one_of
+from config.validation import Settings
 from foundation.values import WatchedFile
 
 SHOW, HIDE = "show", "hide"
@@ -55,3 +56,36 @@ Description = Annotated[str, line(LONGEST_DESCRIPTION)]
 Category = Annotated[str, line(LONGEST_CATEGORY)]
 RefusalMessage = Annotated[str, line(LONGEST_MESSAGE)]
 Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]
+
+
+class PortalKeys(Settings):
+    """Route keys of the portal and of the page of a denied user."""
+
+    title: Title | None = Field(
+        None,
+        description="Name of the application in the portal.",
+        examples=["Team wiki"],
+        json_schema_extra={"when_unset": "derived from the host"},
+    )
+    description: Description | None = Field(
+        None, description="One sentence about the application in the portal.", examples=["Minutes, plans and how-tos"]
+    )
+    icon: Icon | None = Field(
+        None,
+        description="Icon in the portal: a small PNG, an SVG that contains only shapes, or a word.",
+        examples=["book"],
+        json_schema_extra={"when_unset": "the first letter of the title"},
+    )
+    category: Category | None = Field(None, description="Heading under which the portal lists the application.", examples=["Engineering"])
+    portal: Annotated[str, one_of(*CHOICES)] | None = Field(
+        None,
+        description="Whether the portal shows the application to users who may open it.",
+        examples=[HIDE],
+        json_schema_extra={"when_unset": "`show`; `hide` for redirect routes"},
+    )
+    refusal_message: RefusalMessage | None = Field(
+        None,
+        description="Text on the error page of users who are denied access: what they can do.",
+        examples=["The payroll team lets you in: write to payroll@example.com."],
+        json_schema_extra={"when_unset": "advice to contact the application's owners"},
+    )

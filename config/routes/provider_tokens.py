@@ -19,18 +19,20 @@ class ProviderTokenKeys(Settings):
 
     identity_providers: TextList = Field(
         (),
-        description="Ids of providers: only people whom one of them has signed in may pass, and who signs in is offered these alone.",
+        description="Ids of the identity providers whose users may pass. Only these are offered for sign-in.",
         examples=[["oidc"], "oidc"],
         json_schema_extra={"when_unset": "all providers"},
     )
     pass_provider_tokens: Bool = Field(
         False,
-        description="`${access_token}` and `${id_token}` may stand in `set_request_headers`: the application can act as the person at "
-        "the provider, as far as `idp_scopes` reach (docs/identity_headers.md).",
+        description="Allows `${access_token}` and `${id_token}` in `set_request_headers`. The application can then act as the "
+        "user at the provider, within `idp_scopes`.",
         examples=[True],
     )
     pass_provider_tokens_unencrypted: Bool = Field(
-        False, description="Even by plain HTTP to another machine, where whoever sits between reads them.", examples=[True]
+        False,
+        description="Allows `pass_provider_tokens` over plain HTTP to another machine, where the network can read the tokens.",
+        examples=[True],
     )
 
 

@@ -37,19 +37,21 @@ class RouteRedirect(Settings):
 
     RULES = (_needs_an_effect,)
 
-    https_redirect: Bool = Field(False, description="Leads to https.", examples=[True])
-    scheme_redirect: Annotated[str, one_of("http", "https")] | None = Field(None, description="Leads to this scheme.", examples=["https"])
+    https_redirect: Bool = Field(False, description="Redirects to `https`.", examples=[True])
+    scheme_redirect: Annotated[str, one_of("http", "https")] | None = Field(
+        None, description="Scheme of the target URL.", examples=["https"]
+    )
     host_redirect: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
-        None, description="Leads to this host.", examples=["app.example.com"]
+        None, description="Host of the target URL.", examples=["app.example.com"]
     )
     port_redirect: Annotated[int, SettingReader("integer", port, {"type": "integer", "minimum": 1, "maximum": 65535})] | None = Field(
-        None, description="Leads to this port.", examples=[8443]
+        None, description="Port of the target URL.", examples=[8443]
     )
     path_redirect: Annotated[str, SettingReader("string", location_path, PATH)] | None = Field(
-        None, description="Leads to this path, which may hold a query.", examples=["/new"]
+        None, description="Path of the target URL, optionally with a query.", examples=["/new"]
     )
-    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path.", examples=["/new/"])
+    prefix_rewrite: RewrittenPath | None = Field(None, description="Replacement for the matched prefix or path.", examples=["/new/"])
     response_code: Annotated[int, SettingReader("integer", redirect_code, {"type": "integer", "enum": list(REDIRECT_CODES)})] = Field(
-        301, description="The status of the answer.", examples=[308]
+        301, description="HTTP status code of the redirect.", examples=[308]
     )
-    strip_query: Bool = Field(False, description="Leaves the query out.", examples=[True])
+    strip_query: Bool = Field(False, description="Removes the query from the target URL.", examples=[True])

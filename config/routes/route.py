@@ -13,8 +13,7 @@ from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule
 from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from config.routes.policy.language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
 from config.routes.policy.values import regular_expression
-from config.routes.portal import CHOICES as PORTAL_CHOICES
-from config.routes.portal import HIDE, SHOW, Category, Description, Icon, RefusalMessage, Title
+from config.routes.portal import HIDE, SHOW, PortalKeys
 from config.routes.provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
 from config.routes.redirect import RouteRedirect
 from config.routes.rewrites import (
@@ -28,14 +27,7 @@ from config.routes.rewrites import (
 )
 from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
 from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set, told_header_names
-from config.routes.upstreams.balancing import (
-    POLICIES,
-    ROUND_ROBIN,
-    LeastRequestSettings,
-    MaglevSettings,
-    RingHashSettings,
-    settings_fit_the_policy,
-)
+from config.routes.upstreams.balancing import BalancingKeys, settings_fit_the_policy
 from config.routes.upstreams.credentials import (
     BasicAuth,
     ClusterToken,
@@ -104,7 +96,7 @@ def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
                 yield (key,), "has no effect where nobody needs to sign in"
 
 
-class Route(BearerTokenKeys, ProviderTokenKeys):
+class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     """`path`, `prefix`, `regex` and `prefix_rewrite` are as written; policy brings them into canonical form."""
 
     RULES = (
@@ -132,234 +124,230 @@ class Route(BearerTokenKeys, ProviderTokenKeys):
 
     from_: FromUrl = Field(
         alias="from",
-        description="External URL: scheme and host, no path. A first label `*` matches any one label. "
-        "`tcp+https://host:port` carries TCP through a tunnel (docs/tcp.md).",
+        description="External URL of the application: scheme and host, no path. A first label `*` matches any single label. "
+        "`tcp+https://host:port` tunnels TCP.",
         examples=["https://app.example.com"],
     )
     to: UpstreamUrls = Field(
         (),
-        description="The upstream, or several of the same path, each perhaps with a weight: `http://a.internal:8000,3`. "
-        "The request's path is appended to its path.",
+        description="URL of the upstream, or a list of URLs with the same path and an optional weight: "
+        "`http://a.internal:8000,3`. The request path is appended to the URL's path.",
         examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
     )
     redirect: RouteRedirect | None = Field(
-        None, description="Answers with a redirect instead of proxying; needs no sign-in.", examples=[{"host_redirect": "app.example.com"}]
+        None,
+        description="Responds with a redirect instead of forwarding. Needs no sign-in.",
+        examples=[{"host_redirect": "app.example.com"}],
     )
-    path: AbsolutePath | None = Field(None, description="Matches only this exact path.", examples=["/robots.txt"])
-    prefix: AbsolutePath | None = Field(None, description="Matches paths that begin with it.", examples=["/admin/"])
+    path: AbsolutePath | None = Field(None, description="Matches this exact path only.", examples=["/robots.txt"])
+    prefix: AbsolutePath | None = Field(None, description="Matches paths that start with this prefix.", examples=["/admin/"])
     regex: Annotated[str, SettingReader("string", regular_expression, TEXT)] | None = Field(
-        None, description="Matches paths that the whole RE2 expression matches.", examples=["/item/[0-9]+"]
+        None, description="Matches paths that match this RE2 expression completely.", examples=["/item/[0-9]+"]
     )
-    prefix_rewrite: RewrittenPath | None = Field(None, description="Replaces the matched prefix or path when forwarding.", examples=["/"])
+    prefix_rewrite: RewrittenPath | None = Field(
+        None, description="Replaces the matched `prefix` or `path` in the forwarded request.", examples=["/"]
+    )
     regex_rewrite_pattern: Pattern | None = Field(
-        None, description="Rewrites the path: every match of this RE2 expression is replaced.", examples=["^/old/(.*)$"]
+        None, description="RE2 expression; each match in the path is replaced with `regex_rewrite_substitution`.", examples=["^/old/(.*)$"]
     )
     regex_rewrite_substitution: PathSubstitution | None = Field(
-        None, description=r"What takes its place; `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
+        None, description=r"Replacement for `regex_rewrite_pattern`. `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
     )
-    preserve_host_header: Bool = Field(False, description="Passes the incoming Host header upstream.", examples=[True])
-    host_rewrite: WrittenHost | None = Field(None, description="The Host that the upstream receives.", examples=["upstream.internal"])
+    preserve_host_header: Bool = Field(False, description="Forwards the client's `Host` header unchanged.", examples=[True])
+    host_rewrite: WrittenHost | None = Field(None, description="`Host` header sent to the upstream.", examples=["upstream.internal"])
     host_rewrite_header: HeaderName | None = Field(
         None,
-        description="The incoming header whose value becomes the upstream's Host; without it the incoming Host passes.",
+        description="Request header whose value becomes the `Host` header. If the request lacks it, the client's `Host` is forwarded.",
         examples=["X-Upstream-Host"],
     )
     host_path_regex_rewrite_pattern: Pattern | None = Field(
-        None, description="Derives the upstream's Host from the path: every match of this is replaced.", examples=["^/([a-z]+)/.*$"]
+        None,
+        description="RE2 expression that derives the `Host` header from the path: each match is replaced with "
+        "`host_path_regex_rewrite_substitution`.",
+        examples=["^/([a-z]+)/.*$"],
     )
     host_path_regex_rewrite_substitution: HostSubstitution | None = Field(
-        None, description=r"What takes its place, so that a host is left; `\1` is the first group.", examples=[r"\1.internal"]
+        None,
+        description=r"Replacement for `host_path_regex_rewrite_pattern`; the result must be a host. `\1` is the first group.",
+        examples=[r"\1.internal"],
     )
     allowed_domains: Domains = Field(
-        (), description="E-mail domains whose people may pass. A hit in any of the allow-lists is enough.", examples=[["example.com"]]
+        (),
+        description="Allows users with a verified e-mail address in these domains. A match in any of the `allowed_*` lists is sufficient.",
+        examples=[["example.com"]],
     )
-    allowed_groups: TextList = Field((), description="Groups whose members may pass.", examples=[["engineering"]])
+    allowed_groups: TextList = Field((), description="Allows members of these groups.", examples=[["engineering"]])
     allowed_users: TextList = Field(
-        (), description="Who may pass: e-mail address, `provider/subject` or subject (docs/policy.md).", examples=[["alice@example.com"]]
+        (), description="Allows these users: e-mail address, `provider/subject` or subject.", examples=[["alice@example.com"]]
     )
     allowed_idp_claims: Claims = Field(
         default_factory=dict,
-        description="Claim values that let people, and tokens, pass. Nested maps become dotted keys, a single value a list of one.",
+        description="Allows users and tokens with these claim values. Nested claims are written with dots.",
         examples=[{"department": ["finance", "legal"]}],
     )
     policy: Annotated[tuple[Block, ...], SettingReader("list of objects", policy_blocks, POLICY)] = Field(
         (),
-        description="What lists can't say: blocks of `allow` and `deny`; a deny outranks every allow (docs/policy.md).",
+        description="List of `allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
     )
     access_requests: AccessRequestKeys | None = Field(
         None,
-        description="Who is not let in may ask for access for a while, and approvers give it (docs/access.md).",
+        description="Lets denied users request temporary access, which approvers grant.",
         examples=[{"approvers": [{"groups": "payroll-leads"}], "max_duration": "2h"}],
     )
     acr_values: AcrValues = Field(
         (),
-        description="Who may pass must have signed in in one of these ways, as the provider names them (claim `acr`), or signs in so now.",
+        description="Requires one of these authentication context classes (claim `acr`). A user without it is sent to the "
+        "provider for step-up authentication.",
         examples=[["urn:example:mfa"]],
     )
     max_age: MaxAge | None = Field(
         None,
-        description="Who may pass must have proved to the provider who they are no longer ago (claim `auth_time`), or does so now.",
+        description="Maximum age of the user's authentication at the provider (claim `auth_time`). An older one is sent to the "
+        "provider for reauthentication.",
         examples=["15m"],
     )
     mode: Annotated[str, one_of(*MODES)] = Field(
         ENFORCE,
-        description="With `shadow` the route decides nothing and carries nothing: what it would have done is logged and counted.",
+        description="`shadow` evaluates and logs the route without enforcing or forwarding anything.",
         examples=[SHADOW],
     )
     allow_public_unauthenticated_access: Bool = Field(
-        False, description="Everybody passes, without signing in; no allow-list may be given.", examples=[True]
+        False, description="Allows every request without sign-in. Cannot be combined with `allowed_*` lists.", examples=[True]
     )
     allow_any_authenticated_user: Bool = Field(
-        False, description="Everybody who can sign in passes; no allow-list may be given.", examples=[True]
+        False, description="Allows every signed-in user. Cannot be combined with `allowed_*` lists.", examples=[True]
     )
-    cors_allow_preflight: Bool = Field(False, description="Lets OPTIONS preflight requests pass without signing in.", examples=[True])
-    allow_websockets: Bool = Field(False, description="Allows websockets; `timeout` bounds them, global timeouts don't.", examples=[True])
-    allow_spdy: Bool = Field(False, description="Allows SPDY/3.1, as clients of clusters ask for; `timeout` bounds it.", examples=[True])
+    cors_allow_preflight: Bool = Field(
+        False, description="Forwards CORS preflight requests (`OPTIONS`) without authentication.", examples=[True]
+    )
+    allow_websockets: Bool = Field(
+        False, description="Allows WebSocket connections. `timeout` limits their duration; global timeouts do not.", examples=[True]
+    )
+    allow_spdy: Bool = Field(
+        False, description="Allows SPDY/3.1 upgrades, which `kubectl` uses. `timeout` limits their duration.", examples=[True]
+    )
     websocket_origins: Origins = Field(
-        (), description="Other origins whose pages may open websockets here.", examples=[["https://app.example.com"]]
+        (),
+        description="Additional origins whose pages may open WebSocket connections to this route.",
+        examples=[["https://app.example.com"]],
     )
     timeout: Duration | None = Field(
         None,
-        description="From the end of the request to the end of the response, however silent the upstream is meanwhile; 0 is no limit."
-        " With `upstream_http2`, what is neither gRPC nor events ends after `timeout_idle` of silence, too.",
+        description="Maximum time from the end of the request to the end of the response. `0` disables it. With "
+        "`upstream_http2`, responses that are neither gRPC nor event streams also end after `timeout_idle` without "
+        "data.",
         examples=["2m"],
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )
     idle_timeout: Duration = Field(
-        MOST_SILENCE, description="Ends a tunnel for TCP when neither end has said anything for so long; 0 is no limit.", examples=["1h"]
+        MOST_SILENCE, description="Closes a TCP tunnel after this time without data in either direction. `0` disables it.", examples=["1h"]
     )
     set_request_headers: RequestHeaders = Field(
         default_factory=dict,
-        description="Request headers that the upstream receives, `${claim.email}` and the like filled in (docs/identity_headers.md).",
+        description="Request headers to set. Values can contain templates such as `${claim.email}`.",
         examples=[{"X-Environment": "staging"}],
     )
-    remove_request_headers: RemovableHeaders = Field(
-        (), description="Request headers that the upstream doesn't receive.", examples=[["X-Debug"]]
-    )
+    remove_request_headers: RemovableHeaders = Field((), description="Request headers to remove.", examples=[["X-Debug"]])
     set_response_headers: AnswerHeaders = Field(
         default_factory=dict,
-        description="Headers of the upstream's answers, in place of its own and of those of `headers`.",
+        description="Response headers to set, replacing those of the upstream and of `headers`.",
         examples=[{"X-Frame-Options": "DENY"}],
     )
     remove_response_headers: RemovableAnswerHeaders = Field(
-        (), description="Headers that its answers lose, those of `headers` among them.", examples=[["Server", "X-Powered-By"]]
+        (), description="Response headers to remove, including those of `headers`.", examples=[["Server", "X-Powered-By"]]
     )
-    pass_identity_headers: Bool = Field(False, description="Sends `X-Gate-Jwt-Assertion` and `X-Gate-Claim-*` upstream.", examples=[True])
+    pass_identity_headers: Bool = Field(
+        False, description="Sends the signed assertion `X-Gate-Jwt-Assertion` and the `X-Gate-Claim-*` headers.", examples=[True]
+    )
     identity_headers: Annotated[str, one_of(*PRESETS)] | None = Field(
         None,
-        description="Tells who asks in the headers of another proxy, for applications made for that (docs/identity_headers.md).",
+        description="Sends the user's identity in the headers of another proxy, for applications that support that proxy.",
         examples=["oauth2-proxy"],
     )
     assertion_header: AssertionHeader | None = Field(
-        None, description="A header in which the upstream gets the assertion, too.", examples=["X-Assertion"]
+        None, description="Additional header that carries the signed assertion.", examples=["X-Assertion"]
     )
     assertion_audience: Text | None = Field(
         None,
-        description="The assertion's `aud` for this upstream.",
+        description="`aud` claim of the assertion for this upstream.",
         examples=["my-app"],
         json_schema_extra={"when_unset": "the route's host"},
     )
     jwt_groups_filter: TextList | None = Field(
         None,
-        description="In place of the setting of that name: the upstream learns of these groups, and of those that the route itself names.",
+        description="Overrides the setting of the same name: the upstream receives these groups, and the groups that the "
+        "route's policy names.",
         examples=[["engineering"]],
     )
     cluster_service_account_token_file: File | None = Field(
-        None, description="File form of `cluster_service_account_token`, read again when it changes.", examples=["token"]
+        None, description="File form of `cluster_service_account_token`. Reloaded when it changes.", examples=["token"]
     )
     cluster_service_account_token: Annotated[ClusterToken | None, or_file("cluster_service_account_token_file", cluster_token_in_file)] = (
         Field(
             None,
             validate_default=True,
-            description="Bearer token for a cluster's API server; `Impersonate-User` and `Impersonate-Group` say for whom.",
+            description="Bearer token for a Kubernetes API server. gate sets `Impersonate-User` and `Impersonate-Group` for the user.",
             examples=["PUT-THE-TOKEN-HERE"],
         )
     )
     basic_auth: BasicAuth | None = Field(
         None,
-        description="User name and password that the upstream is shown, for old applications; the client's own are taken out.",
+        description="User name and password for HTTP Basic authentication at the upstream. The client's own `Authorization` "
+        "header is removed.",
         examples=[{"user": "gate", "password_file": "token"}],
     )
     enable_cloud_serverless_authentication: Bool | None = Field(
         None,
-        description="As the setting of that name, for this route.",
+        description="Overrides the setting of the same name for this route.",
         examples=[True],
         json_schema_extra={"when_unset": "as the setting of that name"},
     )
-    tls_skip_verify: Bool = Field(False, description="Accepts any upstream certificate and name; for testing only.", examples=[True])
-    upstream_http2: Bool = Field(False, description="Speaks HTTP/2 to it, for gRPC (`data_plane: envoy`).", examples=[True])
+    tls_skip_verify: Bool = Field(False, description="Accepts any certificate from the upstream. Use it for tests only.", examples=[True])
+    upstream_http2: Bool = Field(False, description="Uses HTTP/2 to the upstream, for gRPC. Needs `data_plane: envoy`.", examples=[True])
     tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
-        None, description="The name to verify the upstream's certificate against.", examples=["upstream.internal"]
+        None, description="Name to verify the upstream's certificate against, in place of the host in `to`.", examples=["upstream.internal"]
     )
-    tls_custom_ca_file: File | None = Field(None, description="File form of `tls_custom_ca`.", examples=["ca.pem"])
+    tls_custom_ca_file: File | None = Field(None, description="File form of `tls_custom_ca`, in PEM.", examples=["ca.pem"])
     tls_custom_ca: Annotated[Base64 | None, or_file("tls_custom_ca_file")] = Field(
         default=None,
         validate_default=True,
-        description="Root CAs for verifying the upstream, instead of the system's: base64 of PEM.",
+        description="CA certificates for the upstream's certificate, in place of the system's, as base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
-    tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`.", examples=["client.pem"])
+    tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`, in PEM.", examples=["client.pem"])
     tls_client_cert: Annotated[Base64 | None, or_file("tls_client_cert_file")] = Field(
         default=None,
         validate_default=True,
-        description="Certificate, with its chain, that the upstream is shown: base64 of PEM.",
+        description="Client certificate chain that gate presents to the upstream, as base64 of PEM.",
         examples=["BASE64-OF-client.pem"],
     )
-    tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`.", examples=["client-key.pem"])
+    tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`, in PEM.", examples=["client-key.pem"])
     tls_client_key: Annotated[Base64Secret | None, or_file("tls_client_key_file", SecretBytes)] = Field(
-        default=None, validate_default=True, description="Its private key: base64 of PEM.", examples=["BASE64-OF-client-key.pem"]
+        default=None,
+        validate_default=True,
+        description="Private key of `tls_client_cert`, as base64 of PEM.",
+        examples=["BASE64-OF-client-key.pem"],
     )
-    tls_downstream_client_ca_file: File | None = Field(None, description="File form of `tls_downstream_client_ca`.", examples=["ca.pem"])
+    tls_downstream_client_ca_file: File | None = Field(
+        None, description="File form of `tls_downstream_client_ca`, in PEM.", examples=["ca.pem"]
+    )
     tls_downstream_client_ca: Annotated[Base64 | None, or_file("tls_downstream_client_ca_file")] = Field(
         default=None,
         validate_default=True,
-        description="CA that client certificates must come from, instead of `client_ca`: base64 of PEM.",
+        description="CA certificates that must have issued the client certificate on this route, in place of `client_ca`, as "
+        "base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
-    lb_policy: Annotated[str, one_of(*POLICIES)] = Field(
-        ROUND_ROBIN, description="How requests are spread over the upstreams of `to`; weights count in all.", examples=["LEAST_REQUEST"]
-    )
-    least_request_lb_config: LeastRequestSettings | None = Field(
-        None, description="Settings of LEAST_REQUEST.", examples=[{"choice_count": 2}]
-    )
-    ring_hash_lb_config: RingHashSettings | None = Field(None, description="Settings of RING_HASH.", examples=[{"minimum_ring_size": 1024}])
-    maglev_lb_config: MaglevSettings | None = Field(None, description="Settings of MAGLEV.", examples=[{"table_size": 65537}])
     health_checks: tuple[HealthCheck, ...] = Field(
         (),
-        description="Periodic checks; an unhealthy upstream gets no traffic.",
+        description="Active health checks. An unhealthy upstream receives no requests.",
         examples=[[EXAMPLE_CHECK]],
     )
     outlier_detection: OutlierDetection | None = Field(
-        None, description="Leaves an upstream that answers badly out for a while.", examples=[{"consecutive_5xx": 5}]
+        None, description="Passive health checks: ejects an upstream temporarily after failed responses.", examples=[{"consecutive_5xx": 5}]
     )
-    name: Text | None = Field(None, description="The route's name in metrics and logs.", examples=["app"])
-    title: Title | None = Field(
-        None,
-        description="The application's name on people's start page (docs/portal.md).",
-        examples=["Team wiki"],
-        json_schema_extra={"when_unset": "made of the host"},
-    )
-    description: Description | None = Field(None, description="A sentence about it there.", examples=["Minutes, plans and how-tos"])
-    icon: Icon | None = Field(
-        None,
-        description="Its picture there: a small PNG, an SVG of shapes alone, or a word (docs/portal.md).",
-        examples=["book"],
-        json_schema_extra={"when_unset": "the first letter of its title"},
-    )
-    category: Category | None = Field(None, description="The heading that it stands under there.", examples=["Engineering"])
-    portal: Annotated[str, one_of(*PORTAL_CHOICES)] | None = Field(
-        None,
-        description="Whether it stands there for those who may open it.",
-        examples=[HIDE],
-        json_schema_extra={"when_unset": "`show`; `hide` for a route that redirects"},
-    )
-    refusal_message: RefusalMessage | None = Field(
-        None,
-        description="What the page of a refused person tells them to do.",
-        examples=["The payroll team lets you in: write to payroll@example.com."],
-        json_schema_extra={"when_unset": "to ask the people who run the application"},
-    )
+    name: Text | None = Field(None, description="Name of the route in logs, metrics and traces.", examples=["app"])
     told_header_names = cached_property(told_header_names)  # by which its upstream is told who asks
 
     @cached_property

@@ -158,28 +158,29 @@ class AuthenticateSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _webhook_is_signed)
 
     authenticate_service_url: ServiceUrl = Field(
-        description="Externally reachable URL of the authenticate service.",
+        description="URL of the authenticate host, which users reach with their browser to sign in.",
         examples=["https://authenticate.example.com"],
         json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},
     )
     authenticate_callback_path: Annotated[RewrittenPath, AfterValidator(_callback_path)] = Field(
         "/oauth2/callback",
-        description="Path that receives the provider's callback; the client's redirect URI at the provider must name it exactly.",
+        description="Path of the OAuth 2.0 callback. Register `authenticate_service_url` followed by this path as the redirect "
+        "URI at the provider.",
         examples=["/oauth2/callback"],
     )
     idp_provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
-        description="The provider's short name; `oidc` for a generic OpenID Connect provider.",
+        description="Kind of identity provider. `oidc` is any OpenID Connect provider.",
         examples=["oidc"],
         json_schema_extra={"when_missing": f"one of {', '.join(PROVIDERS)}"},
     )
     idp_provider_url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
         "",
-        description="The provider's issuer URL, the base of its discovery document. Required for `oidc`, `okta` and `auth0`.",
+        description="Issuer URL of the provider. Required for `oidc`, `okta` and `auth0`.",
         examples=["https://idp.example.com"],
-        json_schema_extra={"when_unset": "the vendor's own"},
+        json_schema_extra={"when_unset": "the vendor's public issuer"},
     )
     idp_client_id: Text = Field(
-        description="OAuth 2.0 client identifier.",
+        description="OAuth 2.0 client id.",
         examples=["gate"],
         json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
@@ -190,45 +191,46 @@ class AuthenticateSettings(Settings):
     )
     idp_scopes: Scopes = Field(
         (),
-        description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
+        description="OAuth 2.0 scopes to request. Some providers do not support `offline_access`.",
         examples=[["openid", "profile", "email"], "openid,profile,email"],
-        json_schema_extra={"when_unset": "what the provider needs for signing in, as docs/providers.md lists it"},
+        json_schema_extra={"when_unset": "the scopes that the provider needs for sign-in (docs/providers.md)"},
     )
     idp_request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict,
-        description="Extra parameters of the sign-in request, in place of those that the provider has by default.",
+        description="Additional query parameters of the authorization request. They replace gate's defaults for the provider.",
         examples=[{"prompt": "select_account"}],
     )
     idp_refresh_directory_interval: PositiveDuration = Field(
         timedelta(minutes=10),
-        description="How often the directory, and what the provider says about who is signed in, are read again. "
-        "Too low may hit the provider's rate limits.",
+        description="Time between two reads of the directory, and between two refreshes of a signed-in user's claims. A short "
+        "interval can exceed the provider's rate limits.",
         examples=["10m"],
     )
-    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
+    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one token per line.", examples=["scim-token"])
     scim_token: ScimTokens = Field(
         None,
         validate_default=True,
-        description="Bearer token with which the provider pushes users and groups (SCIM 2.0) to `/.gate/scim/v2/`; "
-        "a second one in a list lets it be replaced. Not beside another directory.",
+        description="Bearer token, or list of tokens during rotation, with which the provider provisions users and groups "
+        "through SCIM 2.0 at `/.gate/scim/v2/`. Cannot be combined with another directory source.",
         examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
-        json_schema_extra={"when_unset": "nothing can be pushed"},
+        json_schema_extra={"when_unset": "SCIM is disabled"},
     )
     scim_user_id: ScimUserId = Field(
         "externalId",
-        description="Which attribute of a pushed user is what the provider's ID tokens call this person: `sub`, for azure `oid`.",
+        description="SCIM user attribute that equals the user's id in ID tokens: `sub`, or `oid` for `azure`.",
         examples=["userName"],
     )
     scim_group_id: ScimGroupId = Field(
         "externalId",
-        description="Which attribute of a pushed group `allowed_groups` means; a group that lacks it has the id that gate gave it.",
+        description="SCIM group attribute that `allowed_groups` refers to. A group without it is identified by the id that gate assigned.",
         examples=["displayName"],
     )
     access_webhook_url: Annotated[SecretText, SettingReader("URL", webhook_url, TEXT)] | None = Field(
         None,
-        description="Is told of each request for access, and of each answer, in a form that Slack and Teams take (docs/access.md).",
+        description="URL that receives a message for each access request and each answer, in a format that Slack and Microsoft "
+        "Teams accept.",
         examples=["https://hooks.example.com/services/T0/B0/x"],
-        json_schema_extra={"when_unset": "nobody is told"},
+        json_schema_extra={"when_unset": "no webhook"},
     )
     access_webhook_secret_file: File | None = Field(None, description="File form of `access_webhook_secret`.", examples=["webhook-secret"])
     access_webhook_secret: Annotated[
@@ -237,22 +239,25 @@ class AuthenticateSettings(Settings):
     ] = Field(
         None,
         validate_default=True,
-        description="With it each message is signed (HMAC-SHA256); 32 characters or more.",
+        description="Key that signs webhook messages with HMAC-SHA256, at least 32 characters.",
         examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
     )
-    signing_key_file: File | None = Field(None, description="File form of `signing_key`, PEM.", examples=["signing-key.pem"])
+    signing_key_file: File | None = Field(None, description="File form of `signing_key`, in PEM.", examples=["signing-key.pem"])
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Signs the attestation JWT: base64 of a PEM private key. Its public key is served at /.well-known/gate/jwks.json.",
+        description="Private key that signs the identity assertion (`X-Gate-Jwt-Assertion`), as base64 of PEM. The public key "
+        "is served at `/.well-known/gate/jwks.json`.",
         examples=["BASE64-OF-signing-key.pem"],
-        json_schema_extra={"when_unset": "a new key at each start, which is not published"},
+        json_schema_extra={"when_unset": "a new unpublished key at each start"},
     )
     signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
         "ES256",
-        description="How the attestation JWT is signed, by `signing_key` or, without one, by a new key of that kind.",
+        description="Signature algorithm of the identity assertion. Must match the type of `signing_key`.",
         examples=["ES256"],
     )
     signout_redirect_url: WebUrl | None = Field(
-        None, description="Where people go after signing out; without it, a page of ours.", examples=["https://www.example.com/bye"]
+        None,
+        description="URL that users are redirected to after sign-out. Empty shows a page of gate.",
+        examples=["https://www.example.com/bye"],
     )

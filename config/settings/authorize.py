@@ -87,70 +87,80 @@ class AuthorizeSettings(Settings):
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,
-        description="Sends a signed Authorization header to upstream cloud serverless services, on every route that doesn't say otherwise.",
+        description="Sends a signed `Authorization` header to cloud serverless upstreams, on every route that does not override it.",
         examples=[True],
     )
     cloud_serverless_authentication_service_account_file: File | None = Field(
-        None, description="File form of `cloud_serverless_authentication_service_account`: JSON.", examples=["account.json"]
+        None, description="File form of `cloud_serverless_authentication_service_account`, in JSON.", examples=["account.json"]
     )
     cloud_serverless_authentication_service_account: Annotated[
         Base64Secret | None, or_file("cloud_serverless_authentication_service_account_file", SecretBytes)
     ] = Field(
         None,
         validate_default=True,
-        description="Whose identity that header proves: base64 of a service account's JSON key file.",
+        description="Service account whose identity that header proves, as base64 of its JSON key file.",
         examples=["BASE64-OF-account.json"],
-        json_schema_extra={"when_unset": "the account of this machine, asked of its metadata server"},
+        json_schema_extra={"when_unset": "the machine's account, from its metadata server"},
     )
     cloud_serverless_metadata_url: ServiceUrl = Field(
         Url("http", "metadata.google.internal"),
-        description="Where the metadata server of this machine answers.",
+        description="URL of the cloud metadata server.",
         examples=["http://169.254.169.254"],
     )
     jwt_groups_filter: TextList | None = Field(
         None,
-        description="Upstreams learn of these groups only, and of those that their route names; an empty list leaves the latter.",
+        description="Groups that are sent to upstreams, in addition to the groups that the route's own policy names. An empty "
+        "list sends only the latter.",
         examples=[["engineering", "sales"]],
-        json_schema_extra={"when_unset": "all groups of the person"},
+        json_schema_extra={"when_unset": "all groups of the user"},
     )
     directory_file: ExistingFile | None = Field(
-        None, description="A YAML, JSON or CSV file of users and groups, read again when it changes.", examples=["directory.yaml"]
+        None, description="Path to a YAML, JSON or CSV file with users and groups. Reloaded when it changes.", examples=["directory.yaml"]
     )
     groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
         None,
-        description="The claim of the ID token or userinfo whose values count as groups besides the directory; empty for none.",
+        description="Claim of the ID token or userinfo response whose values count as groups, in addition to directory groups. "
+        "An empty value disables it.",
         examples=["roles"],
         json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
     )
     admin_allowed_users: TextList = Field(
-        (), description="Who enters the admin by single sign-on; entries as in `allowed_users`.", examples=[["alice@example.com"]]
+        (), description="Users who may open the admin with single sign-on, written as in `allowed_users`.", examples=[["alice@example.com"]]
     )
-    admin_allowed_groups: TextList = Field((), description="Whose members enter the admin by single sign-on.", examples=[["operators"]])
+    admin_allowed_groups: TextList = Field(
+        (), description="Groups whose members may open the admin with single sign-on.", examples=[["operators"]]
+    )
     ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
-        description="Bearer tokens of other Envoys that may ask authorize (ext_authz), of 32 characters or more.",
+        description="Bearer tokens, at least 32 characters each, of external Envoy proxies that may call the ext_authz API.",
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
-    admin_password_login: Bool = Field(False, description="Accounts with a password may sign in to the admin too.", examples=[True])
+    admin_password_login: Bool = Field(
+        False, description="Lets Django accounts with a password sign in to the admin, in addition to single sign-on.", examples=[True]
+    )
     decision_log_size: Annotated[int, up_to(MOST_KEPT)] = Field(
         50_000,
-        description="How many decisions are kept for the admin; the oldest go first.  0 keeps none.",
+        description="Maximum number of decisions in the decision log; the oldest are deleted first. `0` disables the log.",
         examples=[200_000],
     )
-    decision_log_age: PositiveDuration = Field(timedelta(days=30), description="How long a decision is kept at most.", examples=["168h"])
+    decision_log_age: PositiveDuration = Field(
+        timedelta(days=30), description="Maximum age of an entry in the decision log.", examples=["168h"]
+    )
     decision_log_sample_rate: Annotated[Number, AfterValidator(_part)] = Field(
         Decimal("0.01"),
-        description="The part kept of what is let in or led to sign-in, besides the first of each person on each route in an hour.  "
-        "What is refused is always kept.",
+        description="Fraction (0 to 1) of allowed requests and sign-in redirects that are logged, in addition to the first per "
+        "user, route and hour. Denied requests are always logged.",
         examples=[1],
     )
     policy_tests: tuple[PolicyTest, ...] = Field(
         (),
-        description="Examples of the policy: who asks for what, and what must come of it.  A configuration that fails one is refused.",
+        description="Tests of the policy: a request and its expected result. gate rejects a configuration that fails one.",
         examples=[[{"url": "https://app.example.com/", "user": "alice@example.com", "groups": ["engineering"], "expect": "allow"}]],
     )
     policy_tests_file: File | None = Field(
-        None, description="A file with more of them: a list, or a map with the key `policy_tests`.", examples=["policy-tests.yaml"]
+        None,
+        description="Path to a file with further policy tests: a list, or a map with the key `policy_tests`.",
+        examples=["policy-tests.yaml"],
     )
 
     @property

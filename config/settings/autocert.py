@@ -53,42 +53,47 @@ class AutocertSettings(Settings):
 
     autocert: Bool = Field(
         False,
-        description="Gets and renews certificates from a public authority (ACME) for the hosts of routes and of gate itself, and staples "
-        "OCSP answers to all certificates. The authority's terms count as accepted.",
+        description="Obtains and renews certificates for gate's hosts and all route hosts from an ACME authority, and staples "
+        "OCSP responses to all certificates. Enabling it accepts the authority's terms of service.",
         examples=[True],
     )
     autocert_dir: FilePath | None = Field(
         None,
-        description="Where these certificates are kept, shared between services; only its owner may read what gate puts there.",
+        description="Directory for the certificates and the account key, shared between services. Files are readable by their owner only.",
         examples=["/data/autocert"],
         json_schema_extra={"when_unset": "the value of `data_dir`"},
     )
     autocert_must_staple: Bool = Field(
-        False, description="Asks for certificates that are good with an OCSP answer only (Must-Staple), from now on.", examples=[True]
+        False,
+        description="Requests certificates with the Must-Staple extension, which are valid only with a stapled OCSP response. "
+        "Applies to new certificates.",
+        examples=[True],
     )
     autocert_use_staging: Bool = Field(
-        False, description="Uses the staging environment of the public authority, for trying things out.", examples=[True]
+        False,
+        description="Uses the staging environment of Let's Encrypt, whose certificates browsers do not trust. Use it for tests.",
+        examples=[True],
     )
     autocert_ca: WebUrl | None = Field(
         None,
-        description="Another authority: the URL of its ACME directory.",
+        description="ACME directory URL of another authority.",
         examples=["https://ca.internal.example.com/acme/directory"],
-        json_schema_extra={"when_unset": "the public authority Let's Encrypt"},
+        json_schema_extra={"when_unset": "Let's Encrypt"},
     )
-    autocert_trusted_ca_file: File | None = Field(None, description="File form of `autocert_trusted_ca`.", examples=["ca.pem"])
+    autocert_trusted_ca_file: File | None = Field(None, description="File form of `autocert_trusted_ca`, in PEM.", examples=["ca.pem"])
     autocert_trusted_ca: Annotated[Base64 | None, or_file("autocert_trusted_ca_file")] = Field(
         None,
         validate_default=True,
-        description="CA that the ACME server's own certificate must come from, base64 of PEM.",
+        description="CA certificates that must have issued the ACME server's own certificate, as base64 of PEM.",
         examples=["BASE64-OF-ca.pem"],
-        json_schema_extra={"when_unset": "the public ones"},
+        json_schema_extra={"when_unset": "public CAs"},
     )
-    autocert_email: Text | None = Field(None, description="Whom the authority may write to.", examples=["operators@example.com"])
-    autocert_eab_key_id: Text | None = Field(
-        None, description="The key that binds gate to an account that you have at the authority.", examples=["kid-1"]
+    autocert_email: Text | None = Field(
+        None, description="Contact e-mail address for the ACME account.", examples=["operators@example.com"]
     )
+    autocert_eab_key_id: Text | None = Field(None, description="Key id for external account binding (RFC 8555 7.3.4).", examples=["kid-1"])
     autocert_eab_mac_key: Annotated[Secret, AfterValidator(_mac_key)] | None = Field(
-        None, description="That key itself, base64 as the authority gave it.", examples=["BASE64-OF-THE-KEY"]
+        None, description="MAC key for external account binding, base64 as issued by the authority.", examples=["BASE64-OF-THE-KEY"]
     )
 
 

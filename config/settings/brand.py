@@ -38,17 +38,17 @@ class BrandKeys(Settings):
     """What people see of whoever runs this gate."""
 
     name: Annotated[str, line(LONGEST_NAME)] = Field(
-        "gate", description="Stands at the head of each page, and of the admin.", examples=["Example Corp"]
+        "gate", description="Name at the top of every page and of the admin.", examples=["Example Corp"]
     )
     logo: Annotated[WatchedFile, SettingReader("file path", logo_file, {"type": "string", "pattern": r"\S"})] | None = Field(
         None,
-        description="The picture before it: a small PNG, or an SVG of shapes alone.",
+        description="Path to the logo: a small PNG, or an SVG that contains only shapes.",
         examples=["logo.svg"],
-        json_schema_extra={"when_unset": "gate's shield, in the accent"},
+        json_schema_extra={"when_unset": "gate's shield in the accent color"},
     )
     accent: Colour | None = Field(
         None,
-        description="The colour of buttons and links; made darker for light pages and lighter for dark ones where it could not be read.",
+        description="Color of buttons and links. gate darkens or lightens it where the contrast would be too low.",
         examples=["#0b6e4f"],
         json_schema_extra={"when_unset": "gate's blue"},
     )

@@ -72,32 +72,39 @@ class DatabrokerSettings(Settings):
 
     databroker_storage_type: Annotated[str, SettingReader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
         "memory",
-        description="Where sessions, users and groups are kept: `memory`, where a restart signs everybody out, "
-        "`kvstore` (Redis), or `database`, that of `database_url`.",
+        description="Store of sessions, users and groups: `memory` (lost on restart), `kvstore` (Redis) or `database` (see "
+        "`database_url`).",
         examples=["kvstore"],
     )
     databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
         None,
-        description="The kvstore: `kvstore://`, with TLS `kvstores://`; `+sentinel` and `+cluster` after the scheme for several servers.",
+        description="URL of the kvstore: `kvstore://`, or `kvstores://` with TLS. Append `+sentinel` or `+cluster` to the "
+        "scheme for several servers.",
         examples=["kvstores://:PASSWORD@store.internal:6379/0"],
     )
     databroker_storage_ca_file: File | None = Field(
-        None, description="Root certificates for verifying the kvstore, beside the system's.", examples=["ca.pem"]
+        None, description="Path to additional CA certificates for the kvstore's certificate, in PEM.", examples=["ca.pem"]
     )
-    databroker_storage_cert_file: File | None = Field(None, description="Client certificate for the kvstore.", examples=["client.pem"])
-    databroker_storage_key_file: File | None = Field(None, description="Client key for the kvstore.", examples=["client-key.pem"])
-    databroker_storage_tls_skip_verify: Bool = Field(False, description="The kvstore's certificate is not verified.", examples=[True])
+    databroker_storage_cert_file: File | None = Field(
+        None, description="Path to the client certificate for the kvstore, in PEM.", examples=["client.pem"]
+    )
+    databroker_storage_key_file: File | None = Field(
+        None, description="Path to the client key for the kvstore, in PEM.", examples=["client-key.pem"]
+    )
+    databroker_storage_tls_skip_verify: Bool = Field(
+        False, description="Disables verification of the kvstore's certificate. Use it for tests only.", examples=[True]
+    )
     session_staleness: Duration = Field(
         timedelta(seconds=30),
-        description="How long sessions that this process has cached are served after the data broker's last word; then it answers 503. "
-        "Less than 3s, 0 too: until its loss is noticed, and for 3s of silence at most.",
+        description="Time for which cached sessions stay valid after the data broker became unreachable; then requests get "
+        "503. With less than 3s, `0` included, sessions stay valid until the loss is noticed, at most 3s.",
         examples=["30s"],
     )
     database_url: Annotated[DatabaseUrl, SettingReader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,
-        description="Django's database, for the admin and its history, and the records with `databroker_storage_type: database`: "
-        "`sqlite:///` and a path, or `postgresql://`. An authorize of its own that is given authenticate's writes what it decides there.",
+        description="Database of the admin, and of all records with `databroker_storage_type: database`: `sqlite:///<path>` or "
+        "`postgresql://`. In split mode, give authorize the same URL as authenticate to record its decisions.",
         examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full&sslrootcert=/etc/gate/internal-ca.pem"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )

@@ -159,28 +159,30 @@ def _one_directory(settings: Any) -> Iterator[Finding]:
 class DirectorySettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_account_is_usable, _one_directory)
 
-    idp_service_account_file: File | None = Field(None, description="File form of `idp_service_account`.", examples=["idp-account.json"])
+    idp_service_account_file: File | None = Field(
+        None, description="File form of `idp_service_account`, in JSON.", examples=["idp-account.json"]
+    )
     idp_service_account: Annotated[AccountContent | None, or_file("idp_service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Credentials for reading the provider's directory, which says who is in which group: base64 of JSON, whose members "
-        "docs/directory.md lists by provider.",
+        description="Credentials for the provider's directory API, from which gate reads groups: base64 of JSON. "
+        "docs/directory.md lists the members for each provider.",
         examples=["BASE64-OF-idp-account.json"],
     )
     idp_refresh_directory_timeout: PositiveDuration = Field(
         timedelta(minutes=1),
-        description="How long one reading of a directory may take, waiting for rate limits included.",
+        description="Maximum time for one read of the directory, including waits for rate limits.",
         examples=["1m"],
     )
     idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
         None,
-        description="At most so many requests a second are sent to a directory.",
+        description="Maximum number of requests per second to the directory API.",
         examples=[10],
-        json_schema_extra={"when_unset": "no limit of our own; the provider's are obeyed"},
+        json_schema_extra={"when_unset": "only the provider's own rate limits"},
     )
     idp_directory_url: DirectoryUrl = Field(
         "",
-        description="Where the directory's API answers, where that does not follow from `idp_provider_url`.",
+        description="URL of the directory API, where it cannot be derived from `idp_provider_url`.",
         examples=["https://graph.microsoft.us"],
-        json_schema_extra={"when_unset": "as docs/directory.md says, by provider"},
+        json_schema_extra={"when_unset": "derived from the provider (docs/directory.md)"},
     )

@@ -211,7 +211,7 @@ class IdentityProviderSettings(Settings):
 
     identity_providers: tuple[IdentityProvider, ...] | None = Field(
         None,
-        description="Several providers at once, in place of the keys `idp_*` (docs/several_providers.md).",
+        description="List of identity providers, in place of the `idp_*` settings, if users come from more than one.",
         examples=[
             [
                 {
@@ -225,5 +225,5 @@ class IdentityProviderSettings(Settings):
                 }
             ]
         ],
-        json_schema_extra={"when_unset": "the one provider of `idp_provider`"},
+        json_schema_extra={"when_unset": "the single provider of `idp_provider`"},
     )

@@ -94,78 +94,86 @@ class IdentityProvider(Settings):
     }
 
     id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(
-        description="What gate calls it: the ids of its people begin with that, as in `corp/00u1`. Another id makes them other people.",
+        description="Id of the provider. It is the prefix of its users' ids, as in `corp/00u1`: changing it changes the "
+        "identity of every user.",
         examples=["corp"],
     )
     provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
-        description="Its kind, as of `idp_provider`.", examples=["azure"]
+        description="Kind of provider, as `idp_provider`.", examples=["azure"]
     )
     url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
-        "", description="Its issuer URL, as of `idp_provider_url`.", examples=["https://idp.example.com"]
+        "", description="Issuer URL, as `idp_provider_url`.", examples=["https://idp.example.com"]
     )
-    client_id: Text = Field("", description="The client that gate is there.", examples=["gate"])
+    client_id: Text = Field("", description="OAuth 2.0 client id.", examples=["gate"])
     client_secret_file: File | None = Field(None, description="File form of `client_secret`.", examples=["corp-client-secret"])
     client_secret: Annotated[Secret | None, or_file("client_secret_file", lambda content: SecretText(content.decode("utf-8").strip()))] = (
-        Field(None, validate_default=True, description="That client's secret.", examples=["the-secret-that-the-provider-gave-you"])
+        Field(None, validate_default=True, description="OAuth 2.0 client secret.", examples=["the-secret-that-the-provider-gave-you"])
     )
-    scopes: Scopes = Field((), description="As `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"])
+    scopes: Scopes = Field(
+        (), description="OAuth 2.0 scopes, as `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"]
+    )
     request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", read_params, MAP)] | None = Field(
-        None, description="As `idp_request_params`.", examples=[{"prompt": "select_account"}]
+        None, description="Additional authorization request parameters, as `idp_request_params`.", examples=[{"prompt": "select_account"}]
     )
     groups_claim: Annotated[str, SettingReader("string", text, TEXT)] = Field(
         "",
-        description="The claim whose values count as groups. Whoever has one names groups of every rule: give it to none that you would "
-        "not let name your administrators.",
+        description="Claim whose values count as groups. Such a provider can assert any group that a rule names, so set it "
+        "only for providers that may decide who is an administrator.",
         examples=["roles"],
-        json_schema_extra={"when_unset": "its people have the groups of its directory, if it has one, and no others"},
+        json_schema_extra={"when_unset": "users have the groups of the provider's directory only"},
     )
-    service_account_file: File | None = Field(None, description="File form of `service_account`.", examples=["idp-account.json"])
+    service_account_file: File | None = Field(None, description="File form of `service_account`, in JSON.", examples=["idp-account.json"])
     service_account: Annotated[AccountContent | None, or_file("service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Credentials for reading its directory, as `idp_service_account`. Its groups count in every rule, as those of "
-        "`groups_claim` do.",
+        description="Credentials for the provider's directory API, as `idp_service_account`. Its groups count in every rule.",
         examples=["BASE64-OF-idp-account.json"],
-        json_schema_extra={"when_unset": "its directory is not read"},
+        json_schema_extra={"when_unset": "no directory is read"},
     )
     directory_url: DirectoryUrl = Field(
         "",
-        description="Where its directory's API answers, as `idp_directory_url`.",
+        description="URL of the directory API, as `idp_directory_url`.",
         examples=["https://graph.microsoft.us"],
-        json_schema_extra={"when_unset": "as docs/directory.md says, by provider"},
+        json_schema_extra={"when_unset": "derived from the provider (docs/directory.md)"},
     )
     directory_file: ExistingFile | None = Field(
         None,
-        description="A file of its people and their groups, as the setting of this name: of its own people alone.",
+        description="Path to a file with users and groups, as the setting of the same name, for users of this provider only.",
         examples=["directory.yaml"],
     )
-    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one a line.", examples=["scim-token"])
+    scim_token_file: File | None = Field(None, description="File form of `scim_token`, one token per line.", examples=["scim-token"])
     scim_token: ScimTokens = Field(
         None,
         validate_default=True,
-        description="Bearer token with which it pushes its users and groups, as the setting of this name; of its own people alone, so no "
-        "other entry has it.",
+        description="Bearer token for SCIM provisioning of this provider's users, as the setting of the same name. Each "
+        "provider needs its own.",
         examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
-        json_schema_extra={"when_unset": "it can push nothing"},
+        json_schema_extra={"when_unset": "SCIM is disabled"},
     )
-    scim_user_id: ScimUserId = Field("externalId", description="As the setting of this name.", examples=["userName"])
-    scim_group_id: ScimGroupId = Field("externalId", description="As the setting of this name.", examples=["displayName"])
+    scim_user_id: ScimUserId = Field(
+        "externalId", description="SCIM user attribute, as the setting of the same name.", examples=["userName"]
+    )
+    scim_group_id: ScimGroupId = Field(
+        "externalId", description="SCIM group attribute, as the setting of the same name.", examples=["displayName"]
+    )
     domains: Annotated[tuple[str, ...] | None, SettingReader("list of string", _domains, LIST)] = Field(
         None,
-        description="The domains of the e-mail addresses that it may speak for: another address of its people counts in no rule, and no "
-        "upstream is told it. Required where there are several providers.",
+        description="E-mail domains that this provider may assert. Rules and upstreams ignore addresses in other domains. "
+        "Required with more than one provider.",
         examples=[["corp.example"], "corp.example,eu.corp.example"],
-        json_schema_extra={"when_unset": "all, for a single provider"},
+        json_schema_extra={"when_unset": "all domains, for a single provider"},
     )
     link_by: Annotated[str, one_of(VERIFIED_EMAIL)] = Field(
         "",
-        description="Its people with a verified address of `domains` are one person with those of the same address at the other providers "
-        "that say so, to applications and in requests for access. Turning it on or off makes them other people there.",
+        description="Treats accounts with the same verified e-mail address in `domains` at several providers as one user, for "
+        "upstreams and access requests. Changing it changes the id that upstreams receive.",
         examples=[VERIFIED_EMAIL],
-        json_schema_extra={"when_unset": "each account is a person"},
+        json_schema_extra={"when_unset": "each account is a user"},
     )
-    title: Title = Field("", description="What people read where they choose.", examples=["Employees"])
-    icon: Icon | None = Field(None, description="Its picture there: a small PNG, an SVG of shapes alone, or a word.", examples=["people"])
+    title: Title = Field("", description="Name of the provider on the page where users choose how to sign in.", examples=["Employees"])
+    icon: Icon | None = Field(
+        None, description="Icon on that page: a small PNG, an SVG that contains only shapes, or a word.", examples=["people"]
+    )
 
     @property
     def issuer(self) -> str:

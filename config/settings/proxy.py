@@ -109,40 +109,46 @@ class ProxySettings(Settings):
     )
 
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
-        "embedded", description="Who carries proxied traffic: this process, or an Envoy child.", examples=["envoy"]
+        "embedded",
+        description="Component that forwards traffic: this process (`embedded`) or an Envoy child process (`envoy`).",
+        examples=["envoy"],
     )
     envoy_max_connections: WholeNumber = Field(
-        20_000, description="With `data_plane: envoy`: connections of clients at once; who comes then is refused.", examples=[20_000]
+        20_000,
+        description="Maximum number of client connections to Envoy. Further connections are refused. Needs `data_plane: envoy`.",
+        examples=[20_000],
     )
     envoy_max_heap: WholeNumber = Field(
         1024,
-        description="With `data_plane: envoy`: MiB of memory that Envoy may have. From nine tenths of it on, what holds most is cut; "
-        "at last nobody new is let in.",
+        description="Maximum heap of Envoy in MiB. From 90 % on, Envoy resets the largest streams; near the limit it refuses "
+        "requests and then connections. Needs `data_plane: envoy`.",
         examples=[1024],
     )
     http3: Bool = Field(
-        False, description="With `data_plane: envoy`: HTTP/3, too, on the UDP port with the number of `address`.", examples=[True]
+        False, description="Also serves HTTP/3 on the UDP port with the number of `address`. Needs `data_plane: envoy`.", examples=[True]
     )
     default_upstream_timeout: Duration = Field(
-        timedelta(seconds=30), description="For a route without `timeout`; 0 is no limit.", examples=["30s"]
+        timedelta(seconds=30), description="Timeout of routes without `timeout`. `0` disables it.", examples=["30s"]
     )
     dns_lookup_family: Annotated[str, one_of(*DNS_FAMILIES)] = Field(
-        "AUTO", description="Which addresses of an upstream's name are used.", examples=["V4_ONLY"]
+        "AUTO", description="Address family that upstream host names are resolved to.", examples=["V4_ONLY"]
     )
     forward_auth_cache: Duration = Field(
         timedelta(0),
-        description="How long front proxies may keep a permission; as long, nobody is refused.",
+        description="Time for which front proxies may cache an allow decision. Revoked access can last that much longer. `0` "
+        "disables caching.",
         examples=["5s"],
     )
     forward_auth_url: ServiceUrl | None = Field(
         None,
-        description="Switches the forward-auth endpoint on, on this host: `<url>/verify?uri=<url_to_verify>`.",
+        description="URL of the forward-auth endpoint, on a host of its own: `<url>/verify?uri=<original URL>`. Empty disables "
+        "forward auth.",
         examples=["https://fwdauth.example.com"],
     )
     headers: ResponseHeaders = Field(
         default_factory=lambda: dict(DEFAULT_HEADERS),
-        description="Response headers that replace the upstream's. A map, `Name:value` pairs with commas, or a JSON object; "
-        "`disable: true` for none.",
+        description="Response headers that gate sets on every proxied response, replacing the upstream's: a map, "
+        "comma-separated `Name:value` pairs, or a JSON object. `disable: true` sets none.",
         examples=[
             {"X-Frame-Options": "DENY"},
             "X-Frame-Options:DENY,Referrer-Policy:same-origin",
@@ -151,17 +157,23 @@ class ProxySettings(Settings):
         ],
     )
     jwt_claims_headers: ClaimNames = Field(
-        (), description="Claims that upstreams receive as `X-Gate-Claim-{Name}`. Not signed.", examples=[["email", "groups", "user"]]
+        (),
+        description="Claims that are sent to upstreams as unsigned `X-Gate-Claim-<Name>` headers.",
+        examples=[["email", "groups", "user"]],
     )
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",),
-        description="Hosts that programmatic login may hand a token to: whole names, any port. `localhost` is every loopback address, too.",
+        description="Hosts that programmatic login may redirect to with a token: complete names, any port. `localhost` "
+        "includes loopback addresses.",
         examples=[["localhost", "tool.example.com"]],
     )
     refresh_cooldown: Duration = Field(
-        timedelta(minutes=5), description="Minimum time between two refreshes of a session by hand.", examples=["5m"]
+        timedelta(minutes=5), description="Minimum time between two manual refreshes of a session.", examples=["5m"]
     )
-    skip_xff_append: Bool = Field(False, description="Leaves the client's address out of `X-Forwarded-For`.", examples=[True])
+    skip_xff_append: Bool = Field(False, description="Does not append the client address to `X-Forwarded-For`.", examples=[True])
     trusted_proxies: Networks = Field(
-        (), description="Peers whose `X-Forwarded-*` and `X-Original-URL` headers are believed.", examples=[["10.0.0.0/8"]]
+        (),
+        description="Networks of proxies in front of gate whose `X-Forwarded-*`, `Forwarded` and `X-Original-URL` headers gate "
+        "uses. Headers of other peers are removed.",
+        examples=[["10.0.0.0/8"]],
     )

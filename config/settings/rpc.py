@@ -76,41 +76,45 @@ class RpcSettings(Settings):
     grpc_address: Annotated[HostPort | None, SettingReader("host:port", listening_address, HOST_PORT)] = Field(
         None,
         validate_default=True,
-        description="Where gRPC is served; empty for nowhere, in mode `all`.",
+        description="Address of the gRPC listener. Empty disables it in mode `all`.",
         examples=[":5443"],
-        json_schema_extra={"when_unset": "`:443`, in mode `all` `127.0.0.1:5443`"},
+        json_schema_extra={"when_unset": "`:443`; `127.0.0.1:5443` in mode `all`"},
     )
     grpc_insecure: Annotated[Bool, WrapValidator(_else_insecure_in_one_process)] = Field(
         None,
         validate_default=True,
-        description="gRPC without transport security: for loopback, and networks that encrypt by themselves.",
+        description="Serves and uses gRPC without TLS. Use it on loopback or on networks that encrypt traffic.",
         examples=[True],
-        json_schema_extra={"when_unset": "true in mode `all`, else false"},
+        json_schema_extra={"when_unset": "`true` in mode `all`, otherwise `false`"},
     )
     grpc_client_timeout: PositiveDuration = Field(
-        timedelta(seconds=10), description="After it a gRPC request is given up; failures are retried until then.", examples=["10s"]
+        timedelta(seconds=10), description="Deadline of a gRPC call, including retries.", examples=["10s"]
     )
-    grpc_client_dns_roundrobin: Bool = Field(True, description="Spreads calls over all addresses of a service's name.", examples=[True])
+    grpc_client_dns_roundrobin: Bool = Field(
+        True, description="Balances gRPC calls over all addresses of the service's host name.", examples=[True]
+    )
     grpc_server_max_connection_age: PositiveDuration = Field(
-        timedelta(minutes=5), description="After it clients are asked to connect anew, and so find new servers.", examples=["5m"]
+        timedelta(minutes=5),
+        description="Age after which a gRPC server asks clients to reconnect, so that they find new servers.",
+        examples=["5m"],
     )
     grpc_server_max_connection_age_grace: PositiveDuration = Field(
-        timedelta(minutes=5), description="Added to that age, after which connections are closed.", examples=["5m"]
+        timedelta(minutes=5), description="Grace period after that age, before the server closes the connection.", examples=["5m"]
     )
     override_certificate_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
         None,
-        description="The name to verify internal services' certificates against, where it is not the name dialled.",
+        description="Name to verify certificates of internal services against, in place of the host in their URL.",
         examples=["databroker.internal.example.com"],
     )
     databroker_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
         None,
-        description="The data broker that keeps sessions, users and groups.",
+        description="URL of the data broker service.",
         examples=["https://databroker.internal:5443"],
-        json_schema_extra={"when_unset": "this process's own, in mode `all`"},
+        json_schema_extra={"when_unset": "this process, in mode `all`"},
     )
     authorize_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(
         None,
-        description="Internally reachable authorize service, for gRPC only.",
+        description="URL of the authorize service.",
         examples=["https://authorize.internal:5443"],
         json_schema_extra={"when_unset": "this process, in mode `all`"},
     )

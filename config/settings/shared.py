@@ -88,8 +88,8 @@ def _cookie_prefix(settings: Any) -> Iterator[Finding]:
 class CertificateFiles(Settings):
     """One pair of `certificates`."""
 
-    cert: PemOrFile = Field(description="The certificate chain: a PEM file, or base64 of PEM.", examples=["fullchain.pem"])
-    key: PemOrFile = Field(description="The certificate's private key: a PEM file, or base64 of PEM.", examples=["privkey.pem"])
+    cert: PemOrFile = Field(description="Certificate chain: path to a PEM file, or base64 of PEM.", examples=["fullchain.pem"])
+    key: PemOrFile = Field(description="Private key: path to a PEM file, or base64 of PEM.", examples=["privkey.pem"])
 
 
 def _tls_version(value: object) -> str:
@@ -103,131 +103,160 @@ class SharedSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_cookie_prefix, _workers_carry)
 
     services: Annotated[str, one_of("all", "authenticate", "authorize", "databroker", "proxy")] = Field(
-        "all", description="Which services this process runs.", examples=["all"]
+        "all", description="Services that this process runs: all of them, or one in a split deployment.", examples=["all"]
     )
     workers: Annotated[
         int | str,
         SettingReader("whole number or `auto`", worker_count, {"type": ["integer", "string"], "pattern": r"^\s*[0-9]+\s*$|^auto$"}),
     ] = Field(
         1,
-        description="Processes that serve `address` together, run by `manage.py rungate`; `auto`: one for each core that it may use.",
+        description="Number of processes that serve `address`. `auto` starts one per available core. Only `gate run` starts workers.",
         examples=[4, "auto"],
     )
-    address: Address = Field(HostPort("", 443), description="Where HTTP requests are served; empty means `:443`.", examples=[":443"])
+    address: Address = Field(
+        HostPort("", 443), description="Address that accepts HTTP and HTTPS requests. Empty means `:443`.", examples=[":443"]
+    )
     http_redirect_addr: Address | None = Field(
-        None, description="Where http is answered with a redirect to https, to the same host and path.", examples=[":80"]
+        None,
+        description="Address of an additional plain-HTTP listener that redirects each request to the same host and path over HTTPS.",
+        examples=[":80"],
     )
     use_proxy_protocol: Bool = Field(
         False,
-        description="Connections to `address` must begin with the PROXY protocol, version 1 or 2; it says who the client is.",
+        description="Requires the PROXY protocol (version 1 or 2) on every connection to `address`; the client address is "
+        "taken from its header.",
         examples=[True],
     )
-    insecure_server: Bool = Field(False, description="Runs without transport encryption, behind something that ends TLS.", examples=[True])
+    insecure_server: Bool = Field(
+        False, description="Serves plain HTTP on `address`. Use it only behind a load balancer that terminates TLS.", examples=[True]
+    )
     certificate: Base64 | None = Field(
-        None, description="Certificate chain for HTTP and gRPC, base64 of PEM.", examples=["BASE64-OF-fullchain.pem"]
+        None, description="Certificate chain for HTTPS and gRPC, as base64 of PEM.", examples=["BASE64-OF-fullchain.pem"]
     )
     certificate_key: Base64Secret | None = Field(
-        None, description="The certificate's private key, base64 of PEM.", examples=["BASE64-OF-privkey.pem"]
+        None, description="Private key of `certificate`, as base64 of PEM.", examples=["BASE64-OF-privkey.pem"]
     )
-    certificate_file: File | None = Field(None, description="File form of `certificate`.", examples=["fullchain.pem"])
-    certificate_key_file: File | None = Field(None, description="File form of `certificate_key`.", examples=["privkey.pem"])
+    certificate_file: File | None = Field(None, description="File form of `certificate`, in PEM.", examples=["fullchain.pem"])
+    certificate_key_file: File | None = Field(None, description="File form of `certificate_key`, in PEM.", examples=["privkey.pem"])
     certificates: tuple[CertificateFiles, ...] = Field(
         (),
-        description="Several pairs at once. All forms of certificates count together.",
+        description="List of additional certificate and key pairs. They are used together with `certificate` and "
+        "`certificate_file`; the pair is selected by SNI.",
         examples=[[{"cert": "fullchain.pem", "key": "privkey.pem"}]],
     )
-    certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`.", examples=["ca.pem"])
+    certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`, in PEM.", examples=["ca.pem"])
     certificate_authority: Annotated[Base64 | None, or_file("certificate_authority_file")] = Field(
         None,
         validate_default=True,
-        description="CA for the provider and internal traffic with custom or self-signed certificates, base64 of PEM; with intermediates.",
+        description="CA certificates, intermediates included, for connections to the identity provider and between services, "
+        "as base64 of PEM. Needed where these use a private CA.",
         examples=["BASE64-OF-ca.pem"],
     )
     tls_min_version: Annotated[str, SettingReader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
-        "1.2", description="The oldest version of TLS that clients may speak: `1.2` or `1.3`.", examples=["1.3"]
+        "1.2", description="Minimum TLS version that clients may negotiate.", examples=["1.3"]
     )
-    client_ca_file: File | None = Field(None, description="File form of `client_ca`.", examples=["ca.pem"])
+    client_ca_file: File | None = Field(None, description="File form of `client_ca`, in PEM.", examples=["ca.pem"])
     client_ca: Annotated[Base64 | None, or_file("client_ca_file")] = Field(
         None,
         validate_default=True,
-        description="CA that client certificates must come from, on every route: base64 of PEM. Unset, none is asked for.",
+        description="CA certificates that must have issued the client certificate on every route, as base64 of PEM. Empty "
+        "requests no client certificate.",
         examples=["BASE64-OF-ca.pem"],
     )
-    cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field("_gate", description="Session cookie name.", examples=["_gate"])
+    cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field(
+        "_gate", description="Name of the session cookie. The names of gate's other cookies begin with it.", examples=["_gate"]
+    )
     cookie_secret: KeyRing = Field(
-        description="Encrypts and signs session cookies: base64 of 32 bytes, or a list whose first key seals and all open.",
+        description="Key that encrypts session cookies: base64 of 32 random bytes. With a list, the first key encrypts and "
+        "every key decrypts, which allows rotation.",
         examples=["PUT-A-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
     cookie_domain: Annotated[Text, AfterValidator(lambda text: canonical_host(text.removeprefix(".")))] | None = Field(
-        None, description="Scope of session cookies; unset, each host has its own.", examples=["example.com"]
+        None,
+        description="Domain attribute of the session cookie. Empty keeps a separate cookie per host, which is safer.",
+        examples=["example.com"],
     )
-    cookie_secure: Bool = Field(True, description="Browsers send the cookie only over HTTPS. False may expose it.", examples=[True])
+    cookie_secure: Bool = Field(
+        True,
+        description="Sets the `Secure` attribute, so that browsers send the cookie over HTTPS only. `false` can expose the "
+        "cookie on the network.",
+        examples=[True],
+    )
     cookie_http_only: Bool = Field(
-        True, description="Hides the cookie from browser scripts. False lets hostile scripts steal sessions.", examples=[True]
+        True,
+        description="Sets the `HttpOnly` attribute, which hides the cookie from scripts. `false` lets a malicious script steal sessions.",
+        examples=[True],
     )
     cookie_expire: PositiveDuration = Field(
-        timedelta(hours=14), description="Lifetime of a session; after it people must sign in again.", examples=["1h45m"]
+        timedelta(hours=14), description="Lifetime of a session, after which the user signs in again.", examples=["1h45m"]
     )
     time_zone: Annotated[Text, AfterValidator(_time_zone)] = Field(
         "UTC",
-        description="In which zone pages and the admin show times where the browser runs no scripts, by its IANA name; "
-        "where it does, they follow its own zone and language. Logs, JSON and CSV stay in UTC.",
+        description="IANA time zone of times on pages and in the admin for browsers without scripts. Other browsers use their "
+        "own time zone. Logs, JSON and CSV use UTC.",
         examples=["Europe/Berlin"],
     )
     support_contact: Contact | None = Field(
         None,
-        description="Whom people write to who don't get on: an e-mail address, or the address of a page. Stands on every page that "
-        "refuses or fails, and on the portal.",
+        description="E-mail address or URL of your help desk. It is shown on error pages and in the portal.",
         examples=["help@example.com"],
     )
     brand: Annotated[BrandKeys | None, BeforeValidator(written_keys)] = Field(
         None,
-        description="Name, logo and colour on the pages that people see (docs/portal.md).",
+        description="Name, logo and color of gate's pages.",
         examples=[{"name": "Example Corp", "logo": "logo.svg", "accent": "#0b6e4f"}],
     )
-    gate_debug: Bool = Field(False, description="Coloured, human-readable logs, which may hold sensitive data.", examples=[True])
-    log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Logs at this level and above.", examples=["warn"])
+    gate_debug: Bool = Field(
+        False, description="Writes colored, human-readable log lines instead of JSON. They can contain sensitive data.", examples=[True]
+    )
+    log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Minimum level of log events.", examples=["warn"])
     proxy_log_level: Annotated[Annotated[str, one_of(*LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
         None,
         validate_default=True,
-        description="The same for proxy access logs.",
+        description="Minimum level of access log events of proxied requests.",
         examples=["info"],
         json_schema_extra={"when_unset": "the value of `log_level`"},
     )
     metrics_address: Address | None = Field(
         None,
-        description="Where Prometheus reads `/metrics`, by plain HTTP and without signing in; it tells names and addresses of servers.",
+        description="Address that serves Prometheus metrics at `/metrics`, over plain HTTP and without authentication. The "
+        "metrics contain host names and addresses of upstreams.",
         examples=["127.0.0.1:9090"],
     )
     metrics_per_route: Bool | None = Field(
         None,
-        description="Requests, answers, durations, bytes and connections of each route among the metrics: some 50 numbers for each.",
+        description="Exports requests, responses, durations, bytes and connections per route: about 50 time series per route.",
         examples=[True],
         json_schema_extra={"when_unset": f"true with up to {MOST_MEASURED_ROUTES} routes, else false"},
     )
     timeout_read: Duration = Field(
-        timedelta(seconds=30), description="Bounds the request's head, and each gap in its body; 0 is no bound.", examples=["30s"]
+        timedelta(seconds=30),
+        description="Maximum time to receive a request head, and maximum gap between two pieces of a request body. `0` disables the limit.",
+        examples=["30s"],
     )
-    timeout_write: Duration = Field(timedelta(0), description="Bounds a whole response; 0 is no bound.", examples=["1m"])
+    timeout_write: Duration = Field(
+        timedelta(0), description="Maximum time to send a complete response. `0` disables the limit.", examples=["1m"]
+    )
     timeout_idle: Duration = Field(
         timedelta(minutes=5),
-        description="Bounds how long an idle connection stays open, and how long a client may not read; 0 is no bound.",
+        description="Maximum time that a connection may be idle, and that a client may stop reading a response. `0` disables the limit.",
         examples=["5m"],
     )
     shutdown_delay: Duration = Field(
         timedelta(0),
-        description="After SIGTERM, how long requests are still taken while `/readyz` says 503, so that a balancer sends nobody here any "
-        "more when the port closes.",
+        description="Time after SIGTERM during which gate still accepts requests while `/readyz` returns 503. It lets a load "
+        "balancer remove this process before the port closes.",
         examples=["10s"],
     )
     shared_secret: KeyRing = Field(
-        description="Authenticates requests between services and seals records: base64 of 32 bytes, or a list as `cookie_secret`.",
+        description="Key that authenticates gate's services to each other and encrypts stored records: base64 of 32 random "
+        "bytes, or a list as for `cookie_secret`.",
         examples=["PUT-ANOTHER-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
     data_dir: FilePath = Field(
-        description="Where the database and other files of ours live; mode 0700.",
+        description="Directory for the SQLite database and other files of gate, with mode 0700.",
         examples=["/var/lib/gate"],
         json_schema_extra={"when_unset": "`$XDG_DATA_HOME/gate`, else `$STATE_DIRECTORY` (systemd), else `~/.local/share/gate`"},
     )

@@ -44,25 +44,25 @@ class TracingSettings(Settings):
 
     tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(
         None,
-        description="Where traces are sent: `monitor` (or `datadog`), `thrift` (`jaeger`), `span` (`zipkin`), or `otlp`. Unset: nowhere.",
+        description="Tracing backend: `otlp`, `span` (`zipkin`), `thrift` (`jaeger`) or `monitor` (`datadog`). Empty disables tracing.",
         examples=["span"],
     )
     tracing_sample_rate: Number = Field(
-        Decimal("0.0001"), description="The part of requests that is traced, from 0 to 1; 0.0001 is one in ten thousand.", examples=[0.01]
+        Decimal("0.0001"), description="Fraction of requests that are traced, from 0 to 1.", examples=[0.01]
     )
     tracing_monitor_address: Agent = Field(
-        HostPort("localhost", 8126), description="host:port of the agent of `monitor`.", examples=["localhost:8126"]
+        HostPort("localhost", 8126), description="Address of the `monitor` agent.", examples=["localhost:8126"]
     )
     tracing_thrift_collector_endpoint: WebUrl | None = Field(
         None,
-        description="URL of the collector of `thrift`, which takes Thrift over HTTP; goes before the agent.",
+        description="URL of the `thrift` collector (Thrift over HTTP). Takes precedence over the agent.",
         examples=["http://localhost:14268/api/traces"],
     )
     tracing_thrift_agent_endpoint: Agent | None = Field(
-        None, description="host:port of the agent of `thrift`, which takes compact Thrift over UDP.", examples=["localhost:6831"]
+        None, description="Address of the `thrift` agent (compact Thrift over UDP).", examples=["localhost:6831"]
     )
     tracing_span_endpoint: WebUrl | None = Field(
         None,
-        description="URL of the HTTP endpoint of `span` (spans as JSON), or of `otlp` (OpenTelemetry's protocol).",
+        description="URL of the `span` endpoint (JSON) or of the `otlp` endpoint (OTLP over HTTP).",
         examples=["http://localhost:9411/api/v2/spans"],
     )

@@ -88,36 +88,37 @@ class PolicyTest(Settings):
 
     RULES = (_a_person_has_a_name, _only_a_match_has_a_route)
 
-    name: Text | None = Field(None, description="What the test shows, for the report.", examples=["engineers reach the wiki"])
-    url: Text = Field(description="What is asked for, as in a browser.", examples=["https://app.example.com/path"])
-    method: Text = Field("GET", description="The method of the request.", examples=["POST"])
+    name: Text | None = Field(None, description="Name of the test in reports.", examples=["engineers reach the wiki"])
+    url: Text = Field(description="Requested URL, as in the browser.", examples=["https://app.example.com/path"])
+    method: Text = Field("GET", description="HTTP method of the request.", examples=["POST"])
     user: Text | None = Field(
         None,
-        description="Who asks: an e-mail address, `provider/subject` or a bare subject; nobody is signed in where it is not given.",
+        description="User of the request: e-mail address, `provider/subject` or subject. Empty means not signed in.",
         examples=["alice@example.com"],
     )
-    groups: TextList = Field((), description="The ids of that person's groups.", examples=[["engineering"]])
+    groups: TextList = Field((), description="Ids of the user's groups.", examples=[["engineering"]])
     claims: Annotated[Mapping[str, Any], SettingReader("map of claims to values", _claims, {"type": "object"})] = Field(
-        default_factory=dict, description="What the provider says about that person.", examples=[{"department": "research"}]
+        default_factory=dict, description="Claims of the user.", examples=[{"department": "research"}]
     )
-    granted: Bool = Field(False, description="That person was given access to the route for a while (docs/access.md).", examples=[True])
+    granted: Bool = Field(False, description="Whether the user has temporary access to the route.", examples=[True])
     source_ip: Annotated[str, SettingReader("IP address", _address, TEXT)] | None = Field(
-        None, description="From which address the request comes; unknown where it is not given.", examples=["203.0.113.7"]
+        None, description="Client address. Empty means unknown.", examples=["203.0.113.7"]
     )
     headers: Annotated[Mapping[str, str], SettingReader("map string-to-string", header_map, MAP)] = Field(
         default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
     )
     client_certificate: Annotated[ShownCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
         ShownCertificate(),
-        description="Which client certificate is shown where the route asks for one: a `good` one of its authority, `none`, an "
-        "`untrusted` one, or a map with the `fingerprint` or the `spki` of a good one, as the policy names them.  By default a good one.",
+        description="Client certificate, where the route requires one: `good` (issued by the expected CA), `none`, "
+        "`untrusted`, or a map with the `fingerprint` or `spki` of a good one.",
         examples=["none"],
+        json_schema_extra={"when_unset": "`good`"},
     )
     expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
-        description="What must come of it; `no-route` where no route matches.", examples=["allow"]
+        description="Expected result. `no-route` means that no route matches.", examples=["allow"]
     )
     route: Annotated[str | int, SettingReader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
-        None, description="The name of the route that must match, or its index in `policy`, from 0.", examples=["wiki"]
+        None, description="Route that must match: its name, or its index in `policy` from 0.", examples=["wiki"]
     )
 
 

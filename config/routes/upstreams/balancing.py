@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from config.types.fields import Number
-from config.types.reader import whole_number
+from config.types.reader import one_of, whole_number
 from config.validation import Finding, Rule, Settings
 
 ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV = POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")
@@ -31,7 +31,7 @@ class ActiveRequestBias(Settings):
     """How much requests under way count against an upstream, where weights differ."""
 
     default_value: Number = Field(
-        Decimal("1"), description="With different weights: each counts `weight / (requests under way + 1) ^ this`.", examples=[1.0]
+        Decimal("1"), description="Exponent: an upstream counts `weight / (active requests + 1) ^ default_value`.", examples=[1.0]
     )
 
 
@@ -39,11 +39,11 @@ class LeastRequestSettings(Settings):
     """Settings of LEAST_REQUEST."""
 
     choice_count: Annotated[int, whole_number(2, 1024)] = Field(
-        2, description="With equal weights: so many upstreams are drawn, and the least busy of them is taken.", examples=[3]
+        2, description="Number of random upstreams of which the least busy one is chosen, with equal weights.", examples=[3]
     )
     active_request_bias: ActiveRequestBias = Field(
         default_factory=lambda: ActiveRequestBias.model_validate({}),
-        description="How much being busy counts.",
+        description="Influence of active requests, with different weights.",
         examples=[{"default_value": 1.0}],
     )
 
@@ -54,10 +54,10 @@ class RingHashSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_ring_can_be_had,)
 
     minimum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
-        1024, description="Points on the ring, all upstreams together; more of them make shares more exact.", examples=[1024]
+        1024, description="Minimum number of points on the ring. More points distribute more evenly.", examples=[1024]
     )
     maximum_ring_size: Annotated[int, whole_number(1, LARGEST_RING)] = Field(
-        LARGEST_RING, description="At most so many, however different the weights.", examples=[65536]
+        LARGEST_RING, description="Maximum number of points on the ring.", examples=[65536]
     )
 
 
@@ -67,7 +67,7 @@ class MaglevSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_size_is_prime,)
 
     table_size: Annotated[int, whole_number(3, LARGEST_TABLE)] = Field(
-        65537, description="Entries of the table, a prime number; a hundred times as many as upstreams, or more.", examples=[65537]
+        65537, description="Size of the lookup table: a prime number, at least 100 times the number of upstreams.", examples=[65537]
     )
 
 
@@ -77,3 +77,18 @@ def settings_fit_the_policy(route: Any) -> Iterator[Finding]:
             yield (key,), f"has no effect without lb_policy: {policy}"
     if route.maglev_lb_config is not None and len(route.to) > route.maglev_lb_config.table_size:
         yield ("maglev_lb_config",), "the table has fewer entries than `to` has upstreams"
+
+
+class BalancingKeys(Settings):
+    """Route keys of load balancing."""
+
+    lb_policy: Annotated[str, one_of(*POLICIES)] = Field(
+        ROUND_ROBIN, description="Load balancing policy for several `to` URLs. All policies use the weights.", examples=["LEAST_REQUEST"]
+    )
+    least_request_lb_config: LeastRequestSettings | None = Field(
+        None, description="Options of `LEAST_REQUEST`.", examples=[{"choice_count": 2}]
+    )
+    ring_hash_lb_config: RingHashSettings | None = Field(
+        None, description="Options of `RING_HASH`.", examples=[{"minimum_ring_size": 1024}]
+    )
+    maglev_lb_config: MaglevSettings | None = Field(None, description="Options of `MAGLEV`.", examples=[{"table_size": 65537}])

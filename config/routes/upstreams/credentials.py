@@ -65,11 +65,11 @@ class BasicAuth(Settings):
 
     RULES: ClassVar[tuple[Rule, ...]] = (_has_a_password,)
 
-    user: Annotated[str, SettingReader("string", basic_user, TEXT)] = Field(description="The user's name.", examples=["gate"])
-    password_file: File | None = Field(None, description="File form of `password`, read again when it changes.", examples=["token"])
+    user: Annotated[str, SettingReader("string", basic_user, TEXT)] = Field(description="User name.", examples=["gate"])
+    password_file: File | None = Field(None, description="File form of `password`. Reloaded when it changes.", examples=["token"])
     password: Annotated[
         Annotated[SecretText, SettingReader("string", basic_password, TEXT)] | None, or_file("password_file", password_in_file)
-    ] = Field(None, validate_default=True, description="The password.", examples=["PUT-THE-PASSWORD-HERE"])
+    ] = Field(None, validate_default=True, description="Password.", examples=["PUT-THE-PASSWORD-HERE"])
 
     def authorization(self) -> bytes:
         """Value of the Authorization header; None has no password once its rules are obeyed."""

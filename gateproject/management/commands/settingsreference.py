@@ -1,4 +1,4 @@
-"""`manage.py settingsreference`: writes docs/settings.md, docs/config.schema.json, docs/metrics.md and docs/openapi.json anew."""
+"""`manage.py settingsreference`: writes the generated reference pages below docs/."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,16 @@ from django.core.management.base import CommandError, CommandParser
 
 from authenticate.api.openapi import openapi_document
 from config.reference.schema import json_schema
-from config.reference.settings_page import settings_page
+from config.reference.settings_page import route_page, settings_page
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
+from gateproject.process.restart_only import NEEDS_RESTART
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 class Command(GateCommand):
-    help = (
-        "Write docs/settings.md, config.schema.json, metrics.md and openapi.json out of the declarations of settings, metrics and the API."
-    )
+    help = "Write the reference pages of settings, route keys, metrics and the API (settings.md, route.md, metrics.md, ...)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
@@ -38,4 +37,10 @@ class Command(GateCommand):
 def files() -> dict[str, str]:
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
     api = json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n"
-    return {"settings.md": settings_page(), "config.schema.json": schema, "metrics.md": metrics_page(), "openapi.json": api}
+    return {
+        "settings.md": settings_page(NEEDS_RESTART),
+        "route.md": route_page(),
+        "config.schema.json": schema,
+        "metrics.md": metrics_page(),
+        "openapi.json": api,
+    }

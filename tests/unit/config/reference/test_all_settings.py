@@ -21,7 +21,7 @@ ROUTE_KEYS = {key.name: key for key in route_keys()}
         (SETTINGS["certificate_authority"], "base64 string", None, False),
         (SETTINGS["proxy_log_level"], "string", None, False),
         (SETTINGS["data_dir"], "file path", None, False),
-        (SETTINGS["idp_scopes"], "list of string", [], False),
+        (SETTINGS["idp_scopes"], "list of string", None, False),
         (SETTINGS["certificates"], "array of objects", [], False),
         (SETTINGS["policy"], "array of objects", [], False),
         (ROUTE_KEYS["from"], "URL", None, True),

@@ -1,34 +1,52 @@
-"""The page lists every key once, in Markdown that renders."""
+"""The pages describe every key once, in Markdown that renders, without a Python representation."""
 
 import re
 
+import pytest
+
 from config.reference.all_settings import keys, nested, route_keys, settings
-from config.reference.settings_page import settings_page
+from config.reference.settings_page import route_page, settings_page
 
-PAGE = settings_page()
-ROWS = re.findall(r"^\| (`\w+` \|.*) \|$", PAGE, re.MULTILINE)
-
-
-def test_every_key_has_its_row() -> None:
-    names = [key.name for group in settings().values() for key in group] + [key.name for key in route_keys()]
-    names += [
-        key.name for _, model in nested([*route_keys(), *(key for group in settings().values() for key in group)]) for key in keys(model)
-    ]
-    listed = [row.split("`")[1] for row in ROWS]
-    assert [name for name in names if name not in listed] == []
+SETTINGS, ROUTES = settings_page({"address"}), route_page()
+ALL_SETTINGS = [key for group in settings().values() for key in group]
+PAGES = [("settings", SETTINGS, ALL_SETTINGS), ("route", ROUTES, route_keys())]
 
 
-def test_a_row_says_environment_variable_type_default_meaning_and_example() -> None:
-    assert (
-        "`cookie_expire` | `COOKIE_EXPIRE` | duration | `14h` | Lifetime of a session; after it people must sign in again. | `1h45m`"
-        in ROWS
-    )
-    assert any(row.startswith("`certificates` | file only | array of objects |") for row in ROWS)
-    assert any(row.startswith("`cookie_secret` | `COOKIE_SECRET` | base64 string or list | required |") for row in ROWS)
-    assert any(row.startswith("`proxy_log_level` | `PROXY_LOG_LEVEL` | string | the value of `log_level` |") for row in ROWS)
+def section(page: str, key: str) -> str:
+    return page.partition(f"\n### `{key}`\n")[2].partition("\n### ")[0]
 
 
-def test_tables_have_equal_numbers_of_cells() -> None:
-    for table in re.split(r"\n\n", PAGE):
+@pytest.mark.parametrize(("page", "declared"), [each[1:] for each in PAGES], ids=[each[0] for each in PAGES])
+def test_every_key_has_one_heading_and_every_nested_key_a_row_below_it(page: str, declared: tuple) -> None:
+    headings = re.findall(r"^### `(\w+)`$", page, re.MULTILINE)
+    assert sorted(headings) == sorted(key.name for key in declared)
+    for key in declared:
+        rows = re.findall(r"^\| `(\w+)` \|", section(page, key.name), re.MULTILINE)
+        assert sorted(rows) == sorted(inner.name for _, model in nested([key]) for inner in keys(model))
+
+
+def test_a_section_has_type_default_variable_and_when_it_is_applied() -> None:
+    expire = section(SETTINGS, "cookie_expire")
+    assert "Type: duration · Default: `14h` · Variable: `COOKIE_EXPIRE` · Applied: reload" in expire
+    assert "```yaml\ncookie_expire: 1h45m\n```" in expire
+    assert "Applied: restart" in section(SETTINGS, "address")
+    assert "Configuration file only" in section(SETTINGS, "certificates")
+    assert "Default: required" in section(SETTINGS, "cookie_secret")
+    assert "Default: the value of `log_level`" in section(SETTINGS, "proxy_log_level")
+    assert "Variable" not in section(ROUTES, "from")
+
+
+def test_a_choice_is_listed_once() -> None:
+    assert "Type: one of `1.2`, `1.3` ·" in section(SETTINGS, "tls_min_version")
+
+
+@pytest.mark.parametrize("page", [SETTINGS, ROUTES])
+def test_no_default_is_a_python_representation(page: str) -> None:
+    assert re.findall(r"Decimal\(|<[a-z]+ object|\w+\(\w+=", page) == []
+
+
+@pytest.mark.parametrize("page", [SETTINGS, ROUTES])
+def test_tables_have_equal_numbers_of_cells(page: str) -> None:
+    for table in re.split(r"\n\n", page):
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines() if line.startswith("|")}
         assert len(widths) <= 1

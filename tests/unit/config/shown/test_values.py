@@ -102,7 +102,7 @@ def test_the_values_that_count_are_shown_as_a_file_has_them(load: Load) -> None:
 
 def test_what_is_unset_says_what_counts_instead_and_what_was_set_to_nothing_is_empty(load: Load) -> None:
     found = {value.key: value.value for _, values in settings_in_force(load(grpc_address=None), Places()) for value in values}
-    assert found["databroker_service_url"] == "(this process's own, in mode all)"
+    assert found["databroker_service_url"] == "(this process, in mode all)"
     empty = {value.key: value.value for _, values in settings_in_force(load(), Places(settings={"grpc_address": 3})) for value in values}
     assert empty["grpc_address"] == ""
 

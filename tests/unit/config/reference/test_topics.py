@@ -1,0 +1,18 @@
+"""Every key stands under one topic, and a key without one is named."""
+
+import pytest
+
+from config.reference import topics
+from config.reference.all_settings import settings
+
+
+@pytest.mark.parametrize("listed", [topics.SETTINGS, topics.ROUTE_KEYS], ids=["settings", "route keys"])
+def test_no_key_is_listed_twice(listed: dict[str, tuple[str, ...]]) -> None:
+    names = [name for of_topic in listed.values() for name in of_topic]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_a_key_without_a_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "SETTINGS", {**topics.SETTINGS, "ACME": ()})
+    with pytest.raises(ValueError, match=r"autocert.*: no topic\. Add it to config/reference/topics\.py"):
+        settings()
