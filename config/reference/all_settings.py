@@ -84,7 +84,7 @@ def keys(model: type[Settings]) -> tuple[SettingKey, ...]:
 
 
 def settings() -> dict[str, tuple[SettingKey, ...]]:
-    """Return the settings by topic.  KeyError names a topic's key that no setting has."""
+    """Return the settings by topic."""
     return _by_topic(keys(Options), topics.SETTINGS)
 
 
@@ -94,8 +94,11 @@ def route_keys_by_topic() -> dict[str, tuple[SettingKey, ...]]:
 
 def _by_topic(declared: Iterable[SettingKey], names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[SettingKey, ...]]:
     by_name = {key.name: key for key in declared}
-    if without := sorted(by_name.keys() - {name for of_topic in names.values() for name in of_topic}):
+    listed = {name for of_topic in names.values() for name in of_topic}
+    if without := sorted(by_name.keys() - listed):
         raise ValueError(f"{', '.join(without)}: no topic. Add it to config/reference/topics.py.")
+    if unknown := sorted(listed - by_name.keys()):
+        raise ValueError(f"{', '.join(unknown)}: not declared. Remove it from config/reference/topics.py.")
     return {topic: tuple(by_name[name] for name in of_topic) for topic, of_topic in names.items()}
 
 

@@ -70,7 +70,7 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
     yield ""
     if key.name != "policy" or needs_restart is None:  # routes have a page of their own
         yield "```yaml"
-        yield yaml.safe_dump({key.name: key.field.examples[0]}, sort_keys=False, width=1000).rstrip()
+        yield yaml.safe_dump({key.name: _example(key)}, sort_keys=False, width=1000).rstrip()
         yield "```"
         yield ""
     for parent, model in nested([key]):
@@ -79,7 +79,7 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
         yield "| Key | Type | Default | Description | Example |"
         yield "|---|---|---|---|---|"
         for inner in keys(model):
-            cells = (f"`{inner.name}`", _kind(inner), _default(inner), str(inner.field.description), _code(inner.field.examples[0]))
+            cells = (f"`{inner.name}`", _kind(inner), _default(inner), str(inner.field.description), _code(_example(inner)))
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         yield ""
 
@@ -96,6 +96,10 @@ def _default(key: SettingKey) -> str:
     if key.when_unset is not None:
         return key.when_unset
     return "" if key.default in (None, [], {}, "") else _code(key.default)
+
+
+def _example(key: SettingKey) -> Any:
+    return (key.field.examples or [None])[0]
 
 
 def _code(value: Any) -> str:

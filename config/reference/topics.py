@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
         *("enable_cloud_serverless_authentication", "cloud_serverless_authentication_service_account_file"),
         *("cloud_serverless_authentication_service_account", "cloud_serverless_metadata_url"),
     ),
-    "Data plane": ("data_plane", "envoy_max_connections", "envoy_max_heap", "envoy_remembers"),
+    "Data plane": ("data_plane", "envoy_max_connections", "envoy_max_heap"),
     "Identity headers": ("signing_key_file", "signing_key", "signing_key_algorithm", "jwt_claims_headers", "jwt_groups_filter"),
     "Forward auth and ext_authz": ("forward_auth_url", "forward_auth_cache", "ext_authz_tokens"),
     "Programmatic access": ("programmatic_redirect_domain_whitelist",),

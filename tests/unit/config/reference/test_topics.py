@@ -16,3 +16,9 @@ def test_a_key_without_a_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(topics, "SETTINGS", {**topics.SETTINGS, "ACME": ()})
     with pytest.raises(ValueError, match=r"autocert.*: no topic\. Add it to config/reference/topics\.py"):
         settings()
+
+
+def test_a_key_that_is_not_declared_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "SETTINGS", {**topics.SETTINGS, "More": ("nothing",)})
+    with pytest.raises(ValueError, match=r"^nothing: not declared\."):
+        settings()
