@@ -42,76 +42,72 @@ _counter, _gauge, _histogram = partial(_declared, Counter), partial(_declared, G
 
 shadow_decisions = _counter(
     "gate_shadow_decisions",
-    "Requests that something in `mode: shadow` bears on: what it would have come to, and what it did come to (`enforced`).",
+    "Decisions with rules in `mode: shadow`, by the outcome with these rules (`outcome`) and the enforced one (`enforced`).",
     ["route", "outcome", "enforced"],
 )
-decisions_not_kept = _counter(
-    "gate_decision_log_dropped", "Decisions that the decision log should have kept and did not: they came too fast."
-)
-spans_not_sent = _counter("gate_trace_spans_dropped", "Spans that the tracing back-end did not take.")
-log_lines_dropped = _counter("gate_log_lines_dropped", "Lines of the log that nobody read in time.")
-sessions_known = _gauge(
-    "gate_sessions_known", "Sessions that this process has decided by since its start, or since it lost the change stream; ended ones go."
-)
-clock_skew = _gauge("gate_clock_skew_seconds", "By how much this machine's clock is ahead of the store's.")
+decisions_not_kept = _counter("gate_decision_log_dropped", "Decisions missing in the decision log because its queue was full.")
+spans_not_sent = _counter("gate_trace_spans_dropped", "Trace spans dropped because the tracing backend did not accept them.")
+log_lines_dropped = _counter("gate_log_lines_dropped", "Log lines dropped because standard output was not read in time.")
+sessions_known = _gauge("gate_sessions_known", "Sessions cached by this process: those that it has authorized requests for.")
+clock_skew = _gauge("gate_clock_skew_seconds", "Difference between this machine's clock and the store's clock.")
 descriptors_short = _counter(
     "gate_file_descriptors_short",
-    "How often there was no file descriptor to spare: for a new client, who then waits, or for an upstream, whose request is a 503.",
+    "Times the process was short of file descriptors: `clients` (new connections wait) or `upstreams` (requests get 503).",
     ["for"],
 )
-unreadable_records = _counter("gate_unreadable_records", "Stored records that were left out because they don't decrypt or parse.", ["type"])
+unreadable_records = _counter("gate_unreadable_records", "Stored records ignored because they could not be decrypted or parsed.", ["type"])
 
-sign_ins_turned_away = _counter(
-    "gate_sign_ins_turned_away", "Sign-ins for which there was no place among those that wait for the provider."
-)
+sign_ins_turned_away = _counter("gate_sign_ins_turned_away", "Sign-ins rejected because too many were waiting for the identity provider.")
 sessions_not_renewed = _counter(
     "gate_sessions_not_renewed",
-    "Sessions that a refresh has ended: the provider's word (`refused`), an answer that can't be believed (`wrong`), none (`unreachable`).",
+    "Sessions ended by a failed refresh: the provider refused it (`refused`), sent an invalid response (`wrong`) or none (`unreachable`).",
     ["reason"],
 )
 
-workers_serving = _gauge("gate_workers_serving", "Processes that serve `address` at the moment; there are as many as `workers` says.")
-worker_ends = _counter("gate_worker_ends", "How often a process after the first has ended by itself, and was started again.")
+workers_serving = _gauge("gate_workers_serving", "Worker processes that accept connections.")
+worker_ends = _counter("gate_worker_ends", "Unexpected exits of worker processes, which are restarted.")
 
-upstream_healthy = _gauge("gate_upstream_healthy", "1 while its health checks say so, else 0.", ["upstream"])
-upstream_ejections = _counter(
-    "gate_upstream_ejections", "How often an upstream was left out for a while because of its answers.", ["upstream"]
+upstream_healthy = _gauge(
+    "gate_upstream_healthy", "Whether active health checks consider the upstream healthy (1) or not (0).", ["upstream"]
 )
-envoy_up = _gauge("gate_envoy_up", "1 while Envoy's own statistics are told here, 0 where it does not answer; with `data_plane: envoy`.")
-envoy_pressure = _gauge("gate_envoy_pressure", "How much of what Envoy may have it has, 0 to 1: heap or connections.", ["resource"])
-tunnels = _gauge("gate_tunnels", "Tunnels for TCP that are open.", ["route"])
+upstream_ejections = _counter("gate_upstream_ejections", "Ejections of the upstream by outlier detection.", ["upstream"])
+envoy_up = _gauge("gate_envoy_up", "Whether the last scrape of Envoy's admin interface succeeded. With `data_plane: envoy`.")
+envoy_pressure = _gauge("gate_envoy_pressure", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"])
+tunnels = _gauge("gate_tunnels", "Open TCP tunnels.", ["route"])
 tunnel_bytes = _counter(
     "gate_tunnel_bytes",
-    "What tunnels for TCP have carried, counted when they end: `up` from the client, `down` to it.",
+    "Bytes relayed by TCP tunnels, counted on close: `up` from the client, `down` to it.",
     ["route", "direction"],
 )
 directory_last_success = _gauge(
     "gate_directory_last_success_timestamp",
-    "When the directory of a provider was last read as a whole by this process, Unix seconds.",
+    "Time of the last complete directory sync by this process, Unix seconds.",
     ["provider"],
 )
 directory_sync_duration = _histogram(
     "gate_directory_sync_duration_seconds",
-    "How long a reading of a provider's directory took, and how it ended: success or error.",
+    "Duration of directory syncs by result: `success` or `error`.",
     ["provider", "result"],
     buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600),
 )
-directory_requests = _counter("gate_directory_requests", "Requests sent to a provider's directory.", ["provider"])
-directory_entries = _gauge("gate_directory_entries", "Users and groups at the last reading, by provider.", ["provider", "kind"])
-directory_look_ups = _counter("gate_directory_look_ups", "People looked up at sign-in: success or error.", ["provider", "result"])
+directory_requests = _counter("gate_directory_requests", "Requests sent to the provider's directory API.", ["provider"])
+directory_entries = _gauge("gate_directory_entries", "Users and groups in the last directory sync.", ["provider", "kind"])
+directory_look_ups = _counter(
+    "gate_directory_look_ups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"]
+)
 
 certificate_expiry = _gauge(
-    "gate_certificate_expiry_timestamp", "When a certificate that is shown ends, Unix seconds; with `autocert` on.", ["name"]
+    "gate_certificate_expiry_timestamp", "Expiry (notAfter) of a served certificate, Unix seconds. With `autocert`.", ["name"]
 )
-autocert_orders = _counter("gate_autocert_orders", "Certificates asked of the authority by this process: obtained or failed.", ["result"])
+autocert_orders = _counter("gate_autocert_orders", "ACME orders by result: `obtained` or `failed`.", ["result"])
 
 kvstore_conns = _gauge("kvstore_conns", "Connections to the kvstore.")
-kvstore_idle_conns = _gauge("kvstore_idle_conns", "Those of them that nobody uses.")
-kvstore_wait_count = _counter("kvstore_wait_count", "How often a call had to wait for a connection.")
-kvstore_wait_duration = _counter("kvstore_wait_duration_ms", "How long calls waited for one, milliseconds.")
+kvstore_idle_conns = _gauge("kvstore_idle_conns", "Idle connections to the kvstore.")
+kvstore_wait_count = _counter("kvstore_wait_count", "Calls that waited for a kvstore connection.")
+kvstore_wait_duration = _counter("kvstore_wait_duration_ms", "Time that calls waited for a kvstore connection, milliseconds.")
 storage_operation_duration = _histogram(
     "storage_operation_duration_ms",
-    "How long the kvstore or the database took: get, put, delete, list or clear_deleted.",
+    "Duration of store operations, milliseconds: `get`, `put`, `delete`, `list` or `clear_deleted`.",
     ["operation", "result", "backend", "service"],
     buckets=(0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000),
 )
@@ -182,11 +178,11 @@ class CallFamilies(Collector):
         self._labels = labels
         self._bounds = milliseconds, sizes
         self._series: dict[tuple[str, ...], CallMetrics] = {}
-        self._requests = f"{prefix}_requests", f"How many: {words}."
+        self._requests = f"{prefix}_requests", f"Number of {words}."
         self._distributions = (
-            ("milliseconds", f"{prefix}_request_duration_ms", f"How long they took, milliseconds: {words}."),
-            ("request_bytes", f"{prefix}_request_size_bytes", f"How large what was asked was: {words}."),
-            ("response_bytes", f"{prefix}_response_size_bytes", f"How large the answers were: {words}."),
+            ("milliseconds", f"{prefix}_request_duration_ms", f"Duration of {words}, milliseconds."),
+            ("request_bytes", f"{prefix}_request_size_bytes", f"Request size of {words}, bytes."),
+            ("response_bytes", f"{prefix}_response_size_bytes", f"Response size of {words}, bytes."),
         )
         _declare("counter", *self._requests, labels)
         for _, name, help in self._distributions:
@@ -214,7 +210,7 @@ class CallFamilies(Collector):
 
 
 def _rpc(side: str, did: str, *labels: str) -> CallFamilies:
-    return CallFamilies(f"grpc_{side}", f"gRPC calls that were {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
+    return CallFamilies(f"grpc_{side}", f"gRPC calls {did}", [*labels, "grpc_method", "grpc_service", f"grpc_{side}_status"])
 
 
 def _http(side: str, words: str) -> CallFamilies:
@@ -222,18 +218,20 @@ def _http(side: str, words: str) -> CallFamilies:
     return CallFamilies(f"http_{side}", words, labels, milliseconds=_HTTP_MILLISECONDS, sizes=_HTTP_BYTES)
 
 
-grpc_client = _rpc("client", "made", "service", "host")
-grpc_server = _rpc("server", "answered", "service")
-http_client = _http("client", "requests to the identity provider and its directory")
-http_server = _http("server", "requests that were answered here, or carried to an upstream")
+grpc_client = _rpc("client", "made by gate", "service", "host")
+grpc_server = _rpc("server", "served by gate", "service")
+http_client = _http("client", "HTTP requests to the identity provider and its directory")
+http_server = _http("server", "HTTP requests from clients, answered by gate or forwarded")
 
-build_info = _gauge("gate_build_info", "Always 1: what runs.", ["service", "version", "revision", "python"])
-config_checksum = _gauge("gate_config_checksum_int64", "Of the configuration in force: the same number where it is the same.", ["service"])
+build_info = _gauge("gate_build_info", "Constant 1, with the version of gate as labels.", ["service", "version", "revision", "python"])
+config_checksum = _gauge("gate_config_checksum_int64", "Checksum of the active configuration.", ["service"])
 config_last_reload_success = _gauge(
-    "gate_config_last_reload_success", "1, or 0 where the last attempt was refused and an older one stays.", ["service"]
+    "gate_config_last_reload_success",
+    "Whether the last configuration reload succeeded (1), or was rejected and the previous configuration stays active (0).",
+    ["service"],
 )
 config_last_reload_success_timestamp = _gauge(
-    "gate_config_last_reload_success_timestamp", "When the configuration in force was loaded, Unix seconds.", ["service"]
+    "gate_config_last_reload_success_timestamp", "Time at which the active configuration was loaded, Unix seconds.", ["service"]
 )
 
 

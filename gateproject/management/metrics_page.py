@@ -1,4 +1,4 @@
-"""Metrics page: docs/metrics.md, out of the declarations."""
+"""Metrics reference (docs/metrics.md), generated from the declarations."""
 
 from collections.abc import Iterable
 
@@ -10,22 +10,24 @@ _MORE: dict[str, tuple[str, ...]] = {"upstream_rq": ("envoy_response_code",), "u
 
 _HEAD = """# Metrics
 
-Made by `make docs` out of the declarations. `metrics_address` serves them at `/metrics` in the Prometheus text format. Every one has the
-label `service`: `gate` where one process is everything, `gate-proxy`, `gate-authenticate`, `gate-authorize` or `gate-databroker` where it
-is one service. A histogram `x` is read as `x_bucket`, `x_sum` and `x_count`. No label is anything that a client can make up. Beside these
-stand those of the process, of Python, and of our pages and the database as django-prometheus counts them (`django_...`).
-"""
-_ROUTES = """## Of each route
+This page is generated from the declarations by `make docs`; do not edit it.
 
-`envoy_cluster_name` is the route's `name`, else its id (the `route` of the log). They are told with up to 500 routes, beyond them with
-`metrics_per_route: true`; a route that a reload takes away or renames is told no more, at once. A request counts when it ends; who is sent
-to sign in, or refused, does not count here. Names are Envoy's, and both data planes tell the same.
+gate serves metrics in the Prometheus text format at `/metrics` on `metrics_address`. Every metric has the label `service`: `gate`, or
+`gate-proxy`, `gate-authenticate`, `gate-authorize` or `gate-databroker` in a split deployment. A histogram `x` consists of `x_bucket`,
+`x_sum` and `x_count`. Label values never come from clients. The same endpoint has the metrics of the process, of Python and of Django
+(`django_...`).
 """
-_ENVOY = """## Of Envoy itself
+_ROUTES = """## Route metrics
 
-With `data_plane: envoy` its own statistics stand on the same page, with `plane="envoy"`: connections and bytes of what it carries by route
-(`sum by (envoy_cluster_name)` adds both carriers), its listener, and itself (`envoy_http_downstream_*`, `envoy_listener_*`,
-`envoy_server_*`). Requests to upstreams are counted by gate alone. While `gate_envoy_up` is 0 they are missing.
+`envoy_cluster_name` is the route's `name`, or its id where it has none (`route` in the log). These metrics exist for up to 500 routes, and
+for any number with `metrics_per_route: true`. A request counts when it ends. Denied requests and sign-in redirects are not counted here.
+The names are Envoy's, and both data planes use them. A reload removes the metrics of removed and renamed routes.
+"""
+_ENVOY = """## Envoy metrics
+
+With `data_plane: envoy`, the endpoint includes Envoy's own statistics with the label `plane="envoy"`: connections and bytes per route
+(`sum by (envoy_cluster_name)` adds both data planes), its listener and its process (`envoy_http_downstream_*`, `envoy_listener_*`,
+`envoy_server_*`). Requests to upstreams are counted by gate only. While `gate_envoy_up` is 0, these statistics are missing.
 """
 
 
@@ -41,4 +43,4 @@ def metrics_of_routes() -> list[DeclaredMetric]:
 
 def _table(metrics: Iterable[DeclaredMetric]) -> str:
     rows = (f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |\n" for each in metrics)
-    return "| Name | Type | Labels | Meaning |\n|---|---|---|---|\n" + "".join(rows)
+    return "| Name | Type | Labels | Description |\n|---|---|---|---|\n" + "".join(rows)

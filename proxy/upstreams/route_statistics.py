@@ -110,43 +110,43 @@ SCALARS: tuple[tuple[str, str, str, Callable[[RouteStatistics], int]], ...] = (
     (
         "upstream_rq_total",
         _COUNTER,
-        "Requests to upstreams of the route, those that were repeated included.",
+        "Requests to upstreams, including retries.",
         lambda s: s.requests + s.retries,
     ),
-    ("upstream_rq_active", _GAUGE, "Requests under way.", lambda s: s.active),
-    ("upstream_rq_retry", _COUNTER, "Requests that were repeated, at the same or another upstream.", lambda s: s.retries),
-    ("upstream_rq_timeout", _COUNTER, "Requests whose answer did not come, or end, in time.", lambda s: s.timeouts),
-    ("upstream_rq_rx_reset", _COUNTER, "Answers that the upstream broke off.", lambda s: s.received_resets),
-    ("upstream_rq_tx_reset", _COUNTER, "Requests that ended early because their client left, or access ended.", lambda s: s.sent_resets),
-    ("upstream_cx_total", _COUNTER, "Connections that were opened for the route.", lambda s: s.connections),
-    ("upstream_cx_active", _GAUGE, "Those of them that are open.", lambda s: s.open_connections),
-    ("upstream_cx_connect_fail", _COUNTER, "Connections that could not be opened.", lambda s: s.connect_failures),
-    ("upstream_cx_none_healthy", _COUNTER, "Requests for which no upstream was healthy.", lambda s: s.none_healthy),
+    ("upstream_rq_active", _GAUGE, "Active requests.", lambda s: s.active),
+    ("upstream_rq_retry", _COUNTER, "Retries, at the same or another upstream.", lambda s: s.retries),
+    ("upstream_rq_timeout", _COUNTER, "Requests that timed out.", lambda s: s.timeouts),
+    ("upstream_rq_rx_reset", _COUNTER, "Responses reset by the upstream.", lambda s: s.received_resets),
+    ("upstream_rq_tx_reset", _COUNTER, "Requests reset because the client disconnected or access ended.", lambda s: s.sent_resets),
+    ("upstream_cx_total", _COUNTER, "Connections opened to upstreams.", lambda s: s.connections),
+    ("upstream_cx_active", _GAUGE, "Open connections to upstreams.", lambda s: s.open_connections),
+    ("upstream_cx_connect_fail", _COUNTER, "Failed connection attempts.", lambda s: s.connect_failures),
+    ("upstream_cx_none_healthy", _COUNTER, "Requests refused because no upstream was healthy.", lambda s: s.none_healthy),
     (
         "upstream_cx_rx_bytes_total",
         _COUNTER,
-        "Bytes that upstreams sent, heads included; of a tunnel when it ends.",
+        "Bytes received from upstreams, including headers; for tunnels counted on close.",
         lambda s: s.received_bytes,
     ),
     (
         "upstream_cx_tx_bytes_total",
         _COUNTER,
-        "Bytes that upstreams were sent, heads included; of a tunnel when it ends.",
+        "Bytes sent to upstreams, including headers; for tunnels counted on close.",
         lambda s: s.sent_bytes,
     ),
-    ("membership_total", _GAUGE, "Upstreams of the route.", lambda s: s.upstreams),
+    ("membership_total", _GAUGE, "Upstreams of the route, healthy or not.", lambda s: s.upstreams),
     (
         "membership_healthy",
         _GAUGE,
-        "Those of them that may be asked.",
+        "Healthy upstreams of the route.",
         lambda s: s.upstreams if s.cluster is None else s.cluster.available(),
     ),
 )
 RESPONSES, RESPONSE_CLASSES, DURATION = "upstream_rq", "upstream_rq_xx", "upstream_rq_time"
 LABELLED = (
-    (RESPONSES, _COUNTER, "Answers by status (`envoy_response_code`), gate's own in the place of an upstream's included."),
-    (RESPONSE_CLASSES, _COUNTER, "Answers by the first digit of their status (`envoy_response_code_class`)."),
-    (DURATION, _HISTOGRAM, "From the decision to the end of the answer, milliseconds; without websockets."),
+    (RESPONSES, _COUNTER, "Responses by status code, including error responses of gate in place of the upstream's."),
+    (RESPONSE_CLASSES, _COUNTER, "Responses by status code class (first digit)."),
+    (DURATION, _HISTOGRAM, "Time from the decision to the end of the response, milliseconds, without WebSockets."),
 )
 # By the reasons of the outlier detector.
 _REASONS = {
@@ -157,10 +157,10 @@ _REASONS = {
 }
 _EJECTIONS = "outlier_detection_ejections_"
 EJECTIONS: tuple[tuple[str, str, str, Callable[[ClusterState], int]], ...] = (
-    (f"{_EJECTIONS}active", _GAUGE, "Upstreams that outlier detection leaves out now.", lambda c: c.ejected()),
-    (f"{_EJECTIONS}enforced_total", _COUNTER, "How often it has left one out.", lambda c: c.ejections.total()),
+    (f"{_EJECTIONS}active", _GAUGE, "Upstreams currently ejected by outlier detection.", lambda c: c.ejected()),
+    (f"{_EJECTIONS}enforced_total", _COUNTER, "Ejections by outlier detection.", lambda c: c.ejections.total()),
     *(
-        (f"{_EJECTIONS}enforced_{name}", _COUNTER, f"How often for {reason}.", lambda c, reason=reason: c.ejections[reason])
+        (f"{_EJECTIONS}enforced_{name}", _COUNTER, f"Ejections because of {reason}.", lambda c, reason=reason: c.ejections[reason])
         for reason, name in _REASONS.items()
     ),
 )
