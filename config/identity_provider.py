@@ -22,8 +22,8 @@ class ConfiguredProvider:
     `request_params` is None where the kind's own count.  `expects_groups`: everybody is to have the claim `groups_claim`;
     `expects_record`: a directory tells everybody's groups.  `has_directory`: one may know its people; else what is left of one says
     nothing of them.  `domains` is None where it may tell any address.  `links_by_email`: an address of these says who somebody is, at
-    whichever provider (config/settings/linked_accounts.py).  `is_sole`: there is no other.  `is_entry` of
-    `identity_providers`.
+    whichever provider (config/settings/linked_accounts.py); one without `email_verified` does so where `trusts_email`.  `is_sole`: there
+    is no other.  `is_entry` of `identity_providers`.
     """
 
     id: str
@@ -38,6 +38,7 @@ class ConfiguredProvider:
     expects_record: bool = False
     domains: frozenset[str] | None = None
     links_by_email: bool = False
+    trusts_email: bool = False
     is_sole: bool = True
     has_directory: bool = True
     directory_url: str = ""
@@ -131,6 +132,7 @@ def _of_entry(settings: Any, entry: IdentityProvider, *, is_sole: bool) -> Confi
         expects_record=entry_is_recorded(settings, entry),
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
+        trusts_email=entry.trust_email,
         is_sole=is_sole,
         has_directory=entry_has_directory(settings, entry),
         directory_url=entry.directory_url,

@@ -130,7 +130,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     facts = PersonRecords(session, user, DirectoryUser(user_id, group_ids=tuple(person.groups)), access=access)
     of = options.providers.get(provider)
     # What is not described, is not there: nobody keeps groups of theirs elsewhere.
-    identity = identity_of(facts, None if of is None else replace(of, expects_groups=False, expects_record=False))
+    identity = identity_of(facts, None if of is None else replace(of, expects_groups=False, expects_record=False, trusts_email=True))
     # Described as signed in at that time, they proved then who they are, unless their claims say otherwise.
     return identity if "auth_time" in said else replace(identity, authenticated=signed_in)
 

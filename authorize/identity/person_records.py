@@ -110,11 +110,15 @@ def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider:
 
 
 def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
-    """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be.
+    """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
+    the provider has not asserted that the address is verified.
 
     A session that began under another address is none of this person's, whoever signs in to the same account now.
     """
     if provider is None or not provider.links_by_email or provider.domains is None:
+        return ""
+    # Absence is no assertion: a user may choose their address at a provider that verifies none.
+    if not (provider.trusts_email or any(map(_is_yes, _assertions(user, session_claims)))):
         return ""
     email = rule_email_of(user, session_claims, provider)
     said = session_claims.get("email", email)
@@ -138,8 +142,13 @@ def told_email_of(said: Any, provider: ConfiguredProvider | None) -> str:
 
 def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
     """Every source that says anything about it must say yes."""
+    return all(map(_is_yes, _assertions(user, session_claims)))
+
+
+def _assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
+    """What the sources say about the verification of the address."""
     said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
-    return all(_is_yes(value) for value in said if value is not None)
+    return [value for value in said if value is not None]
 
 
 def _is_yes(value: Any) -> bool:

@@ -22,7 +22,7 @@ from config.settings.authenticate import request_params as read_params
 from config.settings.directory import AccountContent, DirectoryUrl
 from config.settings.directory_account import parse
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from config.types.fields import ExistingFile, File, Secret, Text, or_file, text, text_list
+from config.types.fields import Bool, ExistingFile, File, Secret, Text, or_file, text, text_list
 from config.types.reader import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText
@@ -84,10 +84,15 @@ def _one_directory(entry: Any) -> Iterator[Finding]:
         yield (first,), f"and {other} both say who is in which group: choose one source"
 
 
+def _trust_is_for_links(entry: Any) -> Iterator[Finding]:
+    if entry.trust_email and not entry.link_by:
+        yield ("trust_email",), "has no effect without link_by: remove it, or set link_by: verified_email"
+
+
 class IdentityProvider(Settings):
     """An entry of `identity_providers`."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_url_is_known, _scopes_bring_a_token, _account_is_usable, _one_directory)
+    RULES: ClassVar[tuple[Rule, ...]] = (_url_is_known, _scopes_bring_a_token, _account_is_usable, _one_directory, _trust_is_for_links)
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
         "name": "is called `id` here, which people's ids begin with; `title` is what people read",
         "issuer": "is called `url` here",
@@ -169,6 +174,13 @@ class IdentityProvider(Settings):
         "upstreams and access requests. Changing it changes the id that upstreams receive.",
         examples=[VERIFIED_EMAIL],
         json_schema_extra={"when_unset": "each account is a user"},
+    )
+    trust_email: Bool = Field(
+        False,
+        description="Counts an e-mail address in `domains` as verified for `link_by` if the provider does not send `email_verified`. Only "
+        "for a provider whose administrators assign the addresses, such as Entra ID: a user who can choose an address becomes the user "
+        "who has it at another provider.",
+        examples=[True],
     )
     title: Title = Field("", description="Name of the provider on the page where users choose how to sign in.", examples=["Employees"])
     icon: Icon | None = Field(

@@ -80,6 +80,33 @@ async def provider_findings(options: Options, provider: ConfiguredProvider) -> l
         await client.close()
 
 
+def unverified_links(settings: Any) -> Iterator[Finding]:
+    """Warning of `check_configuration`: entries with `link_by` whose provider never says `email_verified` link nobody."""
+    if isinstance(settings, Options) and settings.services in ("all", "authenticate"):
+        yield from asyncio.run(link_findings(settings))
+
+
+async def link_findings(options: Options) -> list[Finding]:
+    linking = [each for each in options.providers.values() if each.links_by_email and not each.trusts_email]
+    return [finding for found in await asyncio.gather(*(_link_findings_of(options, each) for each in linking)) for finding in found]
+
+
+async def _link_findings_of(options: Options, provider: ConfiguredProvider) -> list[Finding]:
+    client = ProviderClient(options, provider_of(provider), time.time)
+    try:
+        async with asyncio.timeout(TOTAL_TIMEOUT):
+            says_so = client.provider.tells_email_verified(await client.discovery())
+    except (ProviderError, TimeoutError):
+        return []  # an error of `answers`
+    finally:
+        await client.close()
+    message = (
+        "links none of its accounts for which it does not send email_verified, and its discovery document does not list that claim. "
+        "Set trust_email: true if its administrators assign the addresses"
+    )
+    return [] if says_so else [(_place(options, provider, "link_by"), message)]
+
+
 async def _client_of(client: ProviderClient, options: Options, provider: ConfiguredProvider) -> AsyncIterator[Finding]:
     """Any other error says nothing of the client: some providers look at the code first, or at the address that a person returns to."""
     discovery = await client.discovery()

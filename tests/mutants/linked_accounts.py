@@ -11,6 +11,11 @@ records = door("authorize.identity.person_records", JUDGED)
 records.without("only what says so is linked", "linked_id_of", never("not provider.links_by_email"))
 records.without("by an address of any domain nobody is linked", "linked_id_of", never("provider.domains is None"))
 records.without(
+    "an address of which nobody says that it is verified links nobody",
+    "linked_id_of",
+    never("not (provider.trusts_email or any(map(_is_yes, _assertions(user, session_claims))))"),
+)
+records.without(
     "an address that does not count links nobody",
     "linked_id_of",
     replaced("email and canonical_email(said) == email", "canonical_email(said) == email"),

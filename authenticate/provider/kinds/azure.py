@@ -45,8 +45,8 @@ class AzureProvider(OIDCProvider):
         return oid
 
     def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
-        user = super().user(claims, now)
-        if TENANT not in self.issuer:
-            return user
+        user, is_domain_verified = super().user(claims, now), claims.get("xms_edov") in (True, 1, "1", "true")
         # Whoever administers a tenant writes any address into `email`: only the mark of a verified domain makes it theirs.
-        return replace(user, email_verified=claims.get("xms_edov") in (True, 1, "1", "true"))
+        if TENANT in self.issuer or (is_domain_verified and user.email_verified is None):
+            return replace(user, email_verified=is_domain_verified)
+        return user

@@ -57,6 +57,7 @@ def check(named: Path | None, *, is_online: bool = False) -> ConfigReport:
 
 def _online() -> Iterator[ConfigCheck]:
     # Clients of everything: most runs ask nobody, and would wait longer for these imports than for all the rest.
-    from gateproject.management.online_checks import answers
+    from gateproject.management.online_checks import answers, unverified_links
 
     yield ConfigCheck("no-answer", answers)
+    yield ConfigCheck("no-answer", unverified_links, warns=True)

@@ -69,6 +69,8 @@ def test_the_same_verified_address_is_one_person_at_both() -> None:
         (replace(CORP, links_by_email=False), ANN, {}),
         (CORP, ANN, {"verified": False}),
         (CORP, ANN, {"verified": "no"}),
+        (CORP, ANN, {"verified": None}),
+        (replace(CORP, trusts_email=True), ANN, {"verified": False}),
         (CORP, None, {}),
         (CORP, "ann", {}),
         (CORP, "ann@sub.shared.example", {}),
@@ -83,6 +85,27 @@ def test_the_same_verified_address_is_one_person_at_both() -> None:
 def test_any_other_account_stays_its_provider_s(provider: ConfiguredProvider, email: Any, said: dict[str, Any]) -> None:
     found = person(provider, email, **said)
     assert (found.linked_id, found.person_id) == ("", f"{provider.id}/1")
+
+
+@pytest.mark.parametrize("of_account", [True, False, None])
+@pytest.mark.parametrize("of_session", [True, False, None])
+@pytest.mark.parametrize("trusts", [True, False])
+def test_an_address_links_that_some_source_says_is_verified_and_none_denies(
+    of_account: bool | None, of_session: bool | None, trusts: bool
+) -> None:
+    """A provider that says nothing has verified nothing, unless the operator vouches for its addresses."""
+    session, _ = records(CORP, ANN, verified=of_session)
+    _, account = records(CORP, ANN, verified=of_account)
+    said = {of_account, of_session} - {None}
+    linked = linked_id_of(account, session.claims, replace(CORP, trusts_email=trusts))
+    assert linked == (LINKED_ANN if said == {True} or (trusts and not said) else "")
+
+
+def test_rules_go_on_by_an_address_of_which_the_provider_says_nothing() -> None:
+    """An operator who writes an address into a rule knows the provider; what links makes an identity of it, at applications too."""
+    silent = person(CORP, verified=None)
+    assert (silent.rule_email, silent.linked_id) == (ANN, "")
+    assert outcome(silent, allowed_users=[ANN]) is ALLOWED
 
 
 def test_letters_that_look_alike_are_other_people() -> None:

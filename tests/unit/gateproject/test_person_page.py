@@ -171,7 +171,7 @@ def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:
 
 def test_what_the_person_of_linked_accounts_has_is_on_the_page_of_each(tmp_path: Path) -> None:
     made = several("oidc", "partner")
-    linked = [{**each, "domains": ["example.com"], "link_by": "verified_email"} for each in made["identity_providers"]]
+    linked = [{**each, "domains": ["example.com"], "link_by": "verified_email", "trust_email": True} for each in made["identity_providers"]]
     people = People(tmp_path, **{**made, "identity_providers": linked, "groups_claim": None})
     access = TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", "an incident", "wages of ann")
     holder = UserRecord("verified_email/ann@example.com", name="ann", issuer="verified_email")

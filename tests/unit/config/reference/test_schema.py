@@ -108,10 +108,10 @@ def a_provider_with(keys: dict[str, Any]) -> dict[str, Any]:
 
 def providers_with(keys: dict[str, Any]) -> list[dict[str, Any]]:
     """One that has these keys, and where they link its people another with whose."""
-    if "link_by" not in keys:
+    if not keys.keys() & {"link_by", "trust_email"}:
         return [a_provider_with(keys)]
-    shared = {**A_PROVIDER, "domains": ["corp.example"]}
-    return [{**shared, **keys}, {**shared, "id": "partner", "url": "https://idp.partner.example", "link_by": "verified_email"}]
+    shared = {**A_PROVIDER, "domains": ["corp.example"], "link_by": "verified_email"}
+    return [{**shared, **keys}, {**shared, "id": "partner", "url": "https://idp.partner.example"}]
 
 
 # Where an object of each model stands, and what it needs besides.

@@ -46,5 +46,12 @@ def test_there_is_one_way_to_link(problems: Problems, written: Any) -> None:
     assert "must be one of verified_email" in found["identity_providers[0].link_by"]
 
 
+def test_an_address_is_trusted_where_the_operator_says_so(load: Load, problems: Problems) -> None:
+    entries = (entry("corp", domains=SHARED, trust_email=True, **LINK), entry("partner", domains=SHARED, **LINK))
+    assert [provider.trusts_email for provider in load(**several(*entries)).providers.values()] == [True, False]
+    found = problems(**several(entry("corp", domains=SHARED, trust_email=True), entry("partner", domains=SHARED)))
+    assert "no effect without link_by" in found["identity_providers[0].trust_email"]
+
+
 def test_no_provider_can_be_called_as_linked_people_are(problems: Problems) -> None:
     assert "choose another name" in problems(**several(entry(VERIFIED_EMAIL), entry("partner")))["identity_providers[0].id"]

@@ -11,8 +11,9 @@ from config.options import Options
 from gateproject.management import online_checks
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
-from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, DISCOVERY, Answer, FakeIdP
+from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, DISCOVERY, Answer, FakeIdP
 from tests.support.options import make_options
+from tests.support.several_providers import WITHOUT, entry
 from tests.support.troubled_servers import plain_http, server, tls
 
 TOKEN = "/token"
@@ -136,3 +137,24 @@ async def test_what_gate_stands_on_has_its_words_too(tmp_path: Path, idp: FakeId
         found = {key_path(place): message for place, message, *_ in await online_checks.findings(options(tmp_path, idp, **settings))}
     assert words in found[key]
     assert "secret-word" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("keys", "listed", "warns"),
+    [
+        ({}, ["sub", "email"], True),
+        ({}, ["sub", "email", "email_verified"], False),
+        ({}, ABSENT, False),
+        ({"trust_email": True}, ["sub", "email"], False),
+    ],
+)
+async def test_a_link_to_a_provider_that_never_says_what_is_verified_is_a_warning(
+    tmp_path: Path, idp: FakeIdP, keys: dict[str, Any], listed: Any, warns: bool
+) -> None:
+    link: dict[str, Any] = {"link_by": "verified_email", "domains": ["shared.example"]}
+    other = {**entry("partner", idp), "url": "https://idp.partner.example", **link, "trust_email": True}
+    idp.bend.discovery = {"claims_supported": listed}
+    entries = [{**entry("corp", idp), **link, **keys}, other]
+    found = await online_checks.link_findings(make_options(tmp_path, **{**WITHOUT, "identity_providers": entries}))
+    assert [key_path(place) for place, *_ in found] == (["identity_providers[0].link_by"] if warns else [])
+    assert all("trust_email: true" in message for _, message, *_ in found)

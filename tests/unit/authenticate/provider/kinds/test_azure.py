@@ -47,4 +47,7 @@ def test_any_tenants_word_for_an_address_is_no_proof(tmp_path: Path, claims: dic
 
 @pytest.mark.parametrize("mark", [True, 1, "1", "true"])
 def test_an_address_of_a_verified_domain_counts(tmp_path: Path, mark: Any) -> None:
-    assert provider(tmp_path).user({"sub": "s", "email": "a@corp.example", "xms_edov": mark}, 1.0).email_verified is True
+    for url in (None, OWN_TENANT):
+        assert provider(tmp_path, url).user({"sub": "s", "email": "a@corp.example", "xms_edov": mark}, 1.0).email_verified is True
+    denied = {"sub": "s", "email": "a@corp.example", "xms_edov": mark, "email_verified": False}
+    assert provider(tmp_path, OWN_TENANT).user(denied, 1.0).email_verified is False
