@@ -14,6 +14,8 @@ from grpc_reflection.v1alpha import reflection
 from foundation.errors import ConfigError, CredentialsError, GateError, NobodyToActFor, Problem
 from foundation.rpc.settings import RpcOptions
 from foundation.rpc.shared_secret import NO_TOKEN, PROOF, TOKEN, Metadata, NotProven, SharedSecret
+from foundation.rpc.unproven_calls import BoundedReader, refusal
+from foundation.telemetry.bounded_log import BoundedLog
 from foundation.telemetry.rpc_calls import RpcCalls
 from foundation.telemetry.tracing import tracer
 from foundation.telemetry.tracing.context import TRACEPARENT
@@ -21,11 +23,12 @@ from foundation.telemetry.tracing.spans import NO_SPAN, AnySpan
 from foundation.values import CertificatePair, HostPort
 
 log = structlog.get_logger(__name__)
+REFUSED = BoundedLog("a gRPC call was refused")
 
 # Nothing is told there but that the process serves, and which methods exist.
 OPEN_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
 LARGEST_REQUEST = 4 * 1024 * 1024
-MOST_CONCURRENT_STREAMS = 1000
+MOST_CONCURRENT_STREAMS = 256  # of one connection
 STOP_SECONDS = 1.0  # streams never end by themselves
 _CODES = {400: grpc.StatusCode.INVALID_ARGUMENT, 409: grpc.StatusCode.ABORTED, 503: grpc.StatusCode.UNAVAILABLE}
 
@@ -92,12 +95,17 @@ class RpcServer:
 
 
 class SecretCheck(grpc.aio.ServerInterceptor):
-    """Interceptor of every method: no token, no service.  It is asked before the request's body is read, but where that is the proof."""
+    """Interceptor of every method: no token, no service.
+
+    Nothing of a message is read before the caller is proven.  Where the message is the proof, and where none is required, it is read within
+    bounds (`BoundedReader`).
+    """
 
     def __init__(self, secret: SharedSecret, other_proof: OtherProof, calls: RpcCalls):
         self.calls = calls
         self._secret = secret
         self._other_proof = other_proof
+        self._reader = BoundedReader()
 
     async def intercept_service(
         self,
@@ -106,16 +114,18 @@ class SecretCheck(grpc.aio.ServerInterceptor):
     ) -> grpc.RpcMethodHandler:
         method, metadata = handler_call_details.method, handler_call_details.invocation_metadata
         if method.startswith(OPEN_SERVICES):
-            return await continuation(handler_call_details)
+            handler = await continuation(handler_call_details)
+            return handler and self._reader.bounded(handler)
         try:
             proof, admits = self._proof(method, metadata)
         except NotProven as error:
-            log.warning("a gRPC call was refused", method=method, reason=str(error))
+            REFUSED.warning(method=method, reason=str(error))
             self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
-            return _refusal(str(error))
+            return refusal(str(error))
         handler = await continuation(handler_call_details)
         trace = "" if admits is not None else _trace(metadata)
-        return handler and _answering(handler, ServedCall(method, proof, self.calls, trace, admits))
+        handler = handler and _answering(handler, ServedCall(method, proof, self.calls, trace, admits))
+        return self._reader.bounded(handler) if handler and admits is not None else handler
 
     def _proof(self, method: str, metadata: Metadata) -> tuple[str, RequestProof | None]:
         """The proof for the caller, nothing for one who was let in without a token and could not check it; and what the request must
@@ -132,14 +142,6 @@ def _trace(metadata: Metadata) -> str:
         return ""
     named = [str(value) for name, value in metadata or () if name == TRACEPARENT]
     return named[0] if len(named) == 1 else ""
-
-
-def _refusal(reason: str) -> grpc.RpcMethodHandler:
-    async def refuse(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
-        raise AssertionError("abort raises")
-
-    return grpc.unary_unary_rpc_method_handler(refuse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class ServedCall:
     async def prove(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
         """Each side proves itself: nothing of the request is used, and nothing answered, before this."""
         if self.admits is not None and not self.admits(request):
-            log.warning("a gRPC call was refused", method=self.method, reason=NO_TOKEN)
+            REFUSED.warning(method=self.method, reason=NO_TOKEN)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
         # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
         if self.proof:
@@ -251,6 +253,10 @@ def _server_options(options: RpcOptions) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_grace_ms", _milliseconds(options.grpc_server_max_connection_age_grace.total_seconds())),
         ("grpc.max_receive_message_length", LARGEST_REQUEST),
         ("grpc.max_concurrent_streams", MOST_CONCURRENT_STREAMS),
+        # Else the window of a stream grows with what a client sends, whether anybody reads it or not.
+        ("grpc.http2.bdp_probe", 0),
+        # The identity alone: a compressed message within the bound may decompress to a thousand times as much.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
         # Our clients ask every ten seconds whether a silent connection still stands.
         ("grpc.http2.min_ping_interval_without_data_ms", 5000),
         ("grpc.keepalive_permit_without_calls", 1),

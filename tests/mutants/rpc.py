@@ -26,7 +26,7 @@ secret.without(
 )
 
 server = door("foundation.rpc.server", "unit/foundation/rpc/test_server.py")
-server.without("no method answers without a token", "SecretCheck.intercept_service", replaced("return _refusal(str(error))", "proof = ''"))
+server.without("no method answers without a token", "SecretCheck.intercept_service", replaced("return refusal(str(error))", "proof = ''"))
 server.without(
     "only health and reflection are open",
     "SecretCheck.intercept_service",
@@ -47,6 +47,19 @@ server.without(
     "unit/authorize/rpc/test_ext_authz.py",
 )
 server.without("two processes never share a port", "_server_options", replaced('("grpc.so_reuseport", 0)', '("grpc.so_reuseport", 1)'))
+UNPROVEN = "unit/foundation/rpc/test_unproven_calls.py"
+server.without(
+    "who has proven nothing is read within bounds", "SecretCheck.intercept_service", never("handler and admits is not None"), UNPROVEN
+)
+server.without(
+    "what is not read yet is not taken", "_server_options", replaced('("grpc.http2.bdp_probe", 0)', '("grpc.http2.bdp_probe", 1)'), UNPROVEN
+)
+server.without(
+    "no message is decompressed",
+    "_server_options",
+    replaced('("grpc.compression_enabled_algorithms_bitset", 1)', '("grpc.compression_enabled_algorithms_bitset", 7)'),
+    UNPROVEN,
+)
 server.without("a request is of a bounded size", "LARGEST_REQUEST", constant("64 * 1024 * 1024"))
 
 channel = door("foundation.rpc.channel", "unit/foundation/rpc/test_channel.py")
