@@ -12,6 +12,7 @@ from config import removed_keys
 from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
 from config.documents.list_items import ItemTexts, item_texts, read_unknown_items
 from config.documents.parse import decoded, is_yaml, parse
+from config.file_forms import FileContents, read_contents
 from config.options import Options
 from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.tests import read_tests_file
@@ -151,14 +152,18 @@ class _ConfigChecker:
         self._environ = environ
         self._in_environment = {key: environ[key.upper()] for key in ENVIRONMENT_KEYS if environ.get(key.upper())}
         self._documents: dict[str, tuple[str, Document]] = {}  # setting that names a document -> its file, and what is in it
+        self._contents = FileContents()
         self._errors = [replace(problem, file=source.file) for problem in source.document.problems[:MOST_PROBLEMS]]
         self._warnings: list[Problem] = []
 
     def check(self, in_file: dict[str, Any], checks: Sequence[ConfigCheck]) -> CheckedConfig:
         """Routes one by one first, so that a mistake in one of them hides no mistake elsewhere."""
         given = _without_nulls(in_file, Options) | self._in_environment
-        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | {**in_place_of_one(given)} | given
         files = SettingFiles(self._source.directory)
+        self._contents = read_contents(Options, given, files)
+        given |= self._contents.values
+        raw = {"data_dir": _data_dir(self._environ)} | not_needed_by(given.get("services")) | {**in_place_of_one(given)} | given
+        self._add(self._contents.findings)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
         raw["policy"] = ConfiguredRoutes(good.values())
@@ -221,6 +226,8 @@ class _ConfigChecker:
     def _add(self, findings: Iterable[Finding], kind: str = "invalid-configuration", *, warns: bool = False) -> None:
         known = self._warnings if warns else self._errors
         for finding in findings:
+            if finding[0] and finding[0][0] in self._contents.unread:
+                continue
             if len(known) == MOST_PROBLEMS:
                 known.append(Problem("", f"there are more than {MOST_PROBLEMS} problems; the rest is not shown", file=self._source.file))
             if len(known) > MOST_PROBLEMS:
@@ -229,6 +236,7 @@ class _ConfigChecker:
 
     def _problem(self, finding: Finding, kind: str) -> Problem:
         path, message, *other = finding
+        path = self._written_path(path)
         if other:
             message = message.replace("{other}", self._described(other[0]))
         if path and path[0] in self._in_environment and path[0] not in self._documents:
@@ -236,7 +244,12 @@ class _ConfigChecker:
         file, place = self._place(path)
         return Problem(key_path(path), message, *place, file=file, rule=kind)
 
+    def _written_path(self, path: KeyPath) -> KeyPath:
+        """What is wrong with a value in a file is found at the key that names the file."""
+        return (self._contents.keys[str(path[0])],) if path and path[0] in self._contents.keys else path
+
     def _described(self, path: KeyPath) -> str:
+        path = self._written_path(path)
         _, (line, _) = self._place(path)
         return key_path(path) if line is None else f"{key_path(path)} (line {line})"
 

@@ -86,8 +86,6 @@ def _provider(work: _Conversion) -> None:
     extra = {key: str(work.values[key]) for key in ("prompt", "acr_values") if work.values.get(key)}
     if extra:
         work.top.set(work.sources[next(iter(extra))], "idp_request_params", extra)
-    if "client_secret_file" in work.values:
-        work.top.lose(work.sources["client_secret_file"], "write what is in the file as idp_client_secret, or give it as IDP_CLIENT_SECRET")
 
 
 def _secrets(work: _Conversion) -> None:

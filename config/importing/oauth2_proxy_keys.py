@@ -13,6 +13,7 @@ PROVIDERS = {
 SAME = {
     "client_id": "idp_client_id",
     "client_secret": "idp_client_secret",
+    "client_secret_file": "idp_client_secret_file",
     "oidc_issuer_url": "idp_provider_url",
     "cookie_name": "cookie_name",
     "cookie_expire": "cookie_expire",
@@ -70,4 +71,4 @@ LOST = {
 }
 HANDLED = {"upstreams", "redirect_url", "provider", "scope", "cookie_secret", "cookie_domains", "skip_auth_routes", "skip_auth_regex"}
 HANDLED |= {"skip_auth_preflight", "pass_host_header", "pass_user_headers", "ssl_upstream_insecure_skip_verify", "http_address", "prompt"}
-HANDLED |= {"acr_values", "session_store_type", "upstream_timeout", "client_secret_file", *RESTRICTIONS}
+HANDLED |= {"acr_values", "session_store_type", "upstream_timeout", *RESTRICTIONS}

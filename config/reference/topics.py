@@ -14,11 +14,11 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "ACME": (
         *("autocert", "autocert_dir", "autocert_email", "autocert_use_staging", "autocert_must_staple", "autocert_ca"),
-        *("autocert_trusted_ca_file", "autocert_trusted_ca", "autocert_eab_key_id", "autocert_eab_mac_key"),
+        *("autocert_trusted_ca_file", "autocert_trusted_ca", "autocert_eab_key_id", "autocert_eab_mac_key_file", "autocert_eab_mac_key"),
     ),
     "Identity provider": (
         *("authenticate_service_url", "authenticate_callback_path", "idp_provider", "idp_provider_url", "idp_client_id"),
-        *("idp_client_secret", "idp_scopes", "idp_request_params", "identity_providers"),
+        *("idp_client_secret_file", "idp_client_secret", "idp_scopes", "idp_request_params", "identity_providers"),
     ),
     "Groups and directory": (
         *("groups_claim", "directory_file", "idp_service_account_file", "idp_service_account", "idp_directory_url"),
@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
         *("scim_token_file", "scim_token", "scim_user_id", "scim_group_id"),
     ),
     "Cookies and sessions": (
-        *("cookie_secret", "cookie_expire", "cookie_name", "cookie_domain", "cookie_secure", "cookie_http_only"),
+        *("cookie_secret_file", "cookie_secret", "cookie_expire", "cookie_name", "cookie_domain", "cookie_secure", "cookie_http_only"),
         *("refresh_cooldown", "signout_redirect_url"),
     ),
     "Routes and forwarding": (
@@ -36,9 +36,9 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "Data plane": ("data_plane", "envoy_max_connections", "envoy_max_heap"),
     "Identity headers": ("signing_key_file", "signing_key", "signing_key_algorithm", "jwt_claims_headers", "jwt_groups_filter"),
-    "Forward auth and ext_authz": ("forward_auth_url", "forward_auth_cache", "ext_authz_tokens"),
+    "Forward auth and ext_authz": ("forward_auth_url", "forward_auth_cache", "ext_authz_tokens_file", "ext_authz_tokens"),
     "Programmatic access": ("programmatic_redirect_domain_whitelist",),
-    "Access requests": ("access_webhook_url", "access_webhook_secret_file", "access_webhook_secret"),
+    "Access requests": ("access_webhook_url_file", "access_webhook_url", "access_webhook_secret_file", "access_webhook_secret"),
     "Admin and decision log": (
         *("admin_allowed_users", "admin_allowed_groups", "admin_password_login"),
         *("decision_log_size", "decision_log_age", "decision_log_sample_rate"),
@@ -50,7 +50,16 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
         *("tracing_thrift_agent_endpoint", "tracing_monitor_address"),
     ),
     "Storage and secrets": (
-        *("shared_secret", "data_dir", "database_url", "databroker_storage_type", "databroker_storage_connection_string"),
+        *(
+            "shared_secret_file",
+            "shared_secret",
+            "data_dir",
+            "database_url_file",
+            "database_url",
+            "databroker_storage_type",
+            "databroker_storage_connection_string_file",
+            "databroker_storage_connection_string",
+        ),
         *("databroker_storage_ca_file", "databroker_storage_cert_file", "databroker_storage_key_file"),
         *("databroker_storage_tls_skip_verify", "session_staleness"),
     ),

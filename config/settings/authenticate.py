@@ -18,6 +18,7 @@ from config.types.fields import (
     Text,
     TextList,
     WebUrl,
+    file_form,
     or_file,
     text,
     text_list,
@@ -184,6 +185,7 @@ class AuthenticateSettings(Settings):
         examples=["gate"],
         json_schema_extra={"when_missing": "the provider gives it when you register a client"},
     )
+    idp_client_secret_file: File | None = file_form("idp_client_secret", "client-secret")
     idp_client_secret: Secret = Field(
         description="OAuth 2.0 client secret.",
         examples=["the-secret-that-the-provider-gave-you"],
@@ -225,6 +227,7 @@ class AuthenticateSettings(Settings):
         description="SCIM group attribute that `allowed_groups` refers to. A group without it is identified by the id that gate assigned.",
         examples=["displayName"],
     )
+    access_webhook_url_file: File | None = file_form("access_webhook_url", "webhook-url")
     access_webhook_url: Annotated[SecretText, SettingReader("URL", webhook_url, TEXT)] | None = Field(
         None,
         description="URL that receives a message for each access request and each answer, in a format that Slack and Microsoft "

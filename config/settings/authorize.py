@@ -21,6 +21,7 @@ from config.types.fields import (
     PositiveDuration,
     ServiceUrl,
     TextList,
+    file_form,
     or_file,
     text,
     text_list,
@@ -130,6 +131,7 @@ class AuthorizeSettings(Settings):
     admin_allowed_groups: TextList = Field(
         (), description="Groups whose members may open the admin with single sign-on.", examples=[["operators"]]
     )
+    ext_authz_tokens_file: File | None = file_form("ext_authz_tokens", "ext-authz-tokens", has_lines=True)
     ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
         description="Bearer tokens, at least 32 characters each, of external Envoy proxies that may call the ext_authz API.",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from config.types.fields import Base64, Bool, File, FilePath, Secret, Text, WebUrl, or_file
+from config.types.fields import Base64, Bool, File, FilePath, Secret, Text, WebUrl, file_form, or_file
 from config.types.pem import certificate_names, covers
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText, Url, parse_url
@@ -92,6 +92,7 @@ class AutocertSettings(Settings):
         None, description="Contact e-mail address for the ACME account.", examples=["operators@example.com"]
     )
     autocert_eab_key_id: Text | None = Field(None, description="Key id for external account binding (RFC 8555 7.3.4).", examples=["kid-1"])
+    autocert_eab_mac_key_file: File | None = file_form("autocert_eab_mac_key", "eab-mac-key")
     autocert_eab_mac_key: Annotated[Secret, AfterValidator(_mac_key)] | None = Field(
         None, description="MAC key for external account binding, base64 as issued by the authority.", examples=["BASE64-OF-THE-KEY"]
     )

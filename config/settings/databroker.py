@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from pydantic import Field, ValidationInfo
 
 from config.settings.storage_url import DatabaseUrl, StorageUrl, database_server, storage_url
-from config.types.fields import Bool, Duration, File, files_of, text
+from config.types.fields import Bool, Duration, File, file_form, files_of, text
 from config.types.pem import check_authority, check_pair
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding, Rule, Settings
@@ -76,6 +76,7 @@ class DatabrokerSettings(Settings):
         "`database_url`).",
         examples=["kvstore"],
     )
+    databroker_storage_connection_string_file: File | None = file_form("databroker_storage_connection_string", "store-url")
     databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
         None,
         description="URL of the kvstore: `kvstore://`, or `kvstores://` with TLS. Append `+sentinel` or `+cluster` to the "
@@ -100,6 +101,7 @@ class DatabrokerSettings(Settings):
         "503. With less than 3s, `0` included, sessions stay valid until the loss is noticed, at most 3s.",
         examples=["30s"],
     )
+    database_url_file: File | None = file_form("database_url", "database-url")
     database_url: Annotated[DatabaseUrl, SettingReader("URL", database_location, TEXT)] = Field(
         None,
         validate_default=True,

@@ -22,6 +22,7 @@ from config.types.fields import (
     PemOrFile,
     PositiveDuration,
     Text,
+    file_form,
     or_file,
     whole_number,
 )
@@ -166,6 +167,7 @@ class SharedSettings(Settings):
     cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field(
         "_gate", description="Name of the session cookie. The names of gate's other cookies begin with it.", examples=["_gate"]
     )
+    cookie_secret_file: File | None = file_form("cookie_secret", "cookie-secret", has_lines=True)
     cookie_secret: KeyRing = Field(
         description="Key that encrypts session cookies: base64 of 32 random bytes. With a list, the first key encrypts and "
         "every key decrypts, which allows rotation.",
@@ -249,6 +251,7 @@ class SharedSettings(Settings):
         "balancer remove this process before the port closes.",
         examples=["10s"],
     )
+    shared_secret_file: File | None = file_form("shared_secret", "shared-secret", has_lines=True)
     shared_secret: KeyRing = Field(
         description="Key that authenticates gate's services to each other and encrypts stored records: base64 of 32 random "
         "bytes, or a list as for `cookie_secret`.",

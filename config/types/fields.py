@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ValidationInfo, WrapValidator
+from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
 from config.types.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, SettingReader, Shape
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
@@ -273,6 +273,15 @@ def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator
         return make(file.content)
 
     return WrapValidator(choose)
+
+
+def file_form(of: str, example: str, *, has_lines: bool = False) -> Any:
+    """Declare the key of a file whose content takes the place of the setting `of`: one line of text, or with `has_lines` one value a line.
+
+    config/file_forms.py reads it.  Where a file holds another form than the setting (PEM, not base64), the setting has `or_file`.
+    """
+    description = f"File form of `{of}`, one a line." if has_lines else f"File form of `{of}`."
+    return Field(None, description=description, examples=[example], json_schema_extra={"file_form_of": of, "has_lines": has_lines})
 
 
 def up_to(most: int) -> SettingReader:

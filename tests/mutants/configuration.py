@@ -256,6 +256,10 @@ items.without("a line has one end", "ListText.of", never("any((sign in text for 
 known = door("config.load", "unit/config/test_known_routes.py")
 known.without("what is wrong is read as a whole", "check_configuration", always("not checked.errors and not checked.warnings"))
 
+forms = door("config.file_forms", "unit/config/test_file_forms.py")
+forms.without("two forms of a secret are one too many", "FileContents.add", never("setting in raw"))
+forms.without("a file that can't be read is said once", "FileContents.add", skips("self.unread.add(setting)", times=2))
+
 unchanged = door("config.routes.route_cache", "unit/config/test_source.py", "unit/config/routes/test_route_cache.py")
 unchanged.without("a route follows the file it names", "RouteCache.add", always("next(watched_files(route), None) is None"))
 unchanged.without(
@@ -354,6 +358,7 @@ DOORS = (
     documents,
     items,
     known,
+    forms,
     places,
     yaml_reader,
     authenticate,

@@ -1,6 +1,7 @@
 """Every setting is declared once, with all that its reader needs to know, as the specification has it, and is read by somebody."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -133,6 +134,8 @@ def _read_in(node: ast.AST, holders: frozenset[str]) -> Iterator[str]:
         yield node.attr
     elif isinstance(node, ast.Call) and _last_name(node.func) == "or_file" and isinstance(node.args[0], ast.Constant):
         yield str(node.args[0].value)
+    elif isinstance(node, ast.Call) and _last_name(node.func) == "file_form" and isinstance(node.args[0], ast.Constant):
+        yield f"{node.args[0].value}_file"
     for child in ast.iter_child_nodes(node):
         yield from _read_in(child, holders)
 
@@ -156,6 +159,10 @@ def test_a_key_that_nobody_reads_is_noticed() -> None:
     tree = parsed(f"options.a\noptions.b = 1\nother.c\ncompiled.route.d\nor_file('e')\nself.g\n{rule}")
     assert set(_read_in(tree, HOLDERS)) == {"a", "d", "e"}
     assert set(_read_in(tree, HOLDERS | {"self"})) == {"a", "d", "e", "g"}
+
+
+def test_a_default_is_shown_as_a_file_has_it() -> None:
+    assert [identified(key) for key in ALL_KEYS if re.match(r"<|\w+\(.*\)$", str(key.default))] == []
 
 
 @pytest.mark.parametrize("name", files())

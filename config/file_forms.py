@@ -1,0 +1,71 @@
+"""File forms of settings: `cookie_secret_file` names a file whose content takes the place of `cookie_secret`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from config.types.files import SettingFiles
+from config.validation import Finding, Settings
+
+
+@cache
+def file_forms(model: type[Settings]) -> Mapping[str, Mapping[str, Any]]:
+    """Keys that were declared with `file_form`, each with what was declared there."""
+    declared = ((name, info.json_schema_extra) for name, info in model.model_fields.items())
+    return {name: extra for name, extra in declared if isinstance(extra, dict) and "file_form_of" in extra}
+
+
+@dataclass(slots=True)
+class FileContents:
+    """Contents of the files that settings name in their place.
+
+    `values` are settings as they would be written; `keys` holds the key that names the file of each, by setting; those of `unread` have no
+    value, and `findings` or the key's own validation say why.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, key: str, declared: Mapping[str, Any], raw: Mapping[str, Any], files: SettingFiles) -> None:
+        setting = str(declared["file_form_of"])
+        if setting in raw:
+            self.findings.append(((setting,), f"is set, and so is {key}: give one of them"))
+            return
+        self.keys[setting] = key
+        try:
+            file = files.read(raw[key]) if isinstance(raw[key], str) else None
+        except ValueError:
+            file = None  # the validation of the key reports it
+        if file is None:
+            self.unread.add(setting)
+            return
+        self.values[key] = file
+        try:
+            self.values[setting] = _value(file.content, has_lines=bool(declared["has_lines"]))
+        except ValueError as error:
+            self.unread.add(setting)
+            self.findings.append(((key,), str(error)))
+
+
+def read_contents(model: type[Settings], raw: Mapping[str, Any], files: SettingFiles) -> FileContents:
+    """Read the file of each setting of `model` that is given by one."""
+    contents = FileContents()
+    for key, declared in file_forms(model).items():
+        if raw.get(key) is not None:
+            contents.add(key, declared, raw, files)
+    return contents
+
+
+def _value(content: bytes, *, has_lines: bool) -> str | list[str]:
+    try:
+        lines = content.decode("utf-8-sig").rstrip("\r\n").splitlines() or [""]
+    except UnicodeDecodeError:
+        raise ValueError("the file must hold text in UTF-8") from None
+    if len(lines) == 1:
+        return lines[0]
+    if not has_lines:
+        raise ValueError("the file must hold the value and nothing else, on one line")
+    return [line for line in lines if line.strip()]
