@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from authenticate.provider import key_set, strict_json
+from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.clients import ProviderClients
 from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
@@ -103,13 +104,12 @@ class BearerTokens:
 
     def __init__(self, options: Options, clock: Callable[[], float]):
         self._clock = clock
-        self._http = ProviderHttp(options)
-        self._providers = ProviderClients(options, clock, http=self._http)
+        self._providers = ProviderClients(options, clock)
         self._trusts: dict[str, TokenPolicy] = {}
         for _, route in ConfiguredRoutes.of(options.policy).saying("bearer_token"):
             if route.bearer_token:
                 self._trusts.setdefault(route.id, TokenPolicy.of_route(route, _provider_of(route, options)))
-        self._issuers = {trust: _Issuer(trust, self._http, clock) for trust in self._trusts.values() if trust.kind == JWT}
+        self._issuers = {trust: _Issuer(trust, options, clock) for trust in self._trusts.values() if trust.kind == JWT}
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._refused: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
@@ -144,7 +144,9 @@ class BearerTokens:
 
     async def close(self, grace: float = 0.0) -> None:
         await asyncio.sleep(grace)
-        await self._http.close()
+        await self._providers.close()
+        for issuer in self._issuers.values():
+            await issuer.close()
 
     def _asked_once(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> "asyncio.Task[_CachedResult | ProviderError]":
         """Single flight: requests with the same token share one verification."""
@@ -187,7 +189,7 @@ class BearerTokens:
         client = self._client(trust)
         discovery = await client.discovery()
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
-            claims = await client.provider.userinfo(self._http, discovery, token)
+            claims = await client.provider.userinfo(client.http, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _TokenRefused("the provider does not say whose token it is")
             return client.doubted(claims, discovery)
@@ -237,9 +239,9 @@ class _TokenRefused(Exception):
 class _Issuer:
     """The keys of another issuer: from a file, from `bearer_token_jwks_url`, or from its discovery document."""
 
-    def __init__(self, trust: TokenPolicy, http: ProviderHttp, clock: Callable[[], float]):
+    def __init__(self, trust: TokenPolicy, options: Options, clock: Callable[[], float]):
         self._trust = trust
-        self._http = http
+        self._http = http = ProviderHttp(options, AddressScope(trust.jwks_url or trust.issuer))
         self._fixed = key_set.parse(strict_json.parse_object(trust.jwks)) if trust.jwks else None
         self._key_set = KeySet(http, clock)
         self._uri = SingleFlightCache(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
@@ -250,6 +252,9 @@ class _Issuer:
     async def newer_keys(self) -> Keys:
         return self._fixed if self._fixed is not None else await self._key_set.newer_keys(await self._jwks_uri())
 
+    async def close(self) -> None:
+        await self._http.close()
+
     async def _jwks_uri(self) -> str:
         return self._trust.jwks_url or await self._uri.get()
 
@@ -259,7 +264,7 @@ class _Issuer:
             raise ProviderError(f"the issuer's discovery document was answered with status {answer.status}")
         document = answer.json()
         uri = document.get("jwks_uri")
-        if document.get("issuer") != self._trust.issuer or not isinstance(uri, str) or not is_safe(uri):
+        if document.get("issuer") != self._trust.issuer or not isinstance(uri, str) or not is_safe(uri, self._trust.issuer):
             raise ProviderError("the discovery document is another issuer's, or names no safe jwks_uri: is bearer_token_issuer exact?")
         return uri
 

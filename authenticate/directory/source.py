@@ -11,6 +11,7 @@ from authenticate.directory.base import DirectoryError, DirectoryPerson, Directo
 from authenticate.directory.vendors.api import MAX_BODY, DirectoryApi, RateLimiter, Sleep
 from authenticate.directory.vendors.registry import vendor_of
 from authenticate.directory.vendors.vendor import Vendor
+from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import ProviderHttp
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
@@ -28,7 +29,8 @@ class DirectorySource:
         self._vendor = vendor
         self._clock = clock
         self._sleep = sleep
-        self._http = ProviderHttp(options, max_body=MAX_BODY)
+        # Its addresses are the operator's and the vendor's own, or pages of the same origin (`DirectoryApi._url`).
+        self._http = ProviderHttp(options, AddressScope(None), max_body=MAX_BODY)
         self._pace = RateLimiter(float(options.idp_qps) if options.idp_qps is not None else None, sleep=sleep)
 
     @classmethod

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import structlog
 
 from authenticate.provider import id_token, logout_token, tokens
+from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
@@ -36,7 +37,7 @@ log = structlog.get_logger(__name__)
 class ProviderClient:
     """Client of one provider, with caches of its discovery document and its keys."""
 
-    def __init__(self, options: Options, provider: Provider, clock: Callable[[], float], *, http: ProviderHttp | None = None):
+    def __init__(self, options: Options, provider: Provider, clock: Callable[[], float]):
         self.provider = provider
         self.configured = options.providers.get(provider.id)
         self.client_id = provider.client_id
@@ -44,8 +45,9 @@ class ProviderClient:
         self._clock = clock
         # What browsers cause has connections of its own: however many wait there, sessions are refreshed and keys are read.
         self.health = PartHealth(clock)
-        self.http = http or ProviderHttp(options, health=self.health)
-        self._own_http = own_http = http or ProviderHttp(options, health=self.health)
+        scope = AddressScope(provider.url)
+        self.http = ProviderHttp(options, scope, health=self.health)
+        self._own_http = own_http = ProviderHttp(options, scope, health=self.health)
         self._discovery = remembered_discovery(lambda: provider.discovery(own_http), clock)
         self._key_set = KeySet(own_http, clock)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import is_issuer
 from authenticate.provider.kinds.base import AnotherPerson
 from authenticate.provider.kinds.registry import provider_of
@@ -16,9 +15,9 @@ from databroker.session_reader import vouches
 class ProviderClients:
     """Clients by the ids of their providers, each made when somebody needs it: fifty cost a start nothing."""
 
-    def __init__(self, options: Options, clock: Callable[[], float], *, http: ProviderHttp | None = None):
+    def __init__(self, options: Options, clock: Callable[[], float]):
         self.configured: Mapping[str, ConfiguredProvider] = options.providers
-        self._options, self._clock, self._http = options, clock, http
+        self._options, self._clock = options, clock
         self._made: dict[str, ProviderClient] = {}
 
     def __repr__(self) -> str:
@@ -31,7 +30,7 @@ class ProviderClients:
     def of(self, id: str) -> ProviderClient | None:
         """The client of this provider; None where it is not configured."""
         if id not in self._made and (configured := self.configured.get(id)) is not None:
-            self._made[id] = ProviderClient(self._options, provider_of(configured), self._clock, http=self._http)
+            self._made[id] = ProviderClient(self._options, provider_of(configured), self._clock)
         return self._made.get(id)
 
     def of_issuer(self, issuer: str) -> ProviderClient | None:

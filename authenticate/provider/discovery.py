@@ -63,14 +63,14 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
         raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
     return DiscoveryDocument(
         issuer=issuer,
-        authorization_endpoint=_endpoint(document, "authorization_endpoint"),
-        token_endpoint=_endpoint(document, "token_endpoint"),
-        jwks_uri=_endpoint(document, "jwks_uri"),
+        authorization_endpoint=_endpoint(document, issuer, "authorization_endpoint"),
+        token_endpoint=_endpoint(document, issuer, "token_endpoint"),
+        jwks_uri=_endpoint(document, issuer, "jwks_uri"),
         algorithms=algorithms,
-        userinfo_endpoint=_endpoint(document, "userinfo_endpoint", required=False),
-        revocation_endpoint=_endpoint(document, "revocation_endpoint", required=False),
-        end_session_endpoint=_endpoint(document, "end_session_endpoint", required=False),
-        pushed_request_endpoint=_pushed(document),
+        userinfo_endpoint=_endpoint(document, issuer, "userinfo_endpoint", required=False),
+        revocation_endpoint=_endpoint(document, issuer, "revocation_endpoint", required=False),
+        end_session_endpoint=_endpoint(document, issuer, "end_session_endpoint", required=False),
+        pushed_request_endpoint=_pushed(document, issuer),
         scopes=_names(document.get("scopes_supported")),
         token_auth_methods=_names(document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])),
         sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
@@ -89,10 +89,10 @@ def _names(value: object) -> frozenset[str]:
     return frozenset(name for name in value if isinstance(name, str)) if isinstance(value, list) else frozenset()
 
 
-def _pushed(document: Mapping[str, Any]) -> str:
+def _pushed(document: Mapping[str, Any], issuer: str) -> str:
     """The endpoint for pushed requests (RFC 9126 5), "" for none; ProviderError where they are required and there is none."""
     name = "pushed_authorization_request_endpoint"
-    return _endpoint(document, name, required=document.get("require_pushed_authorization_requests") is True)
+    return _endpoint(document, issuer, name, required=document.get("require_pushed_authorization_requests") is True)
 
 
 def _tells(claims_supported: object, name: str) -> bool:
@@ -100,17 +100,17 @@ def _tells(claims_supported: object, name: str) -> bool:
     return not isinstance(claims_supported, list) or not claims_supported or name in claims_supported
 
 
-def _endpoint(document: Mapping[str, Any], key: str, *, required: bool = True) -> str:
+def _endpoint(document: Mapping[str, Any], issuer: str, key: str, *, required: bool = True) -> str:
     url = document.get(key)
     if not url and not required:
         return ""
-    if not isinstance(url, str) or not is_safe(url):
-        raise ProviderError(f"the provider's {key} is missing, or is neither https nor on this machine")
+    if not isinstance(url, str) or not is_safe(url, issuer):
+        raise ProviderError(f"the provider's {key} is missing, or is not https")
     return url
 
 
-def is_safe(url: str) -> bool:
-    """Whether this is an absolute https URL, or http on a loopback address (for development)."""
+def is_safe(url: str, issuer: str) -> bool:
+    """Whether this is an absolute https URL; or http on a loopback address, named by an issuer that is itself http there (development)."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -118,4 +118,4 @@ def is_safe(url: str) -> bool:
         return False
     if not host or parts.username is not None or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
         return False
-    return is_confidential(parts.scheme, host)
+    return is_confidential(parts.scheme, host) and (parts.scheme == "https" or urlsplit(issuer).scheme == "http")

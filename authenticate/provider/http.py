@@ -10,9 +10,12 @@ from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus, urlencode
 
+import httpcore
 import httpx
+import structlog
 
 from authenticate.provider import strict_json
+from authenticate.provider.address_scope import AddressRefused, AddressScope, ScopedTransport
 from config.options import Options
 from foundation.client_tls import client_context
 from foundation.connection_errors import connection_fault
@@ -29,6 +32,8 @@ _SECRET = frozenset(
     {"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "id_token_hint"}
     | {"nonce", "password", "refresh_token", "state", "token"}
 )
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +64,23 @@ class ProviderResponse:
 class ProviderHttp:
     """The connections to one provider; ProviderError for whatever prevents a response."""
 
-    def __init__(self, options: Options, *, timeout: float = TIMEOUT, max_body: int = MAX_BODY, health: PartHealth | None = None):
+    def __init__(
+        self,
+        options: Options,
+        scope: AddressScope,
+        *,
+        timeout: float = TIMEOUT,
+        max_body: int = MAX_BODY,
+        health: PartHealth | None = None,
+    ):
         self.health = health or PartHealth()
+        self._scope = scope
         self._calls = HttpCalls.made(options.service_label)
         self._timeout = timeout
         self._max_body = max_body
         # trust_env off: .netrc and proxy variables must not add credentials or a listener to what holds our client secret.
-        self._client = httpx.AsyncClient(
-            verify=client_context(options.certificate_authority), timeout=timeout, follow_redirects=False, trust_env=False
-        )
+        transport = ScopedTransport(scope, client_context(options.certificate_authority))
+        self._client = httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=False, trust_env=False)
         # An httpx client keeps cookies and sends them with the next person's request (0.28.1); this jar takes none.
         self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -89,8 +102,11 @@ class ProviderHttp:
             with span("provider", CLIENT, {"http.request.method": method, "server.address": _host(url)}) as traced:
                 async with asyncio.timeout(self._timeout), self._client.stream(method, url, headers=sent, content=content) as response:
                     traced.note({"http.response.status_code": response.status_code})
+                    self._scope.learn(response)
                     body = await _bounded(response, self._max_body)
                     status, size = str(response.status_code), len(body)
+        except AddressRefused as error:
+            raise self._out_of_scope(url, error) from error
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
             reason = f"the identity provider at {_host(url)} {connection_fault(error)}"
@@ -104,6 +120,25 @@ class ProviderHttp:
             self.health.works()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         return ProviderResponse(response.status_code, media_type, body, response.headers, _secrets(headers, content))
+
+    async def check_address(self, url: str) -> None:
+        """Raise ProviderError where a request to the URL would be refused for its address, or its name has none."""
+        try:
+            await self._scope.addresses(url)
+        except AddressRefused as error:
+            raise self._out_of_scope(url, error) from error
+        except (httpcore.ConnectError, httpx.InvalidURL) as error:
+            raise ProviderError(f"the identity provider at {_host(url)} {connection_fault(error)}") from error
+
+    def _out_of_scope(self, url: str, error: AddressRefused) -> ProviderError:
+        host, named_by = _host(url), self._scope.host
+        log.warning("provider endpoint refused: internal address", host=host, address=error.address, named_by=named_by)
+        reason = (
+            f"{host}: the discovery document of {named_by} names this host, which is at {error}, and {named_by} itself is not: nothing was "
+            f"sent there. Have the provider name an address that is as public as its own"
+        )
+        self.health.fails(reason)
+        return ProviderError(reason)
 
 
 def _secrets(headers: Mapping[str, str], content: bytes) -> frozenset[str]:

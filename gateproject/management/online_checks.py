@@ -2,7 +2,7 @@
 
 | asked                                | how                                                                                  |
 |--------------------------------------|--------------------------------------------------------------------------------------|
-| the provider                         | its discovery document and its keys, with the checks of a sign-in                    |
+| the provider                         | its discovery document and keys, with the checks of a sign-in; its endpoints' addresses |
 | the provider, of us                  | a token request with a code that nobody was given: it is refused, and so may the client be |
 | each upstream                        | a name, an address, a connection, and TLS with the route's own rules                 |
 | the store, the services apart        | one question each, with the credentials of the configuration                         |
@@ -71,6 +71,9 @@ async def provider_findings(options: Options, provider: ConfiguredProvider) -> l
             discovery = await client.discovery()
             if discovery.jwks_uri and not await client.keys(discovery):
                 return [(key, "the provider publishes no key that ID tokens could be signed with")]
+            for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.pushed_request_endpoint):
+                if endpoint:
+                    await client.http.check_address(endpoint)
             return [finding async for finding in _client_of(client, options, provider)]
     except ProviderError as error:
         return [(key, str(error))]

@@ -56,6 +56,9 @@ class Provider(Protocol):
     def client_secret(self) -> SecretText: ...
 
     @property
+    def url(self) -> str: ...  # as configured, or the vendor's own
+
+    @property
     def issuer(self) -> str: ...  # as issuer.py compares it
 
     @property

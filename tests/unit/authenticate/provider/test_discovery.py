@@ -55,7 +55,17 @@ def test_a_provider_without_an_algorithm_of_ours_is_refused(offered: Any) -> Non
 
 @pytest.mark.parametrize("key", ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint", "end_session_endpoint"])
 @pytest.mark.parametrize(
-    "url", ["http://idp.example.com/x", "javascript:alert(1)", "//idp.example.com", "https://", "https://a@b/", 7, "https://x/ y"]
+    "url",
+    [
+        "http://idp.example.com/x",
+        "http://127.0.0.1/x",
+        "javascript:alert(1)",
+        "//idp.example.com",
+        "https://",
+        "https://a@b/",
+        7,
+        "https://x/ y",
+    ],
 )
 def test_endpoints_without_tls_are_refused(key: str, url: Any) -> None:
     with pytest.raises(ProviderError, match=key):
@@ -71,12 +81,13 @@ def test_what_the_code_flow_needs_must_be_there(key: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9400/x", "http://[::1]/x", "http://localhost:1/x", "http://idp.localhost/x", "https://a.example/x?y=z"]
 )
-def test_plain_http_is_for_loopback(url: str) -> None:
-    assert is_safe(url)
+def test_plain_http_is_for_a_provider_on_loopback(url: str) -> None:
+    assert is_safe(url, "http://127.0.0.1:9000")
+    assert is_safe(url, ISSUER) == url.startswith("https://")
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1.evil.example/", "http://localhost.evil.example/", "http://10.0.0.1/", "http://0.0.0.0/", "http://[::]/"]
 )
 def test_what_only_looks_like_loopback_is_not(url: str) -> None:
-    assert not is_safe(url)
+    assert not is_safe(url, "http://127.0.0.1:9000")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import MAX_BODY, ProviderHttp
 from foundation.errors import ProviderError
 from tests.support.certs import certificate_files
@@ -18,14 +19,14 @@ from tests.support.options import make_options
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[ProviderHttp]:
-    http = ProviderHttp(make_options(tmp_path))
+    http = ProviderHttp(make_options(tmp_path), AddressScope(None))
     yield http
     await http.close()
 
 
 @pytest.fixture
 async def impatient(tmp_path: Path) -> AsyncIterator[ProviderHttp]:
-    http = ProviderHttp(make_options(tmp_path), timeout=0.5)
+    http = ProviderHttp(make_options(tmp_path), AddressScope(None), timeout=0.5)
     yield http
     await http.close()
 
@@ -99,7 +100,7 @@ async def test_odd_urls_are_provider_errors(http: ProviderHttp, url: str) -> Non
 async def test_the_environment_adds_no_proxy(tmp_path: Path, idp: FakeIdP, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    http = ProviderHttp(make_options(tmp_path))
+    http = ProviderHttp(make_options(tmp_path), AddressScope(None))
     assert (await http.get(f"{idp.issuer}/jwks")).status == 200
     await http.close()
 
@@ -116,7 +117,10 @@ async def test_tls_is_verified_against_the_system_and_certificate_authority(tmp_
     authority = base64.b64encode(files.authority.read_bytes()).decode()
     async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=server_tls) as server:
         port = server.sockets[0].getsockname()[1]
-        trusting, strict = ProviderHttp(make_options(tmp_path, certificate_authority=authority)), ProviderHttp(make_options(tmp_path))
+        trusting, strict = (
+            ProviderHttp(make_options(tmp_path, certificate_authority=authority), AddressScope(None)),
+            ProviderHttp(make_options(tmp_path), AddressScope(None)),
+        )
         assert (await trusting.get(f"https://localhost:{port}/")).json() == {}
         # Another name than the certificate's, and an authority that nobody named.
         for http, host, words in (

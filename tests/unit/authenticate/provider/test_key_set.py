@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.key_set import KeySet, parse
 from foundation.errors import ProviderError
@@ -21,7 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def key_set(tmp_path: Path, clock: Clock) -> AsyncIterator[KeySet]:
-    http = ProviderHttp(make_options(tmp_path))
+    http = ProviderHttp(make_options(tmp_path), AddressScope(None))
     yield KeySet(http, clock)
     await http.close()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from authenticate.provider import address_scope
 from config.documents.document import key_path
 from config.options import Options
 from gateproject.management import online_checks
@@ -72,7 +73,7 @@ async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp:
     [
         ({"issuer": "https://evil.example"}, "calls itself 'https://evil.example'"),
         ({"token_endpoint": None}, "token_endpoint is missing"),
-        ({"jwks_uri": "http://keys.example.com"}, "jwks_uri is missing, or is neither https nor on this machine"),
+        ({"jwks_uri": "http://keys.example.com"}, "jwks_uri is missing, or is not https"),
         ({"id_token_signing_alg_values_supported": ["HS256"]}, "signs ID tokens with none of"),
     ],
 )
@@ -81,6 +82,17 @@ async def test_what_a_sign_in_would_refuse_is_told(tmp_path: Path, idp: FakeIdP,
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)
     assert words in found[1]
+
+
+@pytest.mark.parametrize("key", ["userinfo_endpoint", "revocation_endpoint", "pushed_authorization_request_endpoint"])
+async def test_an_endpoint_that_gate_will_not_request_is_reported(
+    tmp_path: Path, idp: FakeIdP, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_scope, "_is_of_this_machine", lambda address: address.is_loopback)
+    idp.bend.discovery = {key: "https://10.0.0.1/x"}
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert found[0] == ("idp_provider_url",)
+    assert "10.0.0.1: the discovery document of 127.0.0.1 names this host, which is at a private address" in found[1]
 
 
 @pytest.mark.parametrize("path", [DISCOVERY, "/jwks"])

@@ -1,0 +1,151 @@
+"""Addresses that the URLs of one provider may lead to.  A document from outside must not make gate send requests into its own network.
+
+The check is made on the address that is dialled, after name resolution, so a name that changes its address gains nothing.
+
+| the URL leads to                            | it is dialled                                                              |
+|---------------------------------------------|----------------------------------------------------------------------------|
+| the origin that the operator has configured | wherever that is                                                           |
+| a public address                            | always                                                                     |
+| any other address                           | where the configured origin has answered from an address of the same kinds |
+"""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+
+import httpcore
+import httpx
+
+_ATTEMPT_TIMEOUT = 1.0  # seconds for each address but the last: a network without IPv6 must not use up the time for IPv4
+
+LOOPBACK, LINK_LOCAL, PRIVATE, SPECIAL, THIS_MACHINE = "a loopback", "a link-local", "a private", "a special-purpose", "this machine's own"
+_PRIVATE_NETWORKS = tuple(
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7", "fec0::/10"))
+)
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class AddressRefused(Exception):
+    """A URL of the provider's documents that leads to an address outside the provider's scope."""
+
+    def __init__(self, kind: str, address: Address):
+        self.kind, self.address = kind, str(address)
+        super().__init__(f"{kind} address ({address})")
+
+
+class AddressScope:
+    """The addresses that one provider's URLs may lead to; `home` is its configured URL, None where all URLs are the operator's."""
+
+    def __init__(self, home: str | None):
+        url = httpx.URL(home or "")
+        self.host = url.host
+        self._home = _endpoint(url) if home is not None else None
+        self._kinds: frozenset[str] = frozenset()  # of the address from which the home has answered last
+
+    def learn(self, response: httpx.Response) -> None:
+        """Note where the configured origin is.  Its TLS has been verified, so a name that resolves to another server proves nothing."""
+        stream = response.extensions.get("network_stream")
+        peer = stream.get_extra_info("server_addr") if stream is not None else None
+        if peer and _endpoint(response.request.url) == self._home:
+            self._kinds = address_kinds(ipaddress.ip_address(peer[0]))
+
+    async def addresses(self, url: str) -> list[Address]:
+        """The addresses that a request to the URL would dial; AddressRefused, httpcore.ConnectError."""
+        host, port = _endpoint(httpx.URL(url))
+        return self.check(host, port, await resolved(host, port))
+
+    def check(self, host: str, port: int, addresses: list[Address]) -> list[Address]:
+        """The addresses of an endpoint that may be dialled; AddressRefused where none may."""
+        if self._home is None or (host, port) == self._home:
+            return addresses
+        allowed = [address for address in addresses if address_kinds(address) <= self._kinds]
+        if not allowed:
+            raise AddressRefused(min(address_kinds(addresses[0]) - self._kinds), addresses[0])
+        return allowed
+
+
+class ScopedTransport(httpx.AsyncHTTPTransport):
+    """HTTP transport that dials only what is in the provider's scope."""
+
+    def __init__(self, scope: AddressScope, verify: ssl.SSLContext):
+        super().__init__(verify=verify, trust_env=False)
+        self._pool._network_backend = _ScopedBackend(scope)
+
+
+class _ScopedBackend(httpcore.AsyncNetworkBackend):
+    """Resolver and dialler in one: what is dialled is what was checked."""
+
+    def __init__(self, scope: AddressScope):
+        self._scope = scope
+        self._dialler = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        *others, last = self._scope.check(host, port, await resolved(host, port))
+        for address in others:
+            try:
+                return await self._dialler.connect_tcp(str(address), port, _ATTEMPT_TIMEOUT, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await self._dialler.connect_tcp(str(last), port, timeout, local_address, socket_options)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+async def resolved(host: str, port: int) -> list[Address]:
+    """The addresses of a host, in the resolver's order, each once; httpcore.ConnectError."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(str(error)) from error
+    return list(dict.fromkeys(ipaddress.ip_address(entry[4][0]) for entry in found))
+
+
+def address_kinds(address: Address) -> frozenset[str]:
+    """What keeps an address from being one that the whole internet reaches; empty for a public one.  Embedded IPv4 addresses count."""
+    address = _embedded(address)
+    if address.is_loopback:
+        kind = LOOPBACK
+    elif address.is_link_local:
+        kind = LINK_LOCAL
+    elif any(address in network for network in _PRIVATE_NETWORKS):
+        kind = PRIVATE
+    elif not address.is_global or address.is_multicast or address.is_unspecified or address.is_reserved:
+        kind = SPECIAL
+    else:
+        kind = ""
+    return frozenset(filter(None, (kind, THIS_MACHINE if _is_of_this_machine(address) else "")))
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address leads to: mapped, compatible, 6to4, Teredo, NAT64."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return address
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else address)
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """Whether the kernel would send from the address what is sent to it: then it is one of this machine's."""
+    with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))  # nothing is sent
+            return ipaddress.ip_address(probe.getsockname()[0]) == address
+        except OSError:
+            return False
+
+
+def _endpoint(url: httpx.URL) -> tuple[str, int]:
+    return url.raw_host.decode("ascii"), url.port or (443 if url.scheme == "https" else 80)
