@@ -13,7 +13,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 import httpcore
 import httpx
@@ -68,12 +68,33 @@ class AddressScope:
         return allowed
 
 
-class ScopedTransport(httpx.AsyncHTTPTransport):
-    """HTTP transport that dials only what is in the provider's scope."""
+class ScopedTransport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 transport that dials only what is in the provider's scope: httpx's own takes no resolver.  Its errors are httpcore's."""
 
     def __init__(self, scope: AddressScope, verify: ssl.SSLContext):
-        super().__init__(verify=verify, trust_env=False)
-        self._pool._network_backend = _ScopedBackend(scope)
+        backend = _ScopedBackend(scope)
+        self._connections = httpcore.AsyncConnectionPool(verify, max_connections=100, keepalive_expiry=5.0, network_backend=backend)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
+        sent = httpcore.Request(request.method, url, headers=request.headers.raw, content=request.stream, extensions=request.extensions)
+        answer = await self._connections.handle_async_request(sent)
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, answer: httpcore.Response):
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._answer.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
 
 
 class _ScopedBackend(httpcore.AsyncNetworkBackend):

@@ -32,6 +32,7 @@ _SECRET = frozenset(
     {"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "id_token_hint"}
     | {"nonce", "password", "refresh_token", "state", "token"}
 )
+_TRANSPORT_ERRORS = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, httpcore.UnsupportedProtocol)
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +108,7 @@ class ProviderHttp:
                     status, size = str(response.status_code), len(body)
         except AddressRefused as error:
             raise self._out_of_scope(url, error) from error
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+        except (*_TRANSPORT_ERRORS, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             # The URL's host is enough for an operator, the rest of it may hold what must not be logged.
             reason = f"the identity provider at {_host(url)} {connection_fault(error)}"
             self.health.fails(reason)

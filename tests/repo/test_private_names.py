@@ -32,9 +32,6 @@ USED = {
     ("", "gateproject/completion/commands.py", "_SubParsersAction"): (
         f"{COMPLETION}::test_subcommands_are_words_and_their_options_are_the_commands_each_once"
     ),
-    ("httpx", "authenticate/provider/address_scope.py", "_network_backend"): (
-        "unit/authenticate/provider/test_address_scope.py::test_the_address_that_is_dialled_is_the_one_that_was_checked"
-    ),
     ("aiohttp", "proxy/upstreams/client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
     ("aiohttp", "proxy/upstreams/client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
     ("aiohttp", "proxy/upstreams/client.py", "_buffer"): BROKE_OFF,
