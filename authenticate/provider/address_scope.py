@@ -79,13 +79,13 @@ class ScopedTransport(httpx.AsyncBaseTransport):
         url = httpcore.URL(scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path)
         sent = httpcore.Request(request.method, url, headers=request.headers.raw, content=request.stream, extensions=request.extensions)
         answer = await self._connections.handle_async_request(sent)
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+        return httpx.Response(answer.status, headers=answer.headers, stream=_AnswerBody(answer), extensions=answer.extensions)
 
     async def aclose(self) -> None:
         await self._connections.aclose()
 
 
-class _Body(httpx.AsyncByteStream):
+class _AnswerBody(httpx.AsyncByteStream):
     def __init__(self, answer: httpcore.Response):
         self._answer = answer
 

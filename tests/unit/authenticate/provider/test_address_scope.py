@@ -91,7 +91,7 @@ def test_a_public_address_of_this_machine_is_its_own(monkeypatch: pytest.MonkeyP
 
 
 @dataclass
-class _Answer:
+class _HomeAnswer:
     """A response as the scope reads it."""
 
     url: str
@@ -124,7 +124,7 @@ class _Answer:
 )
 def test_an_endpoint_is_as_far_inside_as_the_provider_itself(home_is_at: str, endpoint_is_at: str, allowed: bool) -> None:
     scope, endpoint = AddressScope(FAR), [ipaddress.ip_address(endpoint_is_at)]
-    scope.learn(_Answer(f"{FAR}/.well-known/openid-configuration", home_is_at))  # type: ignore[arg-type]
+    scope.learn(_HomeAnswer(f"{FAR}/.well-known/openid-configuration", home_is_at))  # type: ignore[arg-type]
     if allowed:
         assert scope.check("keys.example", 443, endpoint) == endpoint
     else:
@@ -135,7 +135,7 @@ def test_an_endpoint_is_as_far_inside_as_the_provider_itself(home_is_at: str, en
 @pytest.mark.parametrize("url", ["https://10.0.0.9/x", "https://idp.partner.example:8443/x", "https://other.example/"])
 def test_only_the_configured_origin_says_where_the_provider_is(url: str) -> None:
     scope = AddressScope(FAR)
-    scope.learn(_Answer(url, "10.0.0.9"))  # type: ignore[arg-type]
+    scope.learn(_HomeAnswer(url, "10.0.0.9"))  # type: ignore[arg-type]
     with pytest.raises(AddressRefused):
         scope.check("x.example", 443, [ipaddress.ip_address("10.0.0.1")])
 
