@@ -175,7 +175,7 @@ bearer_tokens.without(
     skips("kind.check_signature(...)"),
 )
 bearer_tokens.without("discovery is the issuer's own", "_Issuer._discovered", never('document.get("issuer") != self._trust.issuer'))
-bearer_tokens.without("keys come over TLS", "_Issuer._discovered", never("not is_safe(uri)"))
+bearer_tokens.without("keys come over TLS", "_Issuer._discovered", never("not is_safe(uri, self._trust.issuer)"))
 bearer_tokens.without(
     "an address of another issuer is a claim",
     "BearerTokens._bearer",
