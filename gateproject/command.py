@@ -13,31 +13,30 @@ from pathlib import Path
 
 # Short name, management command, what it does: in the order in which an operator meets them.
 COMMANDS = (
-    ("demo", "demo", "the whole product on loopback, with a provider and applications"),
-    ("init", "init", "write a first configuration, by asking"),
+    ("demo", "demo", "run gate on loopback with a development provider and sample applications"),
+    ("init", "init", "create a configuration interactively"),
     ("import", "importconfig", "convert the configuration of another proxy"),
-    ("check", "checkconfig", "find every problem of a configuration, without starting anything"),
-    ("run", "rungate", "serve, as the configuration says"),
-    ("ready", "checkready", "ask the running gate whether it is ready, and why not"),
-    ("status", "status", "show how the running gate does, once or --watch"),
-    ("explain", "explainaccess", "tell why somebody may, or may not, open an address"),
-    ("replay", "replaypolicy", "judge what the decision log holds by another policy"),
-    ("sync", "syncdirectory", "fetch users and groups from the directory now"),
-    ("end-sessions", "endsessions", "end the sessions of a person"),
-    ("grants", "grants", "give, list and revoke access that ends by itself"),
-    ("service-account", "serviceaccount", "make, list and end the accounts of programs"),
-    ("tunnel", "tunnel", "open a TCP route on this machine"),
-    ("check-broker", "checkbroker", "compare the records with the admin's tables, and repair these"),
-    ("reseal", "reseal", "seal the records with a new shared_secret"),
-    ("completion", "completion", "print what completes all this in bash, zsh or fish"),
+    ("check", "checkconfig", "validate a configuration"),
+    ("run", "rungate", "start gate"),
+    ("ready", "checkready", "show whether the running instance is ready"),
+    ("status", "status", "show the status of the running instance"),
+    ("explain", "explainaccess", "explain why access to a URL is allowed or denied"),
+    ("replay", "replaypolicy", "replay logged decisions against another policy"),
+    ("sync", "syncdirectory", "synchronize users and groups with the directory"),
+    ("end-sessions", "endsessions", "end sessions"),
+    ("grants", "grants", "grant, list and revoke temporary access"),
+    ("service-account", "serviceaccount", "manage service accounts"),
+    ("tunnel", "tunnel", "open a local port to a TCP route"),
+    ("check-broker", "checkbroker", "compare the admin database with the record store, and repair it"),
+    ("reseal", "reseal", "re-encrypt stored records with the current shared_secret"),
+    ("completion", "completion", "print a shell completion script"),
 )
-# What is said above these of them, where all are listed.
-_TITLES = {
-    "demo": "To begin",
-    "run": "To serve",
-    "explain": "To know who may what",
-    "sync": "People, programs, streams",
-    "check-broker": "To maintain",
+# Headings, by the first command below each.
+TITLES = {
+    "demo": "Getting started",
+    "run": "Serve",
+    "explain": "Access",
+    "sync": "Operations",
 }
 
 # Commands that run without Django's settings, which would load the configuration: it is what they check or write, or there is none.
@@ -72,15 +71,15 @@ def usage() -> str:
     width = max(len(short) for short, _, _ in COMMANDS)
     lines = []
     for short, _, words in COMMANDS:
-        lines += ["", f"{_TITLES[short]}:"] if short in _TITLES else []
+        lines += ["", f"{TITLES[short]}:"] if short in TITLES else []
         lines.append(f"  {short:{width}}  {words}")
     return "\n".join(
         [
-            "usage: gate COMMAND [-config FILE] [options]",
+            "Usage: gate COMMAND [--config FILE] [options]",
             *lines,
             "",
-            "gate COMMAND --help tells its options, gate --version the version.",
-            "The configuration is -config FILE, else $GATE_CONFIG, else ./config.yaml.",
+            "gate COMMAND --help lists the options of a command, gate --version prints the version.",
+            "Without --config, gate reads the file that GATE_CONFIG names, else ./config.yaml.",
         ]
     )
 

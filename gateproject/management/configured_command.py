@@ -18,7 +18,7 @@ HAS_TABLES = ("all", "authenticate")
 
 
 class ConfiguredCommand(GateCommand):
-    config_is: ClassVar[str] = "the configuration file (default: $GATE_CONFIG, else ./config.yaml)"
+    config_is: ClassVar[str] = "configuration file (default: GATE_CONFIG, else ./config.yaml)"
 
     def add_arguments(self, parser: CommandParser) -> None:
         # manage.py takes -config out of the arguments before Django sees them; it is declared here for the help text.

@@ -17,11 +17,11 @@ MOST_LINES = 100
 
 
 class Command(ConfiguredCommand):
-    help = "Compare the admin's tables with the records of the data broker; exit 0 if each says the same, else 1."
+    help = "Compare the admin database with the records of the data broker. The exit status is 0 if they agree, else 1."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--repair", action="store_true", help="write the rows anew that differ; records are never changed")
+        parser.add_argument("--repair", action="store_true", help="rewrite differing rows; records are never changed")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()

@@ -23,13 +23,15 @@ FORMATS: dict[str, Callable[[ConfigReport], str]] = {"json": as_json, "sarif": a
 
 
 class Command(GateCommand):
-    help = "Print every problem of a configuration with its place, and run its policy tests; exit 0 if all is well, else 1."
+    help = "Validate a configuration: print every problem with its location, and run its policy tests. The exit status is 0 or 1."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("-config", "--config", type=Path, metavar="FILE", help="the file; by default GATE_CONFIG, else config.yaml")
-        parser.add_argument("--format", choices=("text", *FORMATS), default="text", help="text for people, sarif for code review")
-        parser.add_argument("--online", action="store_true", help="also ask the provider, the upstreams and the store: do they answer?")
-        parser.add_argument("--strict", action="store_true", help="warnings fail, too")
+        parser.add_argument(
+            "-config", "--config", type=Path, metavar="FILE", help="configuration file (default: GATE_CONFIG, else ./config.yaml)"
+        )
+        parser.add_argument("--format", choices=("text", *FORMATS), default="text", help="output format")
+        parser.add_argument("--online", action="store_true", help="also connect to the identity provider, the upstreams and the store")
+        parser.add_argument("--strict", action="store_true", help="exit with status 1 for warnings too")
 
     def handle(self, *args: Any, **options: Any) -> None:
         report = check(options["config"], is_online=options["online"])

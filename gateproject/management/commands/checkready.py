@@ -16,11 +16,11 @@ LOOK_EVERY = 0.2  # seconds, while it waits
 
 
 class Command(GateCommand):
-    help = "Ask the running gate whether it is ready: exit 0 where it is, else 1; either way with its reasons"
+    help = "Show whether the running instance is ready, with the reasons. The exit status is 0 if it is ready, else 1."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--at", metavar="HOST:PORT", help="its metrics_address (default: that of the environment or the configuration)")
-        parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="until it is ready, but no longer")
+        parser.add_argument("--at", metavar="HOST:PORT", help="metrics_address of the instance (default: from the configuration)")
+        parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="wait until it is ready, at most this time")
         parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:

@@ -17,12 +17,12 @@ SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 class Command(GateCommand):
     help = (
-        "Print a script that completes gate's commands, options and files. bash: source <(gate completion bash) in ~/.bashrc; "
+        "Print a completion script for gate's commands, options and files. bash: source <(gate completion bash) in ~/.bashrc; "
         "zsh: the same in ~/.zshrc, after compinit; fish: gate completion fish > ~/.config/fish/completions/gate.fish"
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("shell", choices=tuple(SHELLS), help="the shell that is to complete")
+        parser.add_argument("shell", choices=tuple(SHELLS), help="name of the shell")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         self.stdout.write(SHELLS[arguments["shell"]](all_commands()), ending="")

@@ -13,14 +13,14 @@ from gateproject.management.gate_command import GateCommand
 
 
 class Command(GateCommand):
-    help = "Run gate with a development identity provider and sample applications on loopback. Ctrl-C stops everything."
+    help = "Run gate on loopback with a development identity provider and sample applications. Ctrl-C stops everything."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--port", type=int, default=8443, help="gate's port (default 8443)")
-        parser.add_argument("--idp-port", type=int, default=9400, help="the development provider's port (default 9400)")
-        parser.add_argument("--daphne", action="store_true", help="serve gate by the daphne command, not by manage.py rungate")
+        parser.add_argument("--port", type=int, default=8443, help="port of gate (default 8443)")
+        parser.add_argument("--idp-port", type=int, default=9400, help="port of the development provider (default 9400)")
+        parser.add_argument("--daphne", action="store_true", help="serve with the daphne command")
         parser.add_argument(
-            "--folder", type=Path, help="where secrets, certificates and logs are kept (default: demo in the data directory)"
+            "--folder", type=Path, help="directory for secrets, certificates and logs (default: demo in the data directory)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -22,14 +22,14 @@ EVERYBODY = "everybody"
 
 
 class Command(ConfiguredCommand):
-    help = "End sessions, at once and everywhere: their next request leads to the sign-in, and open streams are cut."
+    help = "End sessions immediately in every process. The next request needs a new sign-in, and open connections are closed."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         chosen = parser.add_mutually_exclusive_group(required=True)
-        chosen.add_argument("--session", nargs="+", metavar="ID", help="these sessions, by the id that the admin and the log tell")
+        chosen.add_argument("--session", nargs="+", metavar="ID", help="session ids, as shown in the admin and the log")
         chosen.add_argument("--user", nargs="+", metavar="USER", help="all sessions of these people: an e-mail address or PROVIDER/SUBJECT")
-        chosen.add_argument("--everybody", action="store_true", help="all sessions that there are")
+        chosen.add_argument("--everybody", action="store_true", help="all sessions of all users")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()

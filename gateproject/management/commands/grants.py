@@ -35,23 +35,23 @@ Held = tuple[TemporaryAccessRecord, TemporaryAccess]
 
 
 class Command(ConfiguredCommand):
-    help = "Give people access to a route for a while, list what they have, and revoke it: at once and everywhere."
+    help = "Grant, list and revoke temporary access to routes. Changes take effect immediately in every process."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
-        give = actions.add_parser("give", help="let a person into a route whose policy has the criterion `granted`")
+        give = actions.add_parser("give", help="grant a user access to a route with access_requests or the criterion `granted`")
         give.add_argument("--user", required=True, help="who: an e-mail address or PROVIDER/SUBJECT of somebody who has signed in before")
         give.add_argument("--route", required=True, help="the route's name, or its place in the configuration, as in policy[3]")
-        give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="for how long, as in 30m or 8h; at most 30 days")
-        give.add_argument("--why", required=True, help="what for, for the audit log")
-        listing = actions.add_parser("list", help="every access that has not ended")
+        give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
+        give.add_argument("--why", required=True, help="reason, for the audit log")
+        listing = actions.add_parser("list", help="list access that has not expired")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
-        revoke = actions.add_parser("revoke", help="end access before its time")
+        revoke = actions.add_parser("revoke", help="revoke access before it expires")
         chosen = revoke.add_mutually_exclusive_group(required=True)
-        chosen.add_argument("--id", nargs="+", metavar="ID", help="these, by the id that `grants list` tells")
+        chosen.add_argument("--id", nargs="+", metavar="ID", help="ids from `gate grants list`")
         chosen.add_argument("--user", nargs="+", metavar="USER", help="all of these people: an e-mail address or PROVIDER/SUBJECT")
-        chosen.add_argument("--all", action="store_true", help="all of everybody")
+        chosen.add_argument("--all", action="store_true", help="all temporary access")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()

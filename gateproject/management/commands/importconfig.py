@@ -44,7 +44,7 @@ class Command(GateCommand):
             "--upstreams",
             type=Path,
             metavar="COMPOSE-FILE",
-            help="Traefik's labels: where the hosts lead of which the file says only who enters",
+            help="Docker Compose file whose Traefik labels name the upstreams of the imported hosts",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

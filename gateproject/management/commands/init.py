@@ -30,13 +30,13 @@ _OF_PROVIDER = ("provider", "issuer", "client_id", "client_secret")
 
 
 class Command(GateCommand):
-    help = "Write a first configuration: asks what it needs to know, tries the provider, makes secrets. It never writes over anything."
+    help = "Create a configuration: asks for the values, tests the provider, generates secrets. It never overwrites a file."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("directory", nargs="?", type=Path, default=Path(), help=f"where {FILE} is written (default: here)")
+        parser.add_argument("directory", nargs="?", type=Path, default=Path(), help=f"directory for {FILE} (default: here)")
         keys = ", ".join(question.key for question in QUESTIONS)
-        parser.add_argument("--answers", type=Path, metavar="FILE", help=f"YAML with the answers instead of questions: {keys}")
-        parser.add_argument("--offline", action="store_true", help="don't ask the provider whether it knows this client")
+        parser.add_argument("--answers", type=Path, metavar="FILE", help=f"YAML file with the answers, for use without a terminal: {keys}")
+        parser.add_argument("--offline", action="store_true", help="do not contact the provider")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         directory: Path = arguments["directory"]

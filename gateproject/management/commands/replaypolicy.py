@@ -17,13 +17,13 @@ from gateproject.management.configured_command import ConfiguredCommand
 
 
 class Command(ConfiguredCommand):
-    help = "Make the recorded decisions again by the policy of a changed configuration; print who would newly be refused or let in."
+    help = "Evaluate the logged decisions with the policy of a changed configuration, and print the users who would gain or lose access."
     config_is = "the changed configuration; its database holds the decisions"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--within", metavar="DURATION", help="only the decisions of this last time, as in 168h (default all)")
+        parser.add_argument("--within", metavar="DURATION", help="only decisions of this last period, as in 168h (default: all)")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
-        parser.add_argument("--strict", action="store_true", help="exit 1 where anything comes out otherwise, or could not be replayed")
+        parser.add_argument("--strict", action="store_true", help="exit with status 1 if a decision changes or cannot be replayed")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:

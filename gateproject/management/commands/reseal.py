@@ -15,7 +15,7 @@ AT_ONCE = 200
 
 
 class Command(ConfiguredCommand):
-    help = "Seal every stored record anew with the first key of shared_secret.  It may run beside gate, be interrupted, and run again."
+    help = "Re-encrypt every stored record with the first key of shared_secret. It can run while gate runs, and be interrupted."
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         store = open_store(configured())

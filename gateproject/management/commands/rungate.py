@@ -23,7 +23,7 @@ _LISTENER_STATE = attrgetter("services.listener")
 
 
 class Command(ConfiguredCommand):
-    help = "Serve, as the configuration says, until SIGTERM or Ctrl-C."
+    help = "Start gate in the foreground, until SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         # Until there is an event loop to take it; what the file says by then is seen when it is watched.

@@ -38,11 +38,11 @@ class Command(ConfiguredCommand):
         listing = actions.add_parser("list", help="every account, and when it was last used")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
         rotate = actions.add_parser("rotate", help="print a new secret; the old one ends")
-        rotate.add_argument("name")
+        rotate.add_argument("name", help="name of the account")
         rotate.add_argument("--overlap", default="0s", metavar="TIME", help="how long the old secret still works, as in 10m (default 0s)")
         rotate.add_argument("--expires", metavar="TIME", help="a new end, counted from now (default: as it was)")
         revoke = actions.add_parser("revoke", help="end an account, at once and for good")
-        revoke.add_argument("name")
+        revoke.add_argument("name", help="name of the account")
         revoke.add_argument("--made", action="store_true", help="end those, too, that it has made by the API, and what those have made")
 
     def handle(self, *args: Any, **arguments: Any) -> None:

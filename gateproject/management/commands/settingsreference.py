@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from authenticate.api.openapi import openapi_document
 from config.reference.schema import json_schema
 from config.reference.settings_page import route_page, settings_page
+from gateproject.management.cli_page import cli_page
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
 from gateproject.process.restart_only import NEEDS_RESTART
@@ -40,6 +41,7 @@ def files() -> dict[str, str]:
     return {
         "settings.md": settings_page(NEEDS_RESTART),
         "route.md": route_page(),
+        "cli.md": cli_page(),
         "config.schema.json": schema,
         "metrics.md": metrics_page(),
         "openapi.json": api,

@@ -28,13 +28,13 @@ NO_DIRECTORY_OF_ENTRIES = "there is no directory to read: service_account or dir
 
 
 class Command(ConfiguredCommand):
-    help = "Read each provider's directory once, now: print what differs from what gate knows, then write it."
+    help = "Synchronize each provider's directory once: print the differences, then write them."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only print what would be written")
-        parser.add_argument("--force", action="store_true", help="also where more than half of the users or groups would be removed")
-        parser.add_argument("--json", action="store_true", help="print one JSON object, with every change; of several, one by each id")
-        parser.add_argument("--provider", default="", metavar="ID", help="read the directory of this one of identity_providers alone")
+        parser.add_argument("--dry-run", action="store_true", help="print the differences only")
+        parser.add_argument("--force", action="store_true", help="proceed even if more than half of the users or groups would be removed")
+        parser.add_argument("--json", action="store_true", help="print every change as JSON; with several providers, by provider id")
+        parser.add_argument("--provider", default="", metavar="ID", help="only the directory of this entry of identity_providers")
         super().add_arguments(parser)
 
     def handle(self, *args: Any, **arguments: Any) -> None:

@@ -22,24 +22,24 @@ STANDARD_STREAMS = "-"
 
 
 class Command(GateCommand):
-    help = "Open a local port (or standard input and output) that leads through gate to HOST:PORT, and sign in with a browser where needed."
+    help = "Open a local port, or standard input and output, as a tunnel through gate to HOST:PORT. Signs in with the browser."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "destination", metavar="HOST:PORT", help="as the route names it: db.example.com:5432 for tcp+https://db.example.com:5432"
+            "destination", metavar="HOST:PORT", help="host and port of the route: db.example.com:5432 for tcp+https://db.example.com:5432"
         )
         parser.add_argument(
             "--listen",
             default="127.0.0.1:0",
             metavar="ADDRESS",
-            help="where to listen; - for standard input and output, as ssh's ProxyCommand (default 127.0.0.1:0)",
+            help="local address; - for standard input and output, as for ssh's ProxyCommand (default 127.0.0.1:0)",
         )
-        parser.add_argument("--url", metavar="URL", help="where gate is reached (default https://HOST)")
-        parser.add_argument("--ca", metavar="FILE", help="the authority of gate's certificate, PEM (default: the system's)")
+        parser.add_argument("--url", metavar="URL", help="URL of gate (default https://HOST)")
+        parser.add_argument("--ca", metavar="FILE", help="CA certificate of gate, PEM (default: the system's)")
         parser.add_argument(
-            "--token-file", metavar="FILE", help="a token, as the secret of a service account; then nobody is asked to sign in"
+            "--token-file", metavar="FILE", help="file with a token, such as a service account's secret, in place of a sign-in"
         )
-        parser.add_argument("--no-browser", action="store_true", help="only print the address to sign in at")
+        parser.add_argument("--no-browser", action="store_true", help="print the sign-in URL, and do not open a browser")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         tunnels = self._tunnels(arguments)
