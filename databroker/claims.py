@@ -8,6 +8,9 @@ from config.identity_provider import ConfiguredProvider, told_email
 from config.issuers import is_issuer
 from config.options import Options
 from databroker.records import issuer_in
+from foundation.claim_values import ListedValues, NullValues, PartialValues, is_partial
+
+_COMPARABLE = (str, int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +71,60 @@ def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:
 
 
 def groups_among(flat: Mapping[str, tuple[Any, ...]], groups_claim: str) -> tuple[str, ...]:
-    """As `groups_in`, of claims that are flattened already."""
+    """As `groups_in`, of claims that are flattened already.  An id that is a whole number is read as text."""
     if not groups_claim:  # a provider may send a claim whose name is empty
         return ()
-    return tuple(dict.fromkeys(value for value in flat.get(groups_claim, ()) if isinstance(value, str) and value))
+    return tuple(dict.fromkeys(str(value) for value in flat.get(groups_claim, ()) if _is_group_id(value) and value != ""))
+
+
+def names_all_groups(values: tuple[Any, ...]) -> bool:
+    """Whether each value of the groups claim can be read as a group.  An empty list names all groups: none."""
+    return not is_partial(values) and all(map(_is_group_id, values))
+
+
+def _is_group_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Claims flattened: nested maps become dotted keys, scalars one-element tuples; what is no text, number or truth value is left out."""
+    """Return the values of each claim by its dotted path, with the kind of tuple that says what was left out (foundation/claim_values.py).
+
+    A map has a path of its own, besides the paths of its members.  A claim that the provider keeps elsewhere (OpenID Connect Core 1.0,
+    5.6.2) is one whose value is not known.
+    """
     flat: dict[str, tuple[Any, ...]] = {}
     waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
     while waiting:
         path, level = waiting.pop()
         for name, value in level.items():
-            key = f"{path}{name}"
+            key = f"{path}{_path_part(str(name))}"
+            # Two claims of one path: it is not known which of them a rule means.
+            flat[key] = _values(value) if key not in flat else PartialValues()
             if isinstance(value, Mapping):
                 waiting.append((f"{key}.", value))
-            elif values := _scalars(value):
-                flat[key] = (*flat.get(key, ()), *values)
+    elsewhere = claims.get("_claim_names")
+    for name in elsewhere if isinstance(elsewhere, Mapping) else ():
+        key = _path_part(str(name))
+        flat[key] = PartialValues(flat[key]) if flat.get(key) else NullValues()
     return flat
 
 
-def _scalars(value: Any) -> tuple[Any, ...]:
-    values = value if isinstance(value, (list, tuple)) else (value,)
-    return tuple(item for item in values if isinstance(item, (str, int, float)))
+def _path_part(name: str) -> str:
+    """Return the name as a path has it: a backslash before each of its own dots, but for those of a URL before its last slash."""
+    head, slash, tail = name.rpartition("/") if "://" in name else ("", "", name)
+    return head + slash + tail.replace("\\", r"\\").replace(".", r"\.")
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, _COMPARABLE):
+        return (value,)
+    if not isinstance(value, list | tuple):
+        return NullValues() if _is_nothing(value) else PartialValues()
+    comparable = [item for item in value if isinstance(item, _COMPARABLE)]
+    if len(comparable) == len(value):
+        return ListedValues(comparable)
+    return NullValues() if all(map(_is_nothing, value)) else PartialValues(comparable)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, Mapping | list | tuple) and not value)

@@ -14,10 +14,15 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import comparisons
 from config.routes.route import Route
+from foundation.claim_values import ListedValues, NullValues, PartialValues
 
 LONGEST_PATH = 2048
 LONGEST_TEXT = 1024
 MOST_VALUES = 1000
+
+# What a rule must know of a claim besides its values.
+_KINDS = {"partial": PartialValues, "null": NullValues}
+_KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 
 RecordedFacts = dict[str, Any]
 
@@ -130,7 +135,9 @@ def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
         "name": identity.name,
         "group_ids": sorted(identity.group_ids)[:MOST_VALUES],
         "group_names": sorted(identity.group_names)[:MOST_VALUES],
+        "untold_groups": "yes" if identity.has_untold_groups else "",
         "claims": {name: list(values) for name, values in sorted(found.items()) if name not in left_out},
+        "claim_kinds": {name: kind for name, values in sorted(found.items()) if (kind := _KIND_NAMES.get(type(values), ""))},
         "looked_claims": sorted(looked.claims - left_out),
         "access": [[route, *span] for route, span in sorted(identity.access.items())][:MOST_VALUES] if looked.access else [],
         "looked_access": "yes" if looked.access and len(identity.access) <= MOST_VALUES else "",
@@ -142,6 +149,7 @@ def identity_facts(identity: Identity, looked: ComparedNames) -> RecordedFacts:
 def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
     if facts is None:
         return None
+    kinds = {name: _KINDS[kind] for name, kind in facts.get("claim_kinds", {}).items()}
     return Identity(
         session_id="",
         user_id=facts["user_id"],
@@ -156,7 +164,8 @@ def identity_of_facts(facts: RecordedFacts | None) -> Identity | None:
         group_ids=frozenset(facts.get("group_ids", ())),
         group_names=frozenset(facts.get("group_names", ())),
         groups=(*facts.get("group_ids", ()), *facts.get("group_names", ())),
-        claims={name: tuple(values) for name, values in facts.get("claims", {}).items()},
+        has_untold_groups=bool(facts.get("untold_groups")),
+        claims={name: kinds.get(name, ListedValues)(values) for name, values in facts.get("claims", {}).items()},
         access={route: AccessSpan(since, until) for route, since, until in facts.get("access", ())},
     )
 

@@ -107,7 +107,7 @@ def _described(identity: Identity | None) -> dict[str, Any] | None:
         "email": identity.email,
         "email_counts": bool(identity.rule_email),
         "groups": list(identity.groups),
-        "claims": {name: list(values) for name, values in identity.claims.items()},
+        "claims": {name: list(values) for name, values in identity.claims.items() if values},
     }
 
 

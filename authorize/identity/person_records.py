@@ -9,8 +9,9 @@ from config.identity_provider import ConfiguredProvider, provider_of
 from config.routes.bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
-from databroker.claims import flattened, groups_among
+from databroker.claims import flattened, groups_among, names_all_groups
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email
 
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
@@ -39,7 +40,8 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     """
     session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
     # What a sign-in says of itself is not the person's: another, stronger session of theirs must not lend it to this one.
-    claims = {name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN} | flattened(session.claims)
+    lasting = {name: value for name, value in user.claims.items() if name not in OF_THE_SIGN_IN}
+    claims = flattened(lasting) | flattened(session.claims)
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
     is_foreign = session.provider == JWT
     may_match = _may_match_by_email(user, session.claims)
@@ -47,9 +49,9 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have begun with another address than the person's latest sign-in.
     tells_another_s = provider is not None and not all(provider.may_tell(email) for email in claims.get("email", ()))
-    if tells_another_s or not (rule_email or (is_foreign and may_match)):
-        # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.
-        claims.pop("email", None)
+    if "email" in claims and (tells_another_s or not (rule_email or (is_foreign and may_match))):
+        # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.  It was given, so it is not missing.
+        claims["email"] = NullValues()
     group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
@@ -74,31 +76,18 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     )
 
 
-def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, Any], provider: ConfiguredProvider) -> bool:
-    """Has the directory no record of them; does the provider keep them elsewhere, or did it not give the claim that is to name them, in a
-    form that can be read?
+def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ConfiguredProvider) -> bool:
+    """Return whether the person may be in more groups than are known: the directory has no record of them, or the claim that names
+    groups is missing where everybody is to have it, is kept elsewhere, or has a value that can't be read.
 
     An empty list says that there are none; no claim says nothing.
     """
-    groups_claim = provider.groups_claim
     if provider.expects_record and facts.person is None:
         return True
-    if not groups_claim:
+    if not provider.groups_claim:
         return False
-    if f"_claim_names.{groups_claim}" in claims:
-        return True
-    said = (_raw(each, groups_claim) for each in (facts.session.claims, facts.user.claims))
-    return provider.expects_groups and not any(isinstance(value, list | tuple | str) for value in said)
-
-
-def _raw(claims: Mapping[str, Any], path: str) -> Any:
-    """What stands at a dotted path as `flattened` makes it; None where nothing does."""
-    if path in claims:
-        return claims[path]
-    for end, letter in enumerate(path):
-        if letter == "." and isinstance(level := claims.get(path[:end]), Mapping) and (found := _raw(level, path[end + 1 :])) is not None:
-            return found
-    return None
+    values = claims.get(provider.groups_claim)
+    return provider.expects_groups if values is None else not names_all_groups(values)
 
 
 def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:

@@ -9,6 +9,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
+from foundation.claim_values import is_partial
 from foundation.email_address import canonical_domain
 
 __all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "CriterionWords", "Reason", "TraceStep", "on_person", "on_request"]
@@ -120,7 +121,7 @@ def claims(listed_values: Mapping[str, Iterable[Any]], rule: str = "allowed_idp_
 
     def compared(case: Case) -> str:
         found = case.identity.claims if case.identity else {}
-        return ", ".join(f"{name}: {shown(found.get(name, ()))}" for name in listed)
+        return ", ".join(f"{name}: {shown_claim(found.get(name))}" for name in listed)
 
     def wants() -> str:
         return "; ".join(f"{name}: {shown(value for _, value in values)}" for name, values in listed.items())
@@ -160,6 +161,12 @@ def wanted(values: Iterable[Any]) -> str:
 
 def shown(values: Iterable[Any]) -> str:
     return ", ".join(sorted(map(str, values))) or "nothing"
+
+
+def shown_claim(values: tuple[Any, ...] | None) -> str:
+    if values is None or not is_partial(values):
+        return shown(values or ())
+    return ", ".join([*sorted(map(str, values)), "what can't be compared"])
 
 
 def compared_person(case: Case) -> str:

@@ -47,9 +47,9 @@ class Identity:
     `group_ids` are ids; `group_names` are names and e-mails of those groups, empty for providers whose rules take ids only, and
     without any that is the id of a known group.  `groups` is what upstreams are told: ids, then names.
     `has_untold_groups`: the provider says that it keeps groups of this person elsewhere (OpenID Connect Core 1.0, 5.6.2), as
-    Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them; or the directory
-    that is to name them has no record of this person.
-    `claims` is flattened: dotted keys, each with a tuple of scalar values.
+    Microsoft does with those of who is in more than 200; or it did not give the claim that is to name them, or a value in it can't be
+    read; or the directory that is to name them has no record of this person.
+    `claims` is flattened: dotted keys, each with a tuple of scalar values, whose kind says what else there is (foundation/claim_values.py).
     `is_own`: a configured provider has signed them in (of another the loader makes no identity), and no token of another issuer or of a
     service account.  `own_subject` is the subject of such a person where that says who it is: where there is one provider (`is_sole`),
     else two may be called alike.

@@ -4,6 +4,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+from foundation.claim_values import ListedValues
+
 _AT_ENDS = re.compile(r"\A +| +\Z")
 _PRINTABLE_BUT_PERCENT = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
@@ -15,12 +17,10 @@ def header_value(value: Any) -> bytes:
     inside an element of a list becomes "%2C": a group named "sales,admin" must not read as two.  Blanks at either end, which every
     reader takes away (RFC 9110 5.5), become "%20": "admin " must not read as "admin".
     """
-    if isinstance(value, list):
+    if isinstance(value, list | ListedValues):
         return b",".join(_element(item).replace(b",", b"%2C") for item in value)
-    if isinstance(value, tuple):
-        # A flattened claim of one value may have been a scalar such as "Doe, Jane".
-        return _element(value[0]) if len(value) == 1 else header_value(list(value))
-    return _element(value)
+    # The claim of another tuple is one text such as "Doe, Jane".
+    return _element(value[0] if isinstance(value, tuple) else value)
 
 
 def _element(value: Any) -> bytes:

@@ -106,7 +106,7 @@ class IdentityHeaders:
         assertion = self._key.sign(attested) if templates.sends_assertion else ""
         headers: Headers = ()
         if route.route.pass_identity_headers:
-            claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, []))
+            claims = ((header, header_value(told[name])) for name, header in self._names if told.get(name) not in (None, [], ()))
             headers = ((ASSERTION, assertion.encode("ascii")), *claims)
         own, left = templates.told(PersonFacts(identity, told, assertion))
         headers += own
@@ -170,8 +170,8 @@ def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | No
 
 
 def header_name(claim: str) -> bytes:
-    """Header of a claim, `X-Gate-Claim-<Name>` in lower case; what can't stand in its name (RFC 9110 5.1) becomes a hyphen."""
-    return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.lower())).encode("ascii")
+    """Header of a claim's path, `X-Gate-Claim-<Name>` in lower case; what can't stand in its name (RFC 9110 5.1) becomes a hyphen."""
+    return (CLAIM_PREFIX + _NOT_IN_HEADER_NAMES.sub("-", claim.replace("\\.", ".").lower())).encode("ascii")
 
 
 def _is_fresh(identity: Identity | None, now: float) -> bool:

@@ -182,7 +182,8 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     )
     allowed_idp_claims: Claims = Field(
         default_factory=dict,
-        description="Allows users and tokens with these claim values. Nested claims are written with dots.",
+        description="Allows users and tokens with these claim values. Nested claims are written with dots; a dot within a name has a "
+        "backslash before it.",
         examples=[{"department": ["finance", "legal"]}],
     )
     policy: Annotated[tuple[Block, ...], SettingReader("list of objects", policy_blocks, POLICY)] = Field(

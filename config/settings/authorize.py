@@ -120,8 +120,8 @@ class AuthorizeSettings(Settings):
     )
     groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
         None,
-        description="Claim of the ID token or userinfo response whose values count as groups, in addition to directory groups. "
-        "An empty value disables it.",
+        description="Claim of the ID token or userinfo response whose values count as groups, in addition to directory groups; nested "
+        "claims are written with dots. An empty value disables it.",
         examples=["roles"],
         json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
     )

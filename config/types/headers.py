@@ -115,7 +115,7 @@ def removable_answer_headers(value: Any) -> tuple[str, ...]:
 def claim_names(value: Any) -> tuple[str, ...]:
     names = text_list(value)
     for name in names:
-        if not is_token(name):
+        if not is_token(name.replace("\\.", ".")):  # as a dotted path has the dot of a name
             raise ValueError(f"{name!a} can't be a part of the header name X-Gate-Claim-{{Name}}")
     return names
 

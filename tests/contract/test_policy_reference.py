@@ -5,15 +5,19 @@ import hashlib
 import os
 from collections import Counter
 
+from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.decision import judge
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import AccessRequest, ClientCertificate
 from config.routes.route import Route
+from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.policy_cases import Cases
-from tests.support.policy_reference import Asked, Person, outcome
+from tests.support.policy_reference import ABSENT, Asked, Person, outcome
+from tests.support.providers import a_provider
 from tests.unit.authorize.builders import make_route, table
 
 CASES = int(os.environ.get("GATE_POLICY_CASES", "2000"))
+PROVIDER = a_provider(groups_claim="groups")
 SEED = int(os.environ.get("GATE_POLICY_SEED", "7"))
 
 
@@ -26,7 +30,7 @@ def test_the_decision_is_what_the_documentation_says() -> None:
         for _ in range(asked_of_each):
             asked = cases.asked()
             expected = outcome(written, asked)
-            found = judge(request_of(asked), identity_of(asked.person, route.route, asked.now), route, asked.now).outcome.value
+            found = judge(request_of(asked), identity_for(asked.person, route.route, asked.now), route, asked.now).outcome.value
             outcomes[expected] += 1
             if found != expected:
                 wrong.append((written, asked, expected, found))
@@ -54,19 +58,17 @@ def request_of(asked: Asked) -> AccessRequest:
     )
 
 
-def identity_of(person: Person | None, route: Route, now: float) -> Identity | None:
+def identity_for(person: Person | None, route: Route, now: float) -> Identity | None:
     if person is None:
         return None
-    return Identity(
-        session_id="s",
-        user_id=f"{person.provider}/{person.subject}",
-        subject=person.subject,
-        provider=person.provider,
-        expires=9e9,
-        issued=person.issued,
-        rule_email=person.email,
-        group_ids=frozenset(person.groups),
-        group_names=frozenset(person.group_names),
-        claims={name: tuple(values) for name, values in person.claims.items()},
+    said = person.claims if person.groups_claim is ABSENT else {**person.claims, "groups": person.groups_claim}
+    user_id = f"{person.provider}/{person.subject}"
+    session = SessionRecord("s", user_id, person.subject, person.provider, person.issued, 9e9, said)
+    facts = PersonRecords(
+        session,
+        UserRecord(user_id, person.email, True),
+        DirectoryUser(user_id, group_ids=tuple(person.groups)),
+        rule_group_names=frozenset(person.group_names),
         access={route.access_key: AccessSpan(now - 1, now + 1)} if person.is_granted else {},
     )
+    return identity_of(facts, PROVIDER)

@@ -1,7 +1,7 @@
 """Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, never, replaced, skips
+from tests.mutants.operations import always, lacks, never, replaced, skips
 
 shadow_table = door("authorize.policy.route_table", "unit/authorize/decision_log/test_shadow.py")
 shadow_table.without("a route in shadow decides nothing", "RouteTable.build", always("route.mode != SHADOW or with_shadow"))
@@ -16,6 +16,8 @@ facts.without(
     "identity_facts",
     replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
+facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
+facts.without("groups that are not told are written down as such", "identity_facts", lacks('"untold_groups"'))
 facts.without(
     "a header that no rule names does not wait in memory",
     "bounded",

@@ -110,6 +110,7 @@ identity_headers.without(
 header_values = door("authorize.upstream.header_values", "unit/authorize/upstream/test_header_values.py")
 header_values.without("a claim can't end its header", "_element", always("text.isprintable()"))
 header_values.without("no blank is lost on the way", "_element", replaced('"%20" * len(blanks[0])', "blanks[0]"))
+header_values.without("nor the only element of a list", "header_value", replaced("list | ListedValues", "list"))
 header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))
 identity_headers.without(
     "no address of another issuer is told as ours", "IdentityHeaders._made", never("identity is not None and identity.is_foreign")

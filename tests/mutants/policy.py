@@ -259,6 +259,18 @@ people.without(
     replaced("truths if value is True or value is False else others", "truths | others"),
 )
 people.without("a value that is no text leaves in doubt", "_claim_judge.judge_texts", always("len(texts) == len(values)"))
+people.without("what can't be compared leaves in doubt", "_claim_judge.judge_values", never("is_partial(values)"))
+people.without("and a text beside it", "_claim_judge.judge_texts", always("not is_partial(values)"))
+people.without("and how somebody signed in", "acr_among.judge", never("is_partial(found)"))
+claim_values = door("foundation.claim_values", "unit/authorize/policy/language/test_person_criteria.py")
+claim_values.without(
+    "a claim of null is not known to be there",
+    "claim_exists",
+    replaced("True if values or type(values) is PartialValues else None", "True"),
+)
+claim_values.without(
+    "a claim that can't be compared is there", "claim_exists", replaced("values or type(values) is PartialValues", "values")
+)
 people.without(
     "several kinds of sign-in are none",
     "acr_among.judge",
@@ -355,9 +367,20 @@ identity_facts.without(
     *ENTRIES,
 )
 identity_facts.without("a foreign token is known by its id", "identity_of", passes(email="_text(user.email)"), *ENTRIES)
-identity_facts.without("groups that were to be told and were not are in doubt", "_has_untold_groups", never("provider.expects_groups"))
+identity_facts.without(
+    "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups", "False")
+)
+identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
 identity_facts.without("every source must vouch for an address", "_may_match_by_email", replaced("all(...)", "any(...)"))
-identity_facts.without("a claim rule can't reach an unverified address", "identity_of", skips('claims.pop("email", None)'))
+identity_facts.without("a claim rule can't reach an unverified address", "identity_of", skips('claims["email"] = NullValues()'))
+identity_facts.without(
+    "an address that does not count is not missing", "identity_of", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
+)
+identity_facts.without(
+    "no session lends another what stands inside of its strength",
+    "identity_of",
+    replaced("flattened(lasting)", "{name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN}"),
+)
 
 identity_facts.without(
     "who is not in the directory's records has unknown groups",
@@ -512,7 +535,7 @@ service.without(
 hosts = door("authorize.route_hosts", "unit/authorize/test_service.py", "unit/authorize/test_route_hosts.py")
 hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_origin", always("scheme == self.scheme_of(host, port)"))
 
-_LANGUAGE = (truth, expressions, people, requests, cases, moments, language, values, certificates)
+_LANGUAGE = (truth, expressions, people, claim_values, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
     identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, names, access_page, hook, asking,

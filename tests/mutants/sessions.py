@@ -172,6 +172,14 @@ rows.without("no token reaches the tables", "add_session", in_text("user_agent",
 
 shown_groups = door("databroker.claims", "unit/databroker/test_claims.py")
 shown_groups.without("a claim is of one provider's people", "CountedWords._of", always("claim.provider == of"))
+shown_groups.without(
+    "what a list has besides is not forgotten", "_values", replaced("PartialValues(comparable)", "ListedValues(comparable)")
+)
+shown_groups.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
+shown_groups.without("a claim that is kept elsewhere is not missing", "flattened", replaced("isinstance(elsewhere, Mapping)", "False"))
+shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
+shown_groups.without("two claims of one path are in doubt", "flattened", always("key not in flat"))
+shown_groups.without("a truth value is no group", "_is_group_id", replaced("isinstance(value, bool)", "False"))
 shown_groups.without("another issuer's word makes nobody a member", "GroupsClaim.groups_of", always("is_issuer(...)"))
 
 shown_rows = door("databroker.models", "unit/databroker/tables/test_rows.py")

@@ -5,14 +5,16 @@ import hashlib
 from random import Random
 from typing import Any
 
-from tests.support.policy_reference import Asked, Person
+from tests.support.policy_reference import ABSENT, Asked, Person
 
 EMAILS = ["ann@corp.com", "Ann@Corp.com", "bob@corp.com", "eve@evil-corp.com", "ann@sub.corp.com", "x@a.org"]
 DOMAINS = ["corp.com", "evil-corp.com", "sub.corp.com", "a.org", "CORP.com"]
 SUBJECTS = ["1", "2", "ann@corp.com", "corp"]
-GROUPS = ["g1", "g2", "payroll", "audit", "pay"]
-CLAIMS = ["team", "realm.role", "level", "acr"]
+GROUPS = ["g1", "g2", "payroll", "audit", "pay", "1001"]
+CLAIMS = ["team", "realm.role", r"realm\.role", "realm", "level", "acr"]
 VALUES = ["a", "b", "ab", "1", 1, 0, True, False, 2.5]
+# What providers send besides texts, numbers and truth values.
+ODD = [None, {}, {"a": "b"}, {"role": {"name": "a"}}, [], ["a"]]
 TEXTS = ["a", "b", "ab", "g", "pay", "1", "corp"]
 PATTERNS = ["a.*", ".*b", "[ab]+", "g[0-9]", ".*", "(a|b)", ".*corp.*"]
 NETWORKS = ["10.0.0.0/8", "10.1.0.0/16", "192.0.2.7", "2001:db8::/32", "0.0.0.0/0"]
@@ -89,10 +91,26 @@ class Cases:
             subject=self._one(SUBJECTS),
             groups=set(self._some(GROUPS, least=0)),
             group_names=set(self._some(["payroll", "audit"], least=0)) if self._random.random() < 0.3 else set(),
-            claims={name: self._some(VALUES if name != "acr" else ["a", "b", 1]) for name in self._some(CLAIMS, least=0)},
+            claims=self._claims(),
+            groups_claim=self._one([ABSENT, ABSENT, self._value([*GROUPS, 1001, True, ""], "pay")]),
             is_granted=self._random.random() < 0.5,
             issued=float(self._one([0, now - 60, now - 600, now - 3600, now - 5 * 3600, now + 30, now + 3600])),
         )
+
+    def _claims(self) -> dict[str, Any]:
+        """Claims as a provider sends them: `realm.role` is a role inside of a realm, and the name of another claim."""
+        names = self._some(["team", "realm", "realm.role", "level", "acr"], least=0)
+        claims = {name: self._value(["a", "b", 1] if name == "acr" else VALUES, "a") for name in names}
+        if "realm" in claims and self._random.random() < 0.7:
+            claims["realm"] = {"role": self._value(VALUES, "b")}
+        return claims
+
+    def _value(self, values: list[Any], one: Any) -> Any:
+        """One value or a list, now and then with what no rule can compare."""
+        odd = self._random.random() < 0.3
+        if self._random.random() < 0.4:
+            return self._one(ODD if odd else [one, *values])
+        return [*self._some(values, least=0 if odd else 1), *(self._some(ODD) if odd else [])]
 
     def _text(self, key: str, texts: list[str], patterns: list[str], operators: list[str], ends: list[str] | None = None) -> dict[str, Any]:
         operator = self._one(operators)

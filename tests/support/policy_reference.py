@@ -18,6 +18,9 @@ from tests.support.path_readers import READERS, served
 DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
+ABSENT = object()
+
+
 @dataclass
 class Person:
     email: str  # "" where it is missing or not verified
@@ -25,9 +28,20 @@ class Person:
     subject: str
     groups: set[str]
     group_names: set[str]
-    claims: dict[str, list[Any]]
+    claims: dict[str, Any]  # as the provider sends them
     issued: float
+    groups_claim: Any = ABSENT
     is_granted: bool = False
+
+    def all_groups(self) -> set[str]:
+        return self.groups | self.group_names | {str(each) for each in self._claimed() if each != "" and is_group(each)}
+
+    def is_in_others(self) -> bool:
+        """Whether they may be in groups that nobody can name."""
+        return self.groups_claim is None or not all(map(is_group, self._claimed()))
+
+    def _claimed(self) -> list[Any]:
+        return [] if self.groups_claim is ABSENT else listed_values(self.groups_claim)
 
 
 @dataclass
@@ -69,13 +83,13 @@ def listed(route: dict[str, Any], person: Person) -> bool:
     return bool(
         route.get("allow_any_authenticated_user")
         or (route.get("allowed_users") and is_user(route["allowed_users"], person) is True)
-        or (set(route.get("allowed_groups", ())) & (person.groups | person.group_names))
+        or (set(route.get("allowed_groups", ())) & person.all_groups())
         or (person.email and person.email.split("@")[1] in [entry.lower() for entry in route.get("allowed_domains", ())])
         or any(
             same(value, wanted)
             for claim, values in route.get("allowed_idp_claims", {}).items()
             for wanted in values
-            for value in person.claims.get(claim, [])
+            for value in listed_values(found(person.claims, claim))
         )
     )
 
@@ -134,11 +148,11 @@ def compare(name: str, argument: str, operator: str, operands: list[Any], asked:
         case "user":
             return is_user(operands, person)
         case "groups":
-            return any(fits(operator, operands, group) for group in person.groups | person.group_names)
+            return some([*(fits(operator, operands, group) for group in person.all_groups()), None if person.is_in_others() else False])
         case "claim":
             return claim(operator, operands, argument, person)
         case "acr":
-            values = person.claims.get("acr", [])
+            values = listed_values(person.claims.get("acr"))
             return values[0] in operands if len(values) == 1 and isinstance(values[0], str) else None
         case "granted":
             return person.is_granted
@@ -183,15 +197,44 @@ def same(one: Any, other: Any) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def claim(operator: str, operands: list[Any], name: str, person: Person) -> bool | None:
+def is_group(value: Any) -> bool:
+    return type(value) in (str, int)
+
+
+def is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def listed_values(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def found(claims: dict[str, Any], path: str) -> Any:
+    """The value at a dotted path; a dot of a name has a backslash before it."""
+    value: Any = claims
+    for name in re.split(r"(?<!\\)\.", path):
+        value = value.get(name.replace("\\.", "."), ABSENT) if isinstance(value, dict) else ABSENT
+    return value
+
+
+def holds_nothing(value: Any) -> bool:
+    """null, an empty list, an empty map, and a list of these."""
+    return all(each in (None, {}, []) for each in listed_values(value))
+
+
+def claim(operator: str, operands: list[Any], path: str, person: Person) -> bool | None:
+    value = found(person.claims, path)
     if operator == "exists":
-        return (name in person.claims) == operands[0]
-    if name not in person.claims:
+        return None if value is not ABSENT and holds_nothing(value) else (value is not ABSENT) == operands[0]
+    if value is ABSENT or holds_nothing(value):
         return None
-    values = person.claims[name]
-    if operator in ("is", "in"):
-        return any(same(value, operand) for value in values for operand in operands)
-    return some([fits(operator, operands, value) if isinstance(value, str) else None for value in values])
+    return some([compared(operator, operands, each) for each in listed_values(value)])
+
+
+def compared(operator: str, operands: list[Any], value: Any) -> bool | None:
+    if operator in ("is", "in") and is_scalar(value):
+        return any(same(value, operand) for operand in operands)
+    return fits(operator, operands, value) if isinstance(value, str) else None
 
 
 def age(operator: str, limit: str, seconds: float) -> bool:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable
 
 from authorize.policy import criteria
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, shown
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_person, shown_claim
 from authorize.policy.identity import Identity
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import Comparison
+from foundation.claim_values import claim_exists, is_partial
 from foundation.email_address import canonical_domain, canonical_email
 
 EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
@@ -100,15 +101,20 @@ def claim(comparison: Comparison) -> Criterion:
     name = comparison.argument
 
     def compared(case: Case) -> str:
-        found = case.identity.claims.get(name, ()) if case.identity else ()
-        return f"{name}: {shown(found)}"
+        return f"{name}: {shown_claim(case.identity.claims.get(name) if case.identity else None)}"
 
     judge = _exists(name, comparison.operand) if comparison.operator == "exists" else _claim_judge(comparison)
     return on_person(described(comparison, compared), criteria.CLAIM, judge, is_negated=comparison.is_negated)
 
 
 def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
-    return lambda identity: TRUE if (name in identity.claims) is should_exist else FALSE
+    answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
+
+    def judge(identity: Identity) -> int:
+        values = identity.claims.get(name)
+        return answers[False if values is None else claim_exists(values)]
+
+    return judge
 
 
 def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
@@ -126,7 +132,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
             for value in values:  # a loop costs half of what any() over a generator does
                 if value in (truths if value is True or value is False else others):
                     return TRUE
-            return FALSE
+            return UNKNOWN if is_partial(values) else FALSE
 
         return judge_values
     fits = text_test(comparison.operator, comparison.operand)
@@ -136,7 +142,7 @@ def _claim_judge(comparison: Comparison) -> Callable[[Identity], int]:
         texts = [value for value in values if isinstance(value, str)]
         if any(map(fits, texts)):
             return TRUE
-        return FALSE if texts and len(texts) == len(values) else UNKNOWN
+        return FALSE if texts and len(texts) == len(values) and not is_partial(values) else UNKNOWN
 
     return judge_texts
 
@@ -153,7 +159,7 @@ def acr_among(values: Iterable[str]) -> Callable[[Identity], int]:
     def judge(identity: Identity) -> int:
         # Of a token of another issuer it would say how somebody signed in there.
         found = () if identity.is_foreign else identity.claims.get("acr", ())
-        if len(found) != 1 or not isinstance(found[0], str):
+        if len(found) != 1 or not isinstance(found[0], str) or is_partial(found):
             return UNKNOWN
         return TRUE if found[0] in listed else FALSE
 
@@ -161,4 +167,4 @@ def acr_among(values: Iterable[str]) -> Callable[[Identity], int]:
 
 
 def compared_acr(case: Case) -> str:
-    return shown(case.identity.claims.get("acr", ()) if case.identity else ())
+    return shown_claim(case.identity.claims.get("acr") if case.identity else None)

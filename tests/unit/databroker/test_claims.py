@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from databroker.claims import CountedWords, flattened, groups_among, groups_in
+from databroker.store.frozen import frozen_data
+from foundation.claim_values import ListedValues, NullValues, PartialValues
 from tests.support.options import make_options
 from tests.support.several_providers import several
 
@@ -13,15 +15,61 @@ ISSUER = "https://idp.example.com"
 
 
 def test_claims_are_flattened_to_dotted_keys() -> None:
-    claims = {"a": {"b": {"c": [1, "x", True, None, {}]}, "d": "e"}, "f": 1.5, "g": None, "h": [], "i": {}}
-    assert flattened(claims) == {"a.b.c": (1, "x", True), "a.d": ("e",), "f": (1.5,)}
+    assert flattened({"a": {"b": {"c": [1, "x", True]}, "d": "e"}, "f": 1.5}) == {
+        "a": (),
+        "a.b": (),
+        "a.b.c": (1, "x", True),
+        "a.d": ("e",),
+        "f": (1.5,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "values"),
+    [
+        ("a", tuple, ("a",)),
+        (False, tuple, (False,)),
+        ("", tuple, ("",)),
+        (["a"], ListedValues, ("a",)),
+        ([], ListedValues, ()),
+        (["a", {"name": "b"}], PartialValues, ("a",)),
+        ([{"name": "b"}], PartialValues, ()),
+        ([["a"]], PartialValues, ()),
+        (["a", None], PartialValues, ("a",)),
+        ({"since": "2026"}, PartialValues, ()),
+        (None, NullValues, ()),
+        ({}, NullValues, ()),
+        ([None, {}, []], NullValues, ()),
+    ],
+)
+def test_what_can_t_be_compared_is_neither_absent_nor_empty(value: Any, kind: type, values: tuple[Any, ...]) -> None:
+    found = flattened({"x": value})["x"]
+    assert (type(found), found) == (kind, values)
+    assert flattened(frozen_data({"x": value}))["x"] == found
+
+
+def test_the_dot_of_a_name_is_not_the_dot_of_a_path() -> None:
+    named, nested = {"realm.role": "admin"}, {"realm": {"role": "user"}}
+    assert flattened(named) == {r"realm\.role": ("admin",)}
+    assert flattened(named | nested) == {r"realm\.role": ("admin",), "realm": (), "realm.role": ("user",)}
+    assert flattened({"a\\": {"b": 1}}).keys().isdisjoint(flattened({"a.b": 1}))
+    assert flattened({"https://corp.example/v1.0/roles": ["a"]}) == {"https://corp.example/v1.0/roles": ("a",)}
+    assert flattened({"https://corp.example/a.b": {"c": 1}})[r"https://corp.example/a\.b.c"] == (1,)
+    two = flattened({"https://corp": {"example/x": "a"}, "https://corp.example/x": "b"})["https://corp.example/x"]
+    assert (type(two), two) == (PartialValues, ())
+
+
+@pytest.mark.parametrize(("claims", "kind", "values"), [({}, NullValues, ()), ({"groups": ["a"]}, PartialValues, ("a",))])
+def test_a_claim_that_is_kept_elsewhere_is_not_known(claims: dict[str, Any], kind: type, values: tuple[Any, ...]) -> None:
+    found = flattened({"_claim_names": {"groups": "src1"}, **claims})["groups"]
+    assert (type(found), found) == (kind, values)
 
 
 def test_deeply_nested_claims_are_no_trouble() -> None:
     claims: dict[str, Any] = {"end": 1}
     for _ in range(3000):
         claims = {"a": claims}
-    assert list(flattened(claims).values()) == [(1,)]
+    assert [values for values in flattened(claims).values() if values] == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +77,8 @@ def test_deeply_nested_claims_are_no_trouble() -> None:
     [
         ({}, ()),
         ({"groups": "one"}, ("one",)),
-        ({"groups": ["a", 1, None, "", "b", "a"]}, ("a", "b")),
+        ({"groups": ["a", 1, None, "", "b", "a", True, 2.0]}, ("a", "1", "b")),
+        ({"groups": 1001}, ("1001",)),
         ({"groups": {"a": 1}}, ()),
         ({"_claim_names": {"groups": "src1"}}, ()),
     ],

@@ -17,6 +17,7 @@ from authorize.decision_log.recorded_facts import (
 from authorize.policy.decision import decide
 from authorize.policy.identity import AccessSpan
 from authorize.policy.request import ClientCertificate
+from foundation.claim_values import ListedValues, NullValues, PartialValues
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ROUTE = make_route(
@@ -61,6 +62,22 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
     assert decide(asked, PERSON, table(route), NOW).is_allowed
     assert again.is_allowed
     assert missing_for(route, facts["request"], facts["person"]) == ""
+
+
+@pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues()])
+@pytest.mark.parametrize("asked", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
+def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
+    route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})
+    facts = json.loads(json.dumps(recorded(request(), person, route)))
+    again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
+    then = decide(request(), person, table(route), NOW)
+    assert [(step.rule, step.value) for step in again.trace] == [(step.rule, step.value) for step in then.trace]
+
+
+def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
+    again = identity_of_facts(recorded(request(), user(has_untold_groups=True))["person"])
+    assert again is not None
+    assert again.has_untold_groups
 
 
 def test_what_was_not_written_down_is_named() -> None:

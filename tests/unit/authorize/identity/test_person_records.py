@@ -9,7 +9,9 @@ from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
 from authorize.policy.truth import UNKNOWN
 from config.routes.bearer_tokens import JWT
+from databroker.claims import flattened
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
+from foundation.claim_values import NullValues
 from tests.support.providers import a_provider
 
 ABSENT = object()
@@ -78,7 +80,9 @@ def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> N
 
 def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
     claims = {"email": "ann@corp.com", "email_verified": False}
-    assert "email" not in identity(claims=claims, email="ann@corp.com").claims
+    found = identity(claims=claims, email="ann@corp.com").claims["email"]
+    assert (type(found), found) == (NullValues, ()), "it was given, and is not missing"
+    assert "email" not in identity(claims={}, email="ann@corp.com").claims
     assert identity(claims=claims | {"email_verified": True}, email="ann@corp.com").claims["email"] == ("ann@corp.com",)
 
 
@@ -102,9 +106,9 @@ def test_groups_come_from_the_directory_and_from_the_claim() -> None:
     ("claims", "groups_claim", "ids"),
     [
         ({"groups": "one"}, "groups", {"one"}),
-        ({"groups": ["a", 1, True, None, "", ["b"], {"c": "d"}]}, "groups", {"a"}),
+        ({"groups": ["a", 1, True, None, "", ["b"], {"c": "d"}]}, "groups", {"a", "1"}),
         ({"groups": {"a": True}}, "groups", set()),
-        ({"groups": 7}, "groups", set()),
+        ({"groups": 7}, "groups", {"7"}),
         ({"realm": {"roles": ["a"]}}, "realm.roles", {"a"}),
         ({"groups": ["a"]}, "roles", set()),
         ({"groups": ["a"]}, "", set()),
@@ -126,6 +130,10 @@ def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
         PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), a_provider()
     )
     assert found.claims == {"team": ("new",), "level": (3,)}
+
+
+def test_another_session_lends_nothing_that_stands_inside_of_its_strength() -> None:
+    assert not identity(user_claims={"amr": {"mfa": True}}).claims
 
 
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])
@@ -195,7 +203,13 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
         ({}, "groups", False),
         ({"groups": None}, "groups", False),
         ({"groups": {"a": True}}, "groups", False),
-        ({"groups": 7}, "groups", False),
+        ({"groups": 7}, "groups", True),
+        ({"groups": 7.5}, "groups", False),
+        ({"groups": True}, "groups", False),
+        ({"groups": ["g1", 7]}, "groups", True),
+        ({"groups": ["g1", {"name": "g2"}]}, "groups", False),
+        ({"groups": ["g1", None]}, "groups", False),
+        ({"groups": [["g1"]]}, "groups", False),
         ({"groups": []}, "groups", True),
         ({"groups": ""}, "groups", True),
         ({"groups": "g1"}, "groups", True),
@@ -204,7 +218,9 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
         ({"realm_access": {}}, "realm_access.roles", False),
         ({"realm_access": ["roles"]}, "realm_access.roles", False),
         ({"https://corp.example/roles": []}, "https://corp.example/roles", True),
-        ({"a": {"b.c": {"d": []}}}, "a.b.c.d", True),
+        ({"a": {"b.c": {"d": []}}}, r"a.b\.c.d", True),
+        ({"a": {"b.c": {"d": []}}}, "a.b.c.d", False),
+        ({"a.b.c": []}, "a.b.c", False),
         ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
     ],
 )
@@ -213,5 +229,7 @@ def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(
     claims: dict[str, Any], groups_claim: str, is_told: bool, place: str
 ) -> None:
     assert identity(**{place: claims}, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
-    assert not identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups
+    # Who may have groups from a directory need not have the claim; what can't be read in it counts all the same.
+    is_missing = groups_claim not in flattened(claims)
+    assert identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
     assert not identity(**{place: claims}, groups_claim="", expects_groups=True).has_untold_groups

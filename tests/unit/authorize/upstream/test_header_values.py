@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.upstream.header_values import header_value
+from foundation.claim_values import ListedValues
 
 
 @pytest.mark.parametrize(
@@ -28,13 +29,14 @@ from authorize.upstream.header_values import header_value
         (["a", "b"], b"a,b"),
         (["sales,admin", "x"], b"sales%2Cadmin,x"),
         (["sales,admin"], b"sales%2Cadmin"),
-        (("sales,admin", "x"), b"sales%2Cadmin,x"),
+        (ListedValues(("sales,admin", "x")), b"sales%2Cadmin,x"),
+        (ListedValues(("sales,admin",)), b"sales%2Cadmin"),
         (("Doe, Jane",), b"Doe, Jane"),
         (True, b"true"),
         (False, b"false"),
         (3, b"3"),
         (1.5, b"1.5"),
-        ((True, 1), b"true,1"),
+        (ListedValues((True, 1)), b"true,1"),
     ],
 )
 def test_a_value_is_one_line_of_ascii(value: Any, written: bytes) -> None:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from authorize.policy.compiled_route import CompiledRoute, compile_route
 from authorize.policy.identity import Identity
 from authorize.upstream.identity_headers import ASSERTION, IdentityHeaders, header_name
+from foundation.claim_values import ListedValues, NullValues, PartialValues
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import GateError
 from tests.support.options import make_options
@@ -86,7 +87,14 @@ def test_of_nobody_the_assertion_says_nothing_but_for_whom(made: IdentityHeaders
 
 
 def test_claim_headers_hold_what_is_known_and_nothing_else(made: IdentityHeaders) -> None:
-    facts = {"team": ("a", "b"), "level": (3,), "admin": (True,), "realm.role": ("x",), "family_name": ("Doe, Jr.",), "unasked": ("y",)}
+    facts = {
+        "team": ListedValues(("a", "b")),
+        "level": (3,),
+        "admin": (True,),
+        "realm.role": ("x",),
+        "family_name": ("Doe, Jr.",),
+        "unasked": ("y",),
+    }
     found = headers(made, user(name="Ann", groups=("g1", "Sales"), claims=facts))
     del found[ASSERTION.decode()]
     assert found == {
@@ -100,6 +108,18 @@ def test_claim_headers_hold_what_is_known_and_nothing_else(made: IdentityHeaders
         "x-gate-claim-realm.role": "x",
         "x-gate-claim-family_name": "Doe, Jr.",
     }
+
+
+def test_a_list_of_one_escapes_its_comma_and_what_can_t_be_written_is_left_out(tmp_path: Path, key: SigningKey) -> None:
+    claims = {"team": ListedValues(("sales,admin",)), "level": PartialValues(), "admin": NullValues(), r"a\.b": ("c",)}
+    made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=["team", "level", "admin", r"a\.b"]), key)
+    found = headers(made, user(claims=claims))
+    assert {name: value for name, value in found.items() if name != ASSERTION.decode()} == {
+        "x-gate-claim-team": "sales%2Cadmin",
+        "x-gate-claim-a.b": "c",
+    }
+    own = make_route(prefix="/own", set_request_headers={"X-Team": "${claim.team}", "X-Level": "${claim.level}", "X-B": r"${claim.a\.b}"})
+    assert headers(made, user(claims=claims), route=compile_route(own, "policy[1]")) == {"x-team": "sales%2Cadmin", "x-b": "c"}
 
 
 def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: IdentityHeaders) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.identity import Identity
+from foundation.claim_values import ListedValues, NullValues, PartialValues
 from tests.unit.authorize.builders import user
 from tests.unit.authorize.policy.written_policies import answer, criterion
 
@@ -74,6 +75,36 @@ def test_people(written: dict[str, Any], caller: Identity, expected: bool | None
 def test_claims(written: Any, values: tuple[Any, ...] | None, expected: bool | None) -> None:
     caller = user(claims={} if values is None else {"realm.role": values})
     assert answer({"claim/realm.role": written}, caller) is expected
+
+
+@pytest.mark.parametrize(
+    ("written", "values", "expected"),
+    [
+        ({"exists": True}, PartialValues(), True),
+        ({"exists": False}, PartialValues(), False),
+        ({"exists": True}, PartialValues(("a",)), True),
+        ({"exists": True}, NullValues(), None),
+        ({"exists": False}, NullValues(), None),
+        ({"exists": False}, ListedValues(), None),
+        ("a", PartialValues(("a",)), True),
+        ("b", PartialValues(("a",)), None),
+        ({"not_is": "b"}, PartialValues(("a",)), None),
+        ({"not_is": "a"}, PartialValues(("a",)), False),
+        ({"starts_with": "a"}, PartialValues(("a",)), True),
+        ({"starts_with": "b"}, PartialValues(("a",)), None),
+        ("b", PartialValues(), None),
+        ("b", NullValues(), None),
+        ("b", ListedValues(), None),
+        ("b", ListedValues(("a",)), False),
+    ],
+)
+def test_a_value_that_can_t_be_compared_is_neither_absent_nor_empty(written: Any, values: tuple[Any, ...], expected: bool | None) -> None:
+    assert answer({"claim/suspended": written}, user(claims={"suspended": values})) is expected
+
+
+def test_a_strength_beside_what_can_t_be_compared_is_not_known() -> None:
+    assert answer({"acr": "two"}, user(claims={"acr": PartialValues(("two",))})) is None
+    assert answer({"acr": "two"}, user(claims={"acr": ListedValues(("two",))})) is True
 
 
 def test_a_claim_that_is_odd_inside_answers_nothing() -> None:
