@@ -13,6 +13,7 @@ import structlog
 
 from authenticate.provider import key_set, strict_json
 from authenticate.provider.address_scope import AddressScope
+from authenticate.provider.claim_limits import ClaimsTooLarge, check_claims
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.clients import ProviderClients
 from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
@@ -167,7 +168,7 @@ class BearerTokens:
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
-        except (_TokenRefused, AccessRefused, ScopeMissing) as refusal:
+        except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
             verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except ProviderError as error:
             log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
@@ -180,19 +181,20 @@ class BearerTokens:
         return verdict
 
     async def _claims(self, trust: TokenPolicy, token: str) -> dict[str, Any]:
-        """The claims of a verified token; _TokenRefused, AccessRefused, ScopeMissing;
+        """The claims of a verified token; _TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing;
         ProviderError where the keys or the provider are away.
         """
         if trust.kind == JWT:
-            issuer = self._issuers[trust]
-            return await verified(token, trust, trust.issuer, frozenset(ACCEPTED_ALGORITHMS), issuer.keys, issuer.newer_keys, self._clock)
+            issuer, algorithms = self._issuers[trust], frozenset(ACCEPTED_ALGORITHMS)
+            claims = await verified(token, trust, trust.issuer, algorithms, issuer.keys, issuer.newer_keys, self._clock)
+            return check_claims(claims, f"the issuer {trust.issuer}")
         client = self._client(trust)
         discovery = await client.discovery()
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
             claims = await client.provider.userinfo(client.http, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _TokenRefused("the provider does not say whose token it is")
-            return client.doubted(claims, discovery)
+            return client.bounded(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(client.client_id,))
         claims = await verified(
             token,
@@ -203,7 +205,7 @@ class BearerTokens:
             lambda: client.newer_keys(discovery),
             self._clock,
         )
-        return client.doubted(claims, discovery)
+        return client.bounded(claims, discovery)
 
     def _client(self, trust: TokenPolicy) -> ProviderClient:
         client = self._providers.of(trust.provider)

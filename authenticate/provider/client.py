@@ -11,6 +11,7 @@ import structlog
 
 from authenticate.provider import id_token, logout_token, tokens
 from authenticate.provider.address_scope import AddressScope
+from authenticate.provider.claim_limits import check_claims
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
@@ -116,20 +117,24 @@ class ProviderClient:
         userinfo has told since that token came.
 
         `told_before` are those that it told earlier: what it no longer tells is gone, whatever the older token has.
-        ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
+        ClaimsTooLarge; ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
         (OpenID Connect Core 5.3.2).
         """
         userinfo = await self.provider.userinfo(self.http, discovery, access_token)
         if not payload:
-            return self.doubted(userinfo, discovery), ()
+            return self.bounded(userinfo, discovery), ()
         if not discovery.userinfo_endpoint:
-            return self.doubted(payload, discovery), tuple(told_before)
+            return self.bounded(payload, discovery), tuple(told_before)
         if userinfo.get("sub") != payload["sub"]:
             raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
         about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
         gone = frozenset(told_before) - about_person.keys()
         still_said = {name: value for name, value in payload.items() if name not in gone}
-        return self.doubted(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
+        return self.bounded(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
+
+    def bounded(self, claims: dict[str, Any], discovery: DiscoveryDocument) -> dict[str, Any]:
+        """The claims as `doubted`, within the limits; ClaimsTooLarge."""
+        return self.doubted(check_claims(claims, f"the identity provider {self.provider.id}"), discovery)
 
     def doubted(self, claims: dict[str, Any], discovery: DiscoveryDocument) -> dict[str, Any]:
         """The claims, with `email_verified` false where the provider left it out for this address but tells it of others.

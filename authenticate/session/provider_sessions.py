@@ -50,6 +50,14 @@ class ProviderSessions:
                 yield _session_id(record)
         yield session.id
 
+    async def of_account(self, session: SessionRecord) -> dict[str, float]:
+        """Sessions in the index of this account, ended ones among them, with the time of their entry."""
+        return {_session_id(record): record.modified async for record in self._under(_key_of_person(session))}
+
+    async def forget_ended(self, account: SessionRecord, session_id: str) -> None:
+        """Take a session that is over out of the index of its account."""
+        await self._broker.delete(PROVIDER_SESSION, f"{_key_of_person(account)}/{session_id}")
+
     async def sessions_of_linked(self, linked_id: str) -> AsyncGenerator[str]:
         """Sessions that began as this person's, of any account; whose they are now, their records say."""
         for key in _keys_of_linked(linked_id):

@@ -12,6 +12,7 @@ from enum import Enum, auto
 
 import structlog
 
+from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.kinds.base import AccessRefused, AnotherPerson
 from authenticate.provider.signed_token import WrongToken
@@ -91,7 +92,8 @@ class SessionRefresh:
                     return await self._renewed(record, session, step, by_hand or session.tokens_received == older_than, by_hand)
             except GrantRefused as error:
                 raise await self._ended(session, REFUSED, error) from error
-            except (AnotherPerson, WrongToken) as error:
+            # Else a user whose claims grow would keep the groups of before.
+            except (AnotherPerson, ClaimsTooLarge, WrongToken) as error:
                 raise await self._ended(session, WRONG, error) from error
 
     async def give_up(self, session_id: str) -> None:

@@ -21,6 +21,10 @@ from foundation.errors import BadRequest, BrokerError
 log = structlog.get_logger(__name__)
 
 MAX_USER_AGENT = 256
+# Live sessions of one account: the store holds the claims of each.
+MAX_SESSIONS = 100
+# Seconds after which a session that is in the index, and not in the store, has ended: the index is written first.
+WRITE_TIME = 60.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # One more sign-in ends them all, so that a record stays small.
 MAX_EARLIER = 8
@@ -132,6 +136,28 @@ class Sessions:
                 if own is not None:
                     found[own.id] = own
         return list(found.values())
+
+    async def end_oldest(self, session: SessionRecord, now: float) -> list[SessionRecord]:
+        """End the oldest sessions of this account beyond MAX_SESSIONS, never this one; return them.  BrokerError."""
+        indexed = await self.at_provider.of_account(session)
+        if len(indexed) <= MAX_SESSIONS:
+            return []
+        live = list[SessionRecord]()
+        for id, written in indexed.items():
+            record = await self._broker.get(SESSION, id)
+            if record is None and written < now - WRITE_TIME:
+                await self.at_provider.forget_ended(session, id)
+            elif record is not None and (found := self._reader.read(record)) is not None and id != session.id:
+                live.append(found)
+        live.sort(key=lambda each: each.issued)
+        oldest = live[: max(len(live) + 1 - MAX_SESSIONS, 0)]
+        for each in oldest:
+            await self.end(each)
+        if oldest:
+            log.warning(
+                "oldest sessions ended: too many of one account", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS
+            )
+        return oldest
 
     async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
         """End the sessions that the cookies of a request name, whether or not they count: who signs out leaves none behind."""

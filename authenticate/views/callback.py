@@ -7,12 +7,15 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.page_context import page_context
+from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.django_oidc import AskedAnother, CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
+from databroker.adminsite.audit import ENDS_OLDEST, session_entry
+from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses
 from foundation.web.message import Message
@@ -43,6 +46,8 @@ class CallbackView(GateCallbackView):
             raise
         except ScopeReduced as error:
             return self._less_scope(error)
+        except ClaimsTooLarge as error:
+            return self._too_large(error)
         except ProviderError as error:
             return self._and_forget(answers.provider_trouble(request, error, self._target_url()))
 
@@ -54,6 +59,16 @@ class CallbackView(GateCallbackView):
             Message("The sign-in service tells this site less about you than it needs: %(scopes)s is missing.", scopes=error.missing),
             advice=Message("Sign in again, and agree to everything that the sign-in service asks you."),
             links=((answers.SIGN_IN_AGAIN[0], self._target_url()),),
+        )
+        return self._and_forget(response)
+
+    def _too_large(self, error: ClaimsTooLarge) -> HttpResponse:
+        self._tell(str(error))
+        response = responses.error_page(
+            self.request,
+            403,
+            Message("The sign-in service sends more data about you than this site accepts."),
+            advice=Message("Signing in again does not help. Tell the people who run this site the number below."),
         )
         return self._and_forget(response)
 
@@ -110,11 +125,18 @@ class CallbackView(GateCallbackView):
             await service.sessions.end(session)
             return self._deactivated()
         target = self._target()
+        await self._end_oldest(session, now)
         location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
         cookies += service.choice.remembered(session.provider)
         return responses.redirect(location, cookies)
+
+    async def _end_oldest(self, session: SessionRecord, now: float) -> None:
+        gate, service = page_context(self.request), self.service
+        for ended in await service.sessions.end_oldest(session, now):
+            entry = session_entry(now, session, gate.options.providers, gate.client_address, ENDS_OLDEST, ended)
+            await service.audit_trail.note(entry)
 
     def _deactivated(self) -> HttpResponse:
         self._tell("the provider has deactivated this person (SCIM)")

@@ -23,6 +23,7 @@ Providers: TypeAlias = Mapping[str, ConfiguredProvider]
 # Written before it is done, so that nothing is done untold; what then fails is told of, too.
 ENDS = "ends the session"
 ENDS_ALL = "ends all sessions of this person"
+ENDS_OLDEST = "signs in at the limit of sessions, which ends the oldest one"
 NOT_ENDED = "could not end the session"
 NOT_ENDED_ALL = "could not end all sessions of this person"
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.

@@ -195,6 +195,35 @@ sessions.without(
     always("session is not None and session.expires > now"),
 )
 
+sessions.without("an account has a bounded number of sessions", "Sessions.end_oldest", always("len(indexed) <= MAX_SESSIONS"))
+sessions.without(
+    "a session that is being written stays in the index", "Sessions.end_oldest", replaced("written < now - WRITE_TIME", "True")
+)
+
+claim_limits = door("authenticate.provider.claim_limits", "unit/authenticate/provider/test_claim_limits.py")
+claim_limits.without("claims have a bounded number of members", "excess_of", never("members > MAX_MEMBERS"))
+claim_limits.without("claims have a bounded depth", "excess_of", never("level"))
+claim_limits.without("claims have a bounded size", "excess_of", never("size > MAX_BYTES"))
+client.without(
+    "claims are bounded on arrival",
+    "ProviderClient.bounded",
+    replaced('check_claims(claims, f"the identity provider {self.provider.id}")', "claims"),
+    "unit/authenticate/provider/test_claim_limits.py",
+    "unit/authenticate/test_bearer_tokens.py",
+)
+bearer_claims = door("authenticate.bearer_tokens", "unit/authenticate/test_bearer_tokens.py")
+bearer_claims.without(
+    "claims of another issuer are bounded",
+    "BearerTokens._claims",
+    replaced('check_claims(claims, f"the issuer {trust.issuer}")', "claims"),
+)
+renewal = door("authenticate.session.refresh", "unit/authenticate/provider/test_claim_limits.py")
+renewal.without(
+    "whose claims grow keeps no old ones",
+    "SessionRefresh.renew",
+    replaced("(AnotherPerson, ClaimsTooLarge, WrongToken)", "(AnotherPerson, WrongToken)"),
+)
+
 provider = door(
     "authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
 )
@@ -226,4 +255,7 @@ DOORS = (
     github,
     sign_in_view,
     sessions,
+    claim_limits,
+    bearer_claims,
+    renewal,
 )

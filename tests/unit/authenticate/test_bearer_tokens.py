@@ -152,6 +152,20 @@ async def test_another_issuer_s_token_is_its_subject_and_nobody_of_ours(world: W
     assert (bearer.user.email, verified.user.email) == ("", ""), "an address of theirs is a claim, and nobody's of ours"
 
 
+@pytest.mark.parametrize("route", ["id", "access", "opaque", "jwt"])
+@pytest.mark.parametrize(
+    ("claims", "limit"), [({f"c{number}": 1 for number in range(1100)}, "members"), ({"a": [[[[[[[[1]]]]]]]]}, "levels")]
+)
+async def test_claims_beyond_the_limits_are_refused_whoever_sends_them(
+    world: World, route: str, claims: dict[str, Any], limit: str
+) -> None:
+    world.idp.bend.userinfo = claims
+    made = {"id": world.token, "access": world.access_token, "jwt": world.ci_token}
+    token = made[route](**claims) if route in made else world.idp.signed_in("alice")["access_token"]
+    assert await world.ask(route, token) is None
+    assert limit in world.refused
+
+
 Bad = Callable[[World], str]
 
 

@@ -1,14 +1,21 @@
 """A session is found by the cookie of its host, among whatever else a browser sends."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
+from authenticate.session import sessions
 from authenticate.session.provider_sessions import _key_of_person
-from databroker.records import PROVIDER_SESSION, SESSION
+from databroker.adminsite.audit import ENDS_OLDEST
+from databroker.end_sessions import end_sessions
+from databroker.models import AuditEntry
+from databroker.records import PROVIDER_SESSION, SESSION, SessionRecord
 from foundation.errors import BrokerError
 from tests.support.authenticate_site import HOST, Site
 from tests.support.cookies import of_jar
+from tests.support.database import in_database
 
 
 async def cookie_of(site: Site) -> bytes:
@@ -142,3 +149,51 @@ async def test_a_record_of_another_release_is_read_or_counts_as_none(site: Site,
     data = {name: value for name, value in {**record.data, **change}.items() if value is not ...}
     await site.broker.put(SESSION, record.id, data)
     assert (await site.service.sessions.find([cookie], HOST, site.clock()) is not None) is is_read
+
+
+async def of_alice(site: Site) -> list[str]:
+    """Session ids, the oldest first."""
+    found = sorted(await site.sessions(), key=lambda record: record.data["issued"])
+    return [record.id for record in found if record.data["subject"] == "alice"]
+
+
+async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
+    await site.browser().sign_in("bob")
+    for _ in range(3):
+        await site.browser().sign_in("alice")
+    oldest, *others = await of_alice(site)
+    with capture_logs() as logs:
+        await site.browser().sign_in("alice")
+    left = await of_alice(site)
+    assert (left[:2], len(left)) == (others, 3)
+    assert len(await site.sessions()) == 4, "bob's has ended, too"
+    (event,) = [line for line in logs if line["event"] == "oldest sessions ended: too many of one account"]
+    assert (event["user_id"], event["sessions"], event["maximum"]) == ("oidc/alice", 1, 3)
+    await site.service.audit_trail.stop()
+    (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("account", "action", "object_id")))
+    assert entry == ("oidc/alice", ENDS_OLDEST, oldest)
+
+
+async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(sessions, "WRITE_TIME", -60.0)
+    await site.browser().sign_in("alice")
+    (first,) = await of_alice(site)
+    for _ in range(4):
+        await site.browser().sign_in("alice")
+        _, latest = await of_alice(site)
+        await end_sessions(site.broker, [latest])
+    assert await of_alice(site) == [first]
+    session = SessionRecord.from_record((await site.sessions())[0])
+    assert len(await site.service.sessions.at_provider.of_account(session)) <= 3, "what is over stays in the index"
+
+
+async def test_a_session_that_is_not_written_yet_stays_in_the_index(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    await site.browser().sign_in("alice")
+    session = SessionRecord.from_record((await site.sessions())[0])
+    under_way = replace(session, id="under-way")
+    await site.service.sessions.at_provider.remember(under_way)
+    assert await site.service.sessions.end_oldest(session, site.clock()) == []
+    assert set(await site.service.sessions.at_provider.of_account(session)) == {session.id, "under-way"}
