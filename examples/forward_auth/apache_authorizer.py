@@ -25,7 +25,7 @@ COPIED = ("x-gate-jwt-assertion", "x-gate-claim-email", "x-gate-claim-groups", "
 # Of the client's headers gate sees all but these: they belong to the connection, or are the front proxy's to say.
 NOT_ASKED = re.compile(
     "host|content-.*|transfer-encoding|connection|keep-alive|proxy.*|upgrade|te|trailer|expect|accept-encoding"
-    "|x-original-.*|x-forwarded-.*|x-real-ip|forwarded"
+    "|x-original-(url|uri|method)|x-forwarded-(for|host|method|port|prefix|proto|server|uri)|x-real-ip|forwarded"
 )
 NOT_PASSED_ON = ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
 

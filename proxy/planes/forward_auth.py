@@ -17,7 +17,7 @@ from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.header_names import fold, is_identity_header, is_internal_header, is_steering_header
+from proxy.rewriting.header_names import FORWARDING, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.sign_in.redirects import return_url
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn
@@ -29,6 +29,10 @@ VERIFY = "/verify"
 VARY = b", ".join(
     sorted([b"cookie", b"authorization", b"origin", b"access-control-request-method", b"sec-websocket-version", *ALL_HEADERS])
 )
+
+# Headers that a front proxy may send to gate, in exactly this spelling.  The example files take the client's own out of what is forwarded.
+# X-Request-Id names nobody and leads nowhere, and many clients send one.
+FRONT_PROXY_NAMES = ALL_HEADERS | FORWARDING | {b"x-forwarded-prefix", b"x-forwarded-server", b"x-request-id"}
 
 OwnPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 
@@ -147,16 +151,17 @@ class _NeverSuccess:
 
 
 def _refuse_what_is_not_the_clients(incoming: IncomingRequest) -> None:
-    """We can't take a header out of what the front proxy will forward, so a request that claims an identity, or steers the application
-    away from what is judged, does not pass.  Some names that steer are the front proxy's own words to us."""
+    """Raise CarriedElsewhere for a header that only gate or a proxy may set, unless a front proxy sends it to gate.
+
+    The front proxy forwards what the client sent, and gate can't take a header out of that.
+    """
     for name, folded in [(name, fold(name)) for name in incoming.sent_names]:
+        if name.lower() in FRONT_PROXY_NAMES or not is_internal_header(folded):
+            continue
         if is_identity_header(folded):
             raise CarriedElsewhere("it carries a header that only gate may set")
-        if is_internal_header(folded) and name.lower() != folded:
-            raise CarriedElsewhere(
-                f"it carries a header that an application may read as {folded.decode('ascii')}, which only proxies may set"
-            )
-        if is_steering_header(folded) and not folded.startswith(b"x-original-"):
+        if is_steering_header(folded):
             raise CarriedElsewhere(
                 f"it carries {folded.decode('ascii')}, by which an application may run another method or URL than the one judged"
             )
+        raise CarriedElsewhere(f"it carries a header that an application may read as {folded.decode('ascii')}, which only proxies may set")

@@ -8,13 +8,10 @@ from functools import partial
 
 import pytest
 
-from proxy.envoy import head as envoy_head
-from proxy.envoy.resources import edge_headers, judge_filter
-from proxy.listener.http1.head import IGNORED_NAMES
-from proxy.rewriting import header_names
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.internal_headers import dropped_names
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.upstreams import CanaryUpstream
@@ -23,29 +20,8 @@ pytestmark = pytest.mark.slow
 HOST = "public.localhost"
 MARK = "192.0.2.66"  # fits a header of any meaning
 PLANES = {"embedded": {}, "workers": {"workers": 2}, "envoy": {"data_plane": "envoy"}}
-OF_ENVOY = (edge_headers.TOKEN, edge_headers.SCRIPT, edge_headers.FAILED, edge_headers.NOWHERE, *edge_headers.OURS, *judge_filter.OF_ENVOY)
-PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
 # Refused, or nothing but the framing of the request itself.
 FRAMING = {"host", "content-length", "transfer-encoding", "expect", "te", "connection", "upgrade", "keep-alive", "proxy-connection"}
-
-
-def names() -> list[str]:
-    """Every name, each with hyphens, with underscores and with dots."""
-    known: set[bytes] = set().union(
-        IGNORED_NAMES,
-        header_names.HOP_BY_HOP,
-        header_names.FORWARDING,
-        header_names._INTERNAL_NAMES,
-        header_names._DASHLESS_NAMES,
-        header_names._STEERING_NAMES,
-        (prefix + b"x" for prefix in PREFIXES),
-        (name.encode() for name in OF_ENVOY),
-        envoy_head._OF_QUESTION,
-        (envoy_head.REMOVED, envoy_head._SHOWN),
-    )
-    plain = sorted({name.decode() for name in known})
-    spelled = [*plain, *(name.replace("-", "_") for name in plain), *(name.replace("-", ".") for name in plain)]
-    return [name for name in dict.fromkeys(spelled) if header_names.is_internal_header(header_names.fold(name.encode())) or name in plain]
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +68,13 @@ def ways(gate: RunningGate) -> list[partial[int]]:
 
 
 def test_the_code_names_them() -> None:
-    assert {"daphne-root-path", "x-gate-edge-judged", "x_gate_edge_judged", "forwarded", "impersonate-x", "proxy-connection"} <= {*names()}
-    assert len(names()) > 150
+    assert {"daphne-root-path", "x-gate-edge-judged", "x_gate_edge_judged", "impersonate-x", "proxy-connection"} <= {*dropped_names()}
+    assert len(dropped_names()) > 150
 
 
 async def test_no_upstream_gets_a_header_that_gate_ignores(gate: RunningGate, upstream: CanaryUpstream) -> None:
     for send in ways(gate):
-        for name in names():
+        for name in dropped_names():
             before = len(upstream.requests)
             try:
                 status = await asyncio.to_thread(send, [f"{name}: {MARK}"])
@@ -112,7 +88,7 @@ async def test_no_upstream_gets_a_header_that_gate_ignores(gate: RunningGate, up
 
 async def test_no_upstream_gets_a_trailer(gate: RunningGate, upstream: CanaryUpstream) -> None:
     """The canary takes a trailer for an error."""
-    allowed = [name for name in names() if name not in FRAMING]
+    allowed = [name for name in dropped_names() if name not in FRAMING]
     for send in ways(gate):
         for start in range(0, len(allowed), 50):
             some = allowed[start : start + 50]

@@ -7,11 +7,13 @@ from functools import cache
 import httpx
 import pytest
 
+from proxy.rewriting.header_names import fold, is_internal_header
 from tests.support import front_proxies, ingress_nginx
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, tokens_of
 from tests.support.front_proxies import AUTHENTICATE, Front, front
 from tests.support.gate import sign_in
+from tests.support.internal_headers import dropped_names
 from tests.support.jobs import REFUSED_JOBS, token_of_job
 from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
@@ -238,6 +240,35 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(proxy: 
         assert "evil@example.com" not in answer.text, name
         if answer.status_code == 200:
             assert heard(answer)["x-gate-claim-email"] == ["alice@example.com"]
+
+
+# By these an application of some front proxy is told who asks, or who has asked before it.
+FOREIGN = [
+    *("X-Forwarded-Login", "X-Forwarded-User", "X-Forwarded-Access-Token", "X-Forwarded-Client-Cert", "X-Forwarded-Ssl"),
+    *("X-Forwarded-Scheme", "X-Original-Forwarded-For", "X-Original-Host", "X-Envoy-Original-Path", "X-Webauth-User", "Remote-User"),
+]
+# Apache shows gate none of these, so it has to refuse them all.
+ODD = ["Cf_Access_Jwt_Assertion", "X_Auth_Request_User", "X.Webauth.User", "X!Gate!Claim!Email", "Path_Info", "Any_Thing", "a.b", "x~y"]
+
+
+async def test_no_header_that_only_proxies_set_reaches_the_application(proxy: Front) -> None:
+    """Whatever the code drops, folds or ignores (X-Request-Id is harmless), and whatever another route of the application sends."""
+    bob, mark = await session_of(proxy, "bob"), "203.0.113.66"
+    spelled = [name.replace("-", other) for name in FOREIGN for other in ("-", "_", ".")]
+    internal = [name for name in dropped_names() if is_internal_header(fold(name.encode())) and name != "x-request-id"]
+    for name in ["X!Gate!Claim!Email", *spelled, *internal]:
+        answer = ask(proxy, "/anybody/", bob, f"{name}: {mark}")
+        # What a client sends as X-Forwarded-For the controller of Ingress NGINX itself reports to the application under another name.
+        reported = f'["x-original-forwarded-for", "{mark}"]'
+        assert mark not in (answer.text.lower().replace(reported, "") if name == "x-forwarded-for" else answer.text), name
+    assert ask(proxy, "/anybody/", bob, f"X-Fine: {mark}").text.count(mark) == 1
+
+
+@pytest.mark.parametrize("proxy", ["Apache"], indirect=True)
+async def test_no_header_that_gate_is_not_shown_passes(proxy: Front, application: SampleUpstream) -> None:
+    bob, before = await session_of(proxy, "bob"), application.hits
+    assert {ask(proxy, "/anybody/", bob, f"{name}: x").status_code for name in ODD} <= {401, 403}
+    assert application.hits == before
 
 
 async def test_what_is_judged_is_what_is_forwarded(proxy: Front, application: SampleUpstream, bob: str) -> None:

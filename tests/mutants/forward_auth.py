@@ -41,9 +41,17 @@ forward_auth.without("no page of ours is a permission", "_NeverSuccess.__call__"
 forward_auth.without("a claimed identity does not pass", "_refuse_what_is_not_the_clients", never("is_identity_header(folded)"))
 forward_auth.without("what steers an application does not pass", "_refuse_what_is_not_the_clients", never("is_steering_header(folded)"))
 forward_auth.without(
-    "an odd spelling of what proxies say does not pass",
+    "what only proxies set does not pass",
     "_refuse_what_is_not_the_clients",
-    never("is_internal_header(folded) and name.lower() != folded"),
+    always("name.lower() in FRONT_PROXY_NAMES or not is_internal_header(folded)"),
+)
+forward_auth.without(
+    "an odd spelling of what proxies say does not pass", "_refuse_what_is_not_the_clients", replaced("name.lower()", "folded")
+)
+forward_auth.without(
+    "a front proxy sends gate what is listed, and nothing else",
+    "_refuse_what_is_not_the_clients",
+    replaced("name.lower() in FRONT_PROXY_NAMES", 'name.lower() in FRONT_PROXY_NAMES or name.startswith(b"x-forwarded-")'),
 )
 forward_auth.without(
     "an unknown host is refused before our pages",

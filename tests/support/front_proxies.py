@@ -116,6 +116,8 @@ def front(
     for keys in first:
         builder.route(APP, to=app_url, **keys)
     builder.route(APP, to=app_url, prefix="/anybody/", allow_any_authenticated_user=True, cors_allow_preflight=True)
+    told = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${user}", "X-Forwarded-Login": "${user}"}}
+    builder.route(APP, to=app_url, prefix="/told/", allow_any_authenticated_user=True, **told)
     programs = {"bearer_token": "idp_id_token", "allowed_users": ["oidc/alice"], "pass_identity_headers": True}
     builder.route(APP, to=app_url, prefix="/programs/", **programs)
     builder.route(APP, to=app_url, prefix="/jobs/", **jobs.route_keys(directory))

@@ -1,5 +1,10 @@
 """Header names that only gate may write to an upstream."""
 
+from proxy.envoy import head as envoy_head
+from proxy.envoy.resources import edge_headers, judge_filter
+from proxy.listener.http1.head import IGNORED_NAMES
+from proxy.rewriting import header_names
+
 INTERNAL = [
     "X-Gate-Jwt-Assertion",
     "X-Gate-Claim-Email",
@@ -47,3 +52,32 @@ INTERNAL = [
     "Proxy",
     "X-Request-Id",
 ]
+
+_OF_ENVOY = (
+    edge_headers.TOKEN,
+    edge_headers.SCRIPT,
+    edge_headers.FAILED,
+    edge_headers.NOWHERE,
+    *edge_headers.OURS,
+    *judge_filter._OF_ENVOY,
+)
+_PREFIXES = (*header_names._INTERNAL_PREFIXES, *header_names._DASHLESS_PREFIXES)
+
+
+def dropped_names() -> list[str]:
+    """Return every name that the code drops, folds or ignores, with hyphens, with underscores and with dots."""
+    known: set[bytes] = set().union(
+        IGNORED_NAMES,
+        header_names.HOP_BY_HOP,
+        header_names.FORWARDING,
+        header_names._INTERNAL_NAMES,
+        header_names._DASHLESS_NAMES,
+        header_names._STEERING_NAMES,
+        (prefix + b"x" for prefix in _PREFIXES),
+        (name.encode() for name in _OF_ENVOY),
+        envoy_head._OF_QUESTION,
+        (envoy_head.REMOVED, envoy_head._SHOWN),
+    )
+    plain = sorted({name.decode() for name in known})
+    spelled = [*plain, *(name.replace("-", "_") for name in plain), *(name.replace("-", ".") for name in plain)]
+    return [name for name in dict.fromkeys(spelled) if header_names.is_internal_header(header_names.fold(name.encode())) or name in plain]

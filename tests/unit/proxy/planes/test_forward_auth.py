@@ -19,9 +19,12 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
 from proxy.incoming import IncomingRequest, Receive, Send
+from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, incoming_from
+from tests.support.internal_headers import dropped_names
 from tests.support.options import make_options
 from tests.support.signed_in import SignedIn, sign_in
 
@@ -226,6 +229,27 @@ async def test_a_claimed_identity_that_our_listener_left_out_does_not_pass_eithe
 async def test_a_request_that_steers_the_application_elsewhere_does_not_pass(front: Asked, name: str, ann: SignedIn) -> None:
     for target in ("/page", "/public/"):
         assert (await front.verify(target, headers={**cookie(ann), name: "DELETE"})).status == 403
+
+
+async def test_a_front_proxy_may_send_what_is_listed_and_nothing_else_that_only_proxies_set(front: Asked, ann: SignedIn) -> None:
+    url = f"{APP}/public/x"
+    words = {
+        "x-original-url": url, "x-original-uri": "/public/x", "x-forwarded-uri": "/public/x", "x-forwarded-proto": "https",
+        "x-forwarded-host": "app.example.com", "x-forwarded-method": "GET", "x-original-method": "GET", "x-forwarded-for": "192.0.2.7",
+        "x-forwarded-port": "443", "x-forwarded-prefix": "", "x-forwarded-server": "edge", "x-real-ip": "192.0.2.7",
+        "forwarded": "for=192.0.2.7", "x-request-id": "abc",
+    }  # fmt: skip
+    assert {name.encode() for name in words} == FRONT_PROXY_NAMES
+    assert (await front.verify("/public/x", headers=words, **TRUSTED)).status == 200
+    for name in internal_names() - words.keys():
+        for peer in (TRUSTED, {}):
+            answer = await front.verify("/public/x", headers={**cookie(ann), name: "192.0.2.66"}, **peer)
+            assert answer.status == 403, name
+
+
+def internal_names() -> set[str]:
+    more = ("x-forwarded-login", "x-forwarded-client-cert", "x-original-forwarded-for", "x-original-host", "x-envoy-original-path", "proxy")
+    return {*more, *(name for name in dropped_names() if is_internal_header(fold(name.encode())))}
 
 
 @pytest.mark.parametrize("method", ["delete", "Get", "GET "])
