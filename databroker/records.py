@@ -186,11 +186,31 @@ class ServiceAccountRecord(RecordValue):
     permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
     # Whom a secret of it was shown to, or of the program that made it: ids and addresses of people, and the program's id.
     shown_to: tuple[str, ...] = ()
+    # The hash of the secret by which another account made it at the API: it is good for as long as that secret is.
+    maker_secret_hash: str = field(default="", repr=False)
+
+    @property
+    def maker(self) -> str:
+        """The name of the account that made it, "" where people did."""
+        kind, _, name = self.created_by.partition("/")
+        return name if kind == SERVICE_ACCOUNT else ""
+
+    def vouches_until(self, made: "ServiceAccountRecord") -> float:
+        """The end of the secret by which this account made the other; 0 where it is not a secret of this account any more."""
+        match made.maker_secret_hash:
+            case "":
+                return 0.0
+            case self.secret_hash:
+                return self.expires
+            case self.old_secret_hash:
+                return min(self.expires, self.old_secret_until)
+        return 0.0
 
     def to_data(self) -> dict[str, Any]:
-        # A process of an earlier release refuses what it doesn't know, and most accounts have no permissions.
-        data = asdict(self)
-        return data if self.permissions else {name: value for name, value in data.items() if name not in ("permissions", "shown_to")}
+        # A process of an earlier release refuses what it doesn't know, and most accounts have no permissions and no maker.
+        left_out = set() if self.permissions else {"permissions", "shown_to"}
+        left_out |= set() if self.maker_secret_hash else {"maker_secret_hash"}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @classmethod
     def from_record(cls, record: Record) -> Self:

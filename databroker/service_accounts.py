@@ -1,7 +1,7 @@
 """Service accounts: made, given a new secret, listed and revoked.  Whoever calls has written it into the audit log."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -20,6 +20,8 @@ NEVER = 253_402_300_799.0  # the end of the year 9999
 KEEP = 0.0
 MOST_GROUPS = 100
 LONGEST_GROUP = 255
+# What stands between the name of a program and the rest of the name of an account that it made.
+OWN = "--"
 
 
 class AccountError(GateError):
@@ -54,15 +56,24 @@ class ServiceAccounts:
         permissions: Iterable[str] = (),
         not_after: float = NEVER,
         shown_to: Iterable[str] = (),
+        maker_secret_hash: str = "",
     ) -> str:
         """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
 
-        `shown_to` are all who see it, as ServiceAccountRecord names them.
+        `shown_to` and `maker_secret_hash` are those of ServiceAccountRecord.
         """
         now, token = self._clock(), new_token(checked_name(name))
         end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
         account = ServiceAccountRecord(
-            name, _checked_groups(groups), now, end, hash_of(token), created_by, permissions=may, shown_to=tuple(shown_to)
+            name,
+            _checked_groups(groups),
+            now,
+            end,
+            hash_of(token),
+            created_by,
+            permissions=may,
+            shown_to=tuple(shown_to),
+            maker_secret_hash=maker_secret_hash,
         )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
@@ -104,13 +115,35 @@ class ServiceAccounts:
 
 
 def made_by(name: str, accounts: Iterable[ServiceAccountRecord]) -> list[str]:
-    """Names of accounts that this program has made by the API, and of what those have made; a maker's name is the shorter one."""
-    makers, made = {f"{SERVICE_ACCOUNT}/{name}"}, list[str]()
-    for account in sorted(accounts, key=lambda account: (len(account.name), account.name)):
-        if account.created_by in makers:
-            makers.add(f"{SERVICE_ACCOUNT}/{account.name}")
-            made.append(account.name)
-    return made
+    """Names of accounts that this program has made by the API, and of what those have made, shorter names first.
+
+    A maker that is gone is known by its name, with which the names of all begin that it made.
+    """
+    by_name = {account.name: account for account in accounts}
+    made = (account.name for account in by_name.values() if _is_made_by(name, account, by_name))
+    return sorted(made, key=lambda made: (len(made), made))
+
+
+def _is_made_by(name: str, account: ServiceAccountRecord, by_name: Mapping[str, ServiceAccountRecord]) -> bool:
+    maker = account.maker
+    while maker.startswith(f"{name}{OWN}"):
+        if (known := by_name.get(maker)) is None:
+            return True
+        maker = known.maker if len(known.maker) < len(maker) else ""
+    return maker == name
+
+
+def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> frozenset[str]:
+    """Names of accounts that are refused because an account that made them is gone, has expired or has another secret."""
+    by_name = {account.name: account for account in accounts}
+
+    def is_vouched_for(account: ServiceAccountRecord) -> bool:
+        maker = by_name.get(account.maker)
+        if not account.maker:
+            return True
+        return maker is not None and len(maker.name) < len(account.name) and now < maker.vouches_until(account) and is_vouched_for(maker)
+
+    return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
 
 
 def _readable(record: Record) -> ServiceAccountRecord | None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from asgiref.sync import sync_to_async
@@ -17,6 +17,7 @@ from databroker.records import ServiceAccountRecord
 from databroker.tables.rows import write_seen
 from foundation.bounded_cache import BoundedCache
 from foundation.challenges import BAD_TOKEN, NOBODY, TOO_LITTLE, RefusedToken
+from foundation.crypto.service_account_token import hash_of
 from foundation.errors import BrokerError
 
 log = structlog.get_logger(__name__)
@@ -26,9 +27,10 @@ SEEN_EVERY = 60.0  # seconds between two notes of an account's last use
 
 @dataclass(frozen=True, slots=True)
 class ApiProgram:
-    """Program that asks: its account, as the data broker's record says at this moment."""
+    """Program that asks: its account, as the data broker's record says at this moment, and the hash of the secret that it sent."""
 
     account: ServiceAccountRecord
+    secret_hash: str = field(default="", repr=False)
 
     @property
     def id(self) -> str:
@@ -63,7 +65,7 @@ class ApiAccess:
             )
             problem.reason = account.reason
             raise problem
-        return ApiProgram(account)
+        return ApiProgram(account, hash_of(token))
 
     async def note_use(self, program: ApiProgram, host: str) -> None:
         """Note when an account was last used, now and then; who wants to know which are used no more finds it with the others."""

@@ -16,13 +16,11 @@ from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, ServiceAccounts
+from databroker.service_accounts import LONGEST_GROUP, MOST_GROUPS, NEVER, OWN, ServiceAccounts, ended_with_maker
 
 LIST = "service_accounts"
 ID = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 USUAL_LIFETIME, LONGEST = (int(timedelta(days=days).total_seconds()) for days in (90, 3660))
-# What stands between the name of a program and the rest of the name of an account that it made.
-OWN = "--"
 
 GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GROUP, pattern=PLAIN)]
 
@@ -68,6 +66,7 @@ class ListedAccount(ApiAnswer):
     expires: Told
     last_used: Told
     last_route: str
+    ended_with_maker: bool = Field(description="It is refused: an account that made it is gone, has expired, or has another secret.")
 
 
 class AccountList(ApiAnswer):
@@ -88,7 +87,8 @@ async def list_service_accounts(call: ApiCall) -> AccountList:
     fits = [each for each in found if (after is None or each.name > after[0]) and _fits(each, query.q)]
     page = fits[: query.limit]
     rows = await sync_to_async(ServiceAccount.objects.in_bulk)([account.name for account in page])
-    items = [_shown(account, rows.get(account.name)) for account in page]
+    ended = ended_with_maker(found, call.gate.clock())
+    items = [_shown(account, rows.get(account.name), account.name in ended) for account in page]
     return AccountList(items=items, next=cursor_at(LIST, page[-1].name) if len(fits) > len(page) else None)
 
 
@@ -106,6 +106,7 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
             wanted.permissions,
             not_after=maker.account.expires,
             shown_to=(maker.id, *maker.account.shown_to),
+            maker_secret_hash=maker.secret_hash,
         )
     return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
 
@@ -142,7 +143,7 @@ def _fits(account: ServiceAccountRecord, word: str | None) -> bool:
     return word is None or any(word.casefold() in text.casefold() for text in texts)
 
 
-def _shown(account: ServiceAccountRecord, row: Any) -> ListedAccount:
+def _shown(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ListedAccount:
     return ListedAccount(
         name=account.name,
         groups=list(account.groups),
@@ -153,6 +154,7 @@ def _shown(account: ServiceAccountRecord, row: Any) -> ListedAccount:
         expires=told(account.expires) if account.expires < NEVER else None,
         last_used=told(row.last_seen) if row is not None else None,
         last_route=row.last_route if row is not None else "",
+        ended_with_maker=has_ended,
     )
 
 

@@ -8,13 +8,13 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from authorize.explain.invented_request import InventedPerson, described_identity
-from authorize.identity.account_identity import PROVIDER, identity_of
+from authorize.identity.account_identity import PROVIDER
+from authorize.identity.service_accounts import identity_of_account
 from authorize.page_context import AuthorizePageContext
 from authorize.policy.identity import Identity, IdentitySources
 from config.identity_provider import told_email
 from config.options import Options
 from databroker.models import Membership, User
-from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 
 ACCOUNT_PREFIX = f"{PROVIDER}/"
 MOST_LOOKED_AT = 100  # people of one address
@@ -37,10 +37,10 @@ def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
     if not written:
         return FoundPerson(None)
     if written.startswith(ACCOUNT_PREFIX):
-        record = async_to_sync(own.broker.get)(SERVICE_ACCOUNT, written.removeprefix(ACCOUNT_PREFIX))
-        if record is None:
-            return FoundPerson(described_identity(InventedPerson(written), own.options), note="There is no such service account.")
-        return FoundPerson(identity_of(ServiceAccountRecord.from_record(record), time.time()))
+        if (account := async_to_sync(identity_of_account)(written, own.broker, time.time())) is not None:
+            return FoundPerson(account)
+        note = "There is no such service account, or it has ended."
+        return FoundPerson(described_identity(InventedPerson(written), own.options), note=note)
     known = _known(written, own.options)
     session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
     if session:

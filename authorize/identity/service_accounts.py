@@ -1,6 +1,8 @@
 """Service account loader: a token in, an Identity out, made of the data broker's record."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -15,6 +17,8 @@ from foundation.crypto.service_account_token import is_secret, name_in
 log = structlog.get_logger(__name__)
 
 MAX_CACHED = 10_000
+ReadRecord = Callable[[str, str], Awaitable[Record | None]]
+
 MISTYPED = "service account: the secret is mistyped or cut short"
 
 
@@ -24,6 +28,7 @@ class _CachedAccount:
     version: int
     account: ServiceAccountRecord
     identity: Identity
+    makers: tuple[tuple[str, int], ...] = ()  # the accounts through which it was made, with their versions
 
 
 class ServiceAccountLoader:
@@ -50,18 +55,16 @@ class ServiceAccountLoader:
         return known.identity
 
     def _is_current(self, name: str, known: _CachedAccount) -> bool:
-        return known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+        is_own_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
+        return is_own_current and all(version == self._replica.version(SERVICE_ACCOUNT, maker) for maker, version in known.makers)
 
     async def _load(self, name: str, now: float) -> _CachedAccount | RefusedToken:
         self._known.pop(name, None)
         life = self._replica.life
-        record = await self._replica.get(SERVICE_ACCOUNT, name)
-        if record is None:
-            return _none(name)
-        read = _read(name, record, now)
+        read = await _read(name, self._replica.get, now)
         if isinstance(read, RefusedToken):
             return read
-        known = self._known[name] = _CachedAccount(life, record.version, *read)
+        known = self._known[name] = _CachedAccount(life, read.version, read.account, read.identity, read.makers)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known
@@ -71,10 +74,10 @@ async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceA
     """The account that has this token, by the data broker's own record of this moment.  Raises BrokerError."""
     if not (name := name_in(token)):
         return RefusedToken(MISTYPED)
-    read = _read(name, await broker.get(SERVICE_ACCOUNT, name), now)
+    read = await _read(name, broker.get, now)
     if isinstance(read, RefusedToken):
         return read
-    return read[0] if _is_its_secret(token, read[0], now) else RefusedToken(f"service account {name}: it has another secret")
+    return read.account if _is_its_secret(token, read.account, now) else RefusedToken(f"service account {name}: it has another secret")
 
 
 async def identity_of_account(user_id: str, broker: BrokerClient, now: float) -> Identity | None:
@@ -82,22 +85,50 @@ async def identity_of_account(user_id: str, broker: BrokerClient, now: float) ->
     provider, _, name = user_id.partition("/")
     if provider != PROVIDER:
         return None
-    read = _read(name, await broker.get(SERVICE_ACCOUNT, name), now)
-    return None if isinstance(read, RefusedToken) else read[1]
+    read = await _read(name, broker.get, now)
+    return None if isinstance(read, RefusedToken) else read.identity
 
 
-def _read(name: str, record: Record | None, now: float) -> tuple[ServiceAccountRecord, Identity] | RefusedToken:
+@dataclass(frozen=True, slots=True)
+class _ReadAccount:
+    version: int
+    account: ServiceAccountRecord
+    identity: Identity
+    makers: tuple[tuple[str, int], ...]
+
+
+async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | RefusedToken:
+    """The account of this name, where it lives, and so do the secrets by which it was made.  Raises BrokerError."""
+    record = await get(SERVICE_ACCOUNT, name)
     if record is None:
         return _none(name)
     try:
         account = ServiceAccountRecord.from_record(record)
         identity = identity_of(account, now)
+        if account.name != name or now >= identity.expires:
+            return RefusedToken(f"service account {name}: it has expired")
+        makers, until = await _makers(account, get)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
         return RefusedToken(f"service account {name}: its record is malformed")
-    if account.name != name or now >= identity.expires:
-        return RefusedToken(f"service account {name}: it has expired")
-    return account, identity
+    if now >= until:
+        return RefusedToken(f"service account {name}: an account that made it is gone, has expired or has another secret")
+    return _ReadAccount(record.version, account, replace(identity, expires=min(identity.expires, until)), makers)
+
+
+async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
+    """The accounts through which this one was made, with their versions; and the moment until which all of them vouch for it."""
+    makers, until = list[tuple[str, int]](), math.inf
+    while account.maker:
+        record = await get(SERVICE_ACCOUNT, account.maker)
+        # A maker's name is the shorter one, so no chain goes in a circle.
+        if record is None or len(account.maker) >= len(account.name):
+            return (), 0.0
+        maker = ServiceAccountRecord.from_record(record)
+        until = min(until, maker.vouches_until(account))
+        makers.append((account.maker, record.version))
+        account = maker
+    return tuple(makers), until
 
 
 def _none(name: str) -> RefusedToken:

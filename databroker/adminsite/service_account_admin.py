@@ -85,14 +85,18 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
         return self._page(request, "Add service account", form=form)
 
-    @admin.action(description="Give the selected account a new secret; the old one ends at once", permissions=["view"])
+    @admin.action(
+        description="Give the selected account a new secret; the old one ends at once, with the accounts made by it", permissions=["view"]
+    )
     def rotate(self, request: HttpRequest, accounts: QuerySet) -> HttpResponse | None:
         names = list(accounts.values_list("pk", flat=True)[:2])
         if len(names) != 1:
             self.message_user(request, "Choose one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            return self._shown(request, names[0], self._done(request, ROTATES, names[0], shown_to=_eyes(request)))
+            token = self._done(request, ROTATES, names[0], shown_to=_eyes(request))
+            self._report_ended_with(request, names)
+            return self._shown(request, names[0], token)
         except (AccountError, BrokerError) as error:
             self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
             return None
@@ -114,16 +118,16 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     # The projection would remove it a moment later, but the next page is shown before.
                     ServiceAccount.rows.filter(pk=name).delete()
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
-        self._tell_of_what_lives_on(request, names)
+        self._report_ended_with(request, names)
 
-    def _tell_of_what_lives_on(self, request: HttpRequest, names: list[str]) -> None:
+    def _report_ended_with(self, request: HttpRequest, names: list[str]) -> None:
         try:
             accounts = async_to_sync(ServiceAccounts(page_context(request).broker).list)()
         except BrokerError:
             return
         for name in names:
             if made := made_by(name, accounts):
-                self.message_user(request, f"Made by {name}, and still alive: {', '.join(made)}.", messages.WARNING)
+                self.message_user(request, f"Made by {name}, and ended with its secret: {', '.join(made)}.", messages.WARNING)
 
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""

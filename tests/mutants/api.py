@@ -11,7 +11,7 @@ access.without("a permission is needed", "ApiProgram.check", never("permission n
 access.without("only a service account's token gets in", "ApiAccess.program_of", never("isinstance(account, RefusedToken)"))
 
 accounts = door("authorize.identity.service_accounts", "unit/authenticate/api/test_access.py")
-accounts.without("an API token is the account's secret", "account_with", always("_is_its_secret(token, read[0], now)"))
+accounts.without("an API token is the account's secret", "account_with", always("_is_its_secret(token, read.account, now)"))
 
 approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 approvers.without("a program is no approver by a group", "AccessRules._names_account", always("user_id in part.operand"))
@@ -54,7 +54,16 @@ inherited.without("who knows a program's secret knows those of what it makes", "
 kept = door("databroker.service_accounts", "unit/authenticate/api/test_access_requests.py")
 kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("shown_to"))
 found = door("databroker.service_accounts", "unit/databroker/test_service_accounts.py")
-found.without("what a maker's making has made is found", "made_by", skips('makers.add(f"{SERVICE_ACCOUNT}/{account.name}")'))
+found.without("a maker that is gone is known by its name", "_is_made_by", never("(known := by_name.get(maker)) is None"))
+vouching = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
+vouching.without("an account ends with its makers' secrets", "_read", never("now >= until"))
+vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
+inherited.without(
+    "an account is bound to the secret that made it",
+    "create_service_account",
+    omits("maker_secret_hash"),
+    "unit/authenticate/api/test_service_accounts.py",
+)
 answering = door("authenticate.api.access_requests", "unit/authenticate/api/test_access_requests.py")
 answering.without("an address is compared as rules do", "_known_to", replaced("canonical_email(name) or name", "name"))
 
@@ -106,6 +115,7 @@ DOORS = (
     inherited,
     kept,
     found,
+    vouching,
     answering,
     in_admin,
     sessions,

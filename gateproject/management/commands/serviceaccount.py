@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES,
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
-from databroker.service_accounts import KEEP, NEVER, AccountError, NoSuchAccount, ServiceAccounts, checked_name, made_by
+from databroker.service_accounts import KEEP, NEVER, AccountError, NoSuchAccount, ServiceAccounts, checked_name, ended_with_maker, made_by
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
@@ -43,7 +44,7 @@ class Command(ConfiguredCommand):
         rotate.add_argument("--expires", metavar="TIME", help="a new end, counted from now (default: as it was)")
         revoke = actions.add_parser("revoke", help="end an account, at once and for good")
         revoke.add_argument("name", help="name of the account")
-        revoke.add_argument("--made", action="store_true", help="end those, too, that it has made by the API, and what those have made")
+        revoke.add_argument("--made", action="store_true", help="remove those, too, that it has made by the API, and what those have made")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
@@ -71,19 +72,21 @@ class Command(ConfiguredCommand):
         overlap = _seconds("--overlap", arguments["overlap"]) or 0.0
         end = KEEP if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
         self._show(_logged(options, ROTATES, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end)))
+        for each in _made_by(options, arguments["name"]):
+            self.stderr.write(f"{each} ends with the old secret, by which it was made")
 
     def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         name = arguments["name"]
         try:
             self._end(options, name)
         except NoSuchAccount:
-            # It may have been revoked before, and what it made lives on.
+            # It may have been revoked before, and what it made is still listed.
             if not arguments["made"] or not _made_by(options, name):
                 raise
         made = _made_by(options, name)
         if not arguments["made"]:
             for each in made:
-                self.stderr.write(f"{each} lives on, which {name} or an account of its making has made: end it by revoke {name} --made")
+                self.stderr.write(f"{each} has ended too, because {name} has made it: revoke {name} --made removes it from the list")
             return
         while made:  # whoever is not revoked yet may make more
             for each in made:
@@ -97,7 +100,8 @@ class Command(ConfiguredCommand):
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         accounts = _run(options, lambda accounts: accounts.list())
         used = {row.pk: row for row in ServiceAccount.objects.filter(pk__in=[account.name for account in accounts])}
-        found = [_described(account, used.get(account.name)) for account in accounts]
+        ended = ended_with_maker(accounts, time.time())
+        found = [_described(account, used.get(account.name), account.name in ended) for account in accounts]
         if arguments["json"]:
             self.stdout.write(json.dumps(found, indent=2))
             return
@@ -107,6 +111,7 @@ class Command(ConfiguredCommand):
                 f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires'] or 'never'}; "
                 f"last used {account['last_used'] or 'never, as far as is known'}{_where(account)}; "
                 f"made {account['created']} by {account['created_by']}"
+                f"{', with which it has ended' if account['ended_with_maker'] else ''}"
             )
         if not found:
             self.stderr.write("there are no service accounts")
@@ -156,7 +161,7 @@ def _seconds(name: str, written: str) -> float | None:
         raise CommandError(f"{name} {written!r} must be a time such as 12h, 90d or never") from error
 
 
-def _described(account: ServiceAccountRecord, row: ServiceAccount | None) -> dict[str, Any]:
+def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_ended: bool) -> dict[str, Any]:
     return {
         "name": account.name,
         "groups": list(account.groups),
@@ -167,6 +172,7 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None) -> dic
         "expires": _moment(account.expires) if account.expires < NEVER else "",
         "last_used": row.last_seen.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen is not None else "",
         "last_route": row.last_route if row is not None else "",
+        "ended_with_maker": has_ended,
     }
 
 

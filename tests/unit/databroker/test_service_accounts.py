@@ -4,9 +4,18 @@ import pytest
 
 from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
-from databroker.service_accounts import MOST_GROUPS, NEVER, AccountError, AccountTaken, NoSuchAccount, ServiceAccounts, made_by
+from databroker.service_accounts import (
+    MOST_GROUPS,
+    NEVER,
+    AccountError,
+    AccountTaken,
+    NoSuchAccount,
+    ServiceAccounts,
+    ended_with_maker,
+    made_by,
+)
 from databroker.store.memory import MemoryStore
-from foundation.crypto.service_account_token import is_secret, name_in
+from foundation.crypto.service_account_token import hash_of, is_secret, name_in
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -76,8 +85,21 @@ async def test_what_a_program_has_made_is_found_through_all_makers(accounts: Ser
         await accounts.create(name, [], DAY, maker)
     found = await accounts.list()
     assert [made_by(name, found) for name in ("ci", "ci--z", "ops")] == [["ci--z", "ci--z--a"], ["ci--z--a"], []]
-    await accounts.revoke("ci")
-    assert made_by("ci", await accounts.list()) == ["ci--z", "ci--z--a"]
+    for gone in ("ci", "ci--z"):
+        await accounts.revoke(gone)
+    assert made_by("ci", await accounts.list()) == ["ci--z--a"], "a maker that is gone is known by its name"
+    await accounts.revoke("ci--b")
+    assert made_by("ci", await accounts.list()) == ["ci--b--c", "ci--z--a"]
+
+
+async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended(accounts: ServiceAccounts, clock: Clock) -> None:
+    secret = hash_of(await accounts.create("ci", [], DAY, "ops"))
+    made = hash_of(await accounts.create("ci--a", [], DAY, "service_account/ci", maker_secret_hash=secret))
+    await accounts.create("ci--a--b", [], DAY, "service_account/ci--a", maker_secret_hash=made)
+    assert ended_with_maker(await accounts.list(), clock.now) == frozenset()
+    await accounts.rotate("ci", overlap=60)
+    assert ended_with_maker(await accounts.list(), clock.now + 59) == frozenset()
+    assert ended_with_maker(await accounts.list(), clock.now + 60) == {"ci--a", "ci--a--b"}
 
 
 async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: LocalBroker) -> None:

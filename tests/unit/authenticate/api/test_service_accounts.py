@@ -6,7 +6,7 @@ import pytest
 
 from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
 from databroker.records import SERVICE_ACCOUNT
-from databroker.service_accounts import NEVER
+from databroker.service_accounts import NEVER, ServiceAccounts
 from foundation.errors import BrokerError
 from tests.support.api_site import ALL, ApiSite
 
@@ -28,6 +28,25 @@ async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
     assert made["token"] not in str(account)
     assert "hash" not in str(account)
     await api.problem(409, "POST", "service_accounts", {"name": "robot--reader"})
+
+
+async def test_what_a_leaked_secret_made_ends_when_its_program_gets_another(api: ApiSite) -> None:
+    """Also where the chain has revoked its own middle, so that no list of living accounts leads to its end."""
+    may = {"permissions": ["service_accounts:write", "routes:read"]}
+    first = await api.account("maker", [*may["permissions"]], [], days=30)
+    second = (await api.done("POST", "service_accounts", {"name": "maker--x", **may}, token=first, status=201))["token"]
+    third = (await api.done("POST", "service_accounts", {"name": "maker--x--y", **may}, token=second, status=201))["token"]
+    assert (await api.ask("GET", "routes", token=third)).status == 200
+    await ServiceAccounts(api.site.broker).rotate("maker")
+    for token in (first, second, third):
+        assert (await api.ask("GET", "routes", token=token)).status == 401
+    items = (await api.done("GET", "service_accounts"))["items"]
+    assert {item["name"]: item["ended_with_maker"] for item in items} == {
+        "maker": False,
+        "maker--x": True,
+        "maker--x--y": True,
+        "robot": False,
+    }
 
 
 @pytest.mark.parametrize(

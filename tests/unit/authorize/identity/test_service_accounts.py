@@ -1,13 +1,13 @@
 """Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from authorize.identity.account_identity import IDENTITY_SECONDS
-from authorize.identity.service_accounts import ServiceAccountLoader
+from authorize.identity.service_accounts import ServiceAccountLoader, account_with, identity_of_account
 from authorize.policy.identity import Identity
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
@@ -99,6 +99,92 @@ async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: 
     assert later is not None
     assert later.expires == account.expires
     assert await world.identify(token, account.expires) is None
+
+
+MADE = {"ci--a": "ci", "ci--a--b": "ci--a"}
+
+
+async def chain(world: World) -> dict[str, str]:
+    """The tokens of an account and of what it has made by the API, through two levels."""
+    tokens = {"ci": await world.accounts.create("ci", [], None, "ops")}
+    for name, maker in MADE.items():
+        secret = hash_of(tokens[maker])
+        tokens[name] = await world.accounts.create(name, [], None, f"service_account/{maker}", maker_secret_hash=secret)
+    await settled()
+    return tokens
+
+
+async def living(world: World, tokens: dict[str, str], now: float = NOW) -> set[str]:
+    """Who gets in: at routes, at the API, and at the desk."""
+    found = {name for name, token in tokens.items() if await world.identify(token, now) is not None}
+    api = {name for name, token in tokens.items() if not isinstance(await account_with(token, world.broker, now), RefusedToken)}
+    at_desk = {name for name in tokens if await identity_of_account(f"service_account/{name}", world.broker, now) is not None}
+    assert found == api <= at_desk
+    return found
+
+
+Ends = Callable[[World], Awaitable[object]]
+ENDS: dict[str, tuple[Ends, set[str]]] = {
+    "the first maker is revoked": (lambda world: world.accounts.revoke("ci"), set()),
+    "the maker in the middle is revoked": (lambda world: world.accounts.revoke("ci--a"), {"ci"}),
+    "the first maker has a new secret": (lambda world: world.accounts.rotate("ci"), set()),
+    "the maker in the middle has a new secret": (lambda world: world.accounts.rotate("ci--a"), {"ci"}),
+    "the last one is revoked": (lambda world: world.accounts.revoke("ci--a--b"), {"ci", "ci--a"}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_an_account_ends_with_the_secrets_by_which_it_was_made(world: World, end: str) -> None:
+    tokens = await chain(world)
+    assert await living(world, tokens) == set(tokens)
+    reads = world.broker.reads
+    assert {name for name, token in tokens.items() if await world.identify(token, NOW)} == set(tokens)
+    assert world.broker.reads == reads, "what is known of makers costs no question"
+    carry_out, left = ENDS[end]
+    await carry_out(world)
+    await settled()
+    assert await living(world, tokens) == left
+
+
+async def test_an_account_ends_when_its_maker_expires(world: World) -> None:
+    tokens = await chain(world)
+    record = await world.broker.get(SERVICE_ACCOUNT, "ci")
+    assert record is not None
+    await world.keep(replace(ServiceAccountRecord.from_record(record), expires=NOW + 600))
+    assert await living(world, {name: tokens[name] for name in MADE}, NOW + 599) == set(MADE)
+    assert await living(world, tokens, NOW + 600) == set()
+
+
+async def test_what_is_made_in_an_overlap_is_as_good_as_the_secret_that_made_it(world: World) -> None:
+    old = await world.accounts.create("ci", [], None, "ops")
+    new = await world.accounts.rotate("ci", overlap=60)
+    tokens = {}
+    for name, maker in (("ci--old", old), ("ci--new", new)):
+        tokens[name] = await world.accounts.create(name, [], None, "service_account/ci", maker_secret_hash=hash_of(maker))
+    await settled()
+    assert await living(world, tokens) == {"ci--old", "ci--new"}
+    identity = await world.identify(tokens["ci--old"], NOW)
+    assert identity is not None
+    assert identity.expires == NOW + 60
+    assert await living(world, tokens, NOW + 60) == {"ci--new"}
+
+
+@pytest.mark.parametrize("name", ["ci", "ci--a"])
+async def test_a_name_that_is_used_again_brings_nobody_back(world: World, name: str) -> None:
+    tokens = await chain(world)
+    await world.accounts.revoke(name)
+    again = await world.accounts.create(name, [], None, "ann")
+    await settled()
+    assert await living(world, {**tokens, name: again}) == {"ci", name}
+
+
+@pytest.mark.parametrize("facts", [{"maker_secret_hash": ""}, {"created_by": "service_account/ci--a"}, {"created_by": "service_account/"}])
+async def test_an_account_that_no_secret_vouches_for_is_nobody(world: World, facts: dict[str, str]) -> None:
+    tokens = await chain(world)
+    record = await world.broker.get(SERVICE_ACCOUNT, "ci--a")
+    assert record is not None
+    await world.keep(replace(ServiceAccountRecord.from_record(record), **facts))
+    assert (await world.identify(tokens["ci--a"], NOW) is None) == (facts != {"created_by": "service_account/"})
 
 
 async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:

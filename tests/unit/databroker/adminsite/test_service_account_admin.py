@@ -116,7 +116,7 @@ def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store:
     async_to_sync(accounts.create)("ci--own", [], None, "service_account/ci")
     make(pages)
     row(ServiceAccount, id="ci")
-    assert "Made by ci, and still alive: ci--own." in text_of(pages.post(LIST, action="revoke", _selected_action="ci"))
+    assert "Made by ci, and ended with its secret: ci--own." in text_of(pages.post(LIST, action="revoke", _selected_action="ci"))
 
 
 def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:

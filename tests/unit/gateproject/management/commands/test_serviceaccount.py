@@ -97,7 +97,11 @@ def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, i
         run(options, "create", name)
     made_by_programs(options, {"robot--a": "service_account/robot", "robot--a--b": "service_account/robot--a"})
     if is_gone_before:
-        assert "robot--a lives on" in errors_of(options, "revoke", "robot")
+        assert "robot--a has ended too" in errors_of(options, "revoke", "robot")
+        assert {account["name"] for account in json.loads(run(options, "list", "--json")) if account["ended_with_maker"]} == {
+            "robot--a",
+            "robot--a--b",
+        }
         with pytest.raises(CommandError, match="no service account robot"):
             run(options, "revoke", "robot")
     run(options, "revoke", "robot", "--made")
@@ -105,6 +109,20 @@ def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, i
     assert {id for action, id in told() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
     with pytest.raises(CommandError, match="no service account robot"):
         run(options, "revoke", "robot", "--made")
+
+
+def test_a_chain_that_revokes_its_own_middle_ends_all_the_same(options: Options) -> None:
+    run(options, "create", "ci")
+    made_by_programs(options, {"ci--a": "service_account/ci", "ci--a--b": "service_account/ci--a"})
+    run(options, "revoke", "ci--a")
+    run(options, "revoke", "ci", "--made")
+    assert json.loads(run(options, "list", "--json")) == []
+
+
+def test_a_new_secret_names_the_accounts_that_end_with_the_old_one(options: Options) -> None:
+    run(options, "create", "robot")
+    made_by_programs(options, {"robot--a": "service_account/robot"})
+    assert "robot--a ends with the old secret" in errors_of(options, "rotate", "robot")
 
 
 def made_by_programs(options: Options, makers: dict[str, str]) -> None:
