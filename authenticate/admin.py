@@ -23,7 +23,7 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.asked import AskedAccesses, HeldRequest
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import record_actions, who
+from databroker.adminsite.audit import administrator, record_actions
 from databroker.adminsite.read_only import SESSION_KEY, PageAdmin
 from databroker.models import User
 from foundation.errors import BrokerError
@@ -85,7 +85,7 @@ async def _step(request: HttpRequest) -> str:
     desk, do = gate.authenticate.access, sent.get("do", "")
     if do == "revoke":
         user_id, _, id = sent.get("access", "").rpartition(" ")
-        await desk.revoke_as_administrator(who(request.user), user_id, id, _Notes(request))
+        await desk.revoke_as_administrator(administrator(request).name, user_id, id, _Notes(request))
         return DONE[do]
     caller, (id, _, nonce) = await caller_in_admin(request), sent.get("request", "").partition(" ")
     if caller is None or do not in DONE:

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 from asgiref.sync import sync_to_async
-from django.db import Error, connection
+from django.db import Error, OperationalError, connection
 
 from databroker.models import AuditEntry
 from foundation.tasks import spawn
@@ -60,16 +60,27 @@ class AuditTrail:
 
 
 async def _written(some: list[AuditEntry]) -> None:
-    try:
-        await sync_to_async(_write)(some)
-    except Error as error:
-        # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
-        for entry in some:
-            log.error("an entry is missing in the audit log", action=entry.action, id=entry.object_id, by=entry.account, error=str(error))
+    # What was done counts all the same: whom the provider shuts out, or who signs out, must be out.
+    for entry, error in await sync_to_async(_write)(some):
+        log.error("an entry is missing in the audit log", action=entry.action, id=entry.object_id, by=entry.account, error=str(error))
 
 
-def _write(some: list[AuditEntry]) -> None:
+def _write(some: list[AuditEntry]) -> list[tuple[AuditEntry, Exception]]:
+    """Write the entries; return those that can't be written, each with its error: they must not take the others with them."""
     try:
         AuditEntry.objects.bulk_create(some, batch_size=100)
+    except OperationalError as error:  # the database is unavailable, for each of them
+        return [(entry, error) for entry in some]
+    except (Error, ValueError):
+        return [(entry, problem) for entry in some if (problem := _write_one(entry)) is not None]
     finally:
         connection.close()
+    return []
+
+
+def _write_one(entry: AuditEntry) -> Exception | None:
+    try:
+        entry.save()
+    except (Error, ValueError) as error:
+        return error
+    return None

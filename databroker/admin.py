@@ -156,7 +156,8 @@ class UserAdmin(EndSessionsAdmin):
     def address(self, user: User) -> SafeString | str:
         if not user.untold_email:
             return user.email
-        return format_html("<s>{}</s>, an address that is not for their provider to tell: it counts in no rule", user.untold_email)
+        unverified = "<s>{}</s>, not verified, or not for their provider to assert: it matches no rule, and may be another person's"
+        return format_html("{}{}" + unverified, user.email, "; " if user.email else "", user.untold_email)
 
     @admin.display(description="claims")
     def claims(self, user: Any) -> SafeString | str:
@@ -179,13 +180,13 @@ class UserAdmin(EndSessionsAdmin):
 class AuditAdmin(ReadOnlyAdmin):
     """The audit log."""
 
-    list_display = ["at", "who", "action", "whom", "address"]
+    list_display = ["at", "who", "kind", "account", "action", "whom", "address"]
     list_display_links = ["at"]
-    list_filter = ["when", "action"]
+    list_filter = ["when", "kind", "action"]
     search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
     search_help_text = "Who, what, to whom, or from which address"
     ordering = ["-id"]  # entries are numbered as they are made
-    fields = ["at", "who", "account", "address", "action", "object_type", "whom", "object_id"]
+    fields = ["at", "who", "kind", "account", "address", "action", "object_type", "whom", "object_id"]
     readonly_fields = ["at", "whom"]
     actions = ["as_csv", "as_json"]
 

@@ -1,14 +1,15 @@
-"""What a provider says of a person that counts: the groups that a claim names, and addresses that are its own to tell."""
+"""Claims of a provider that count: the groups that a claim names, and addresses that are verified and the provider's to assert."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from config.identity_provider import ConfiguredProvider, told_email
+from config.identity_provider import ConfiguredProvider, provider_of, told_email
 from config.issuers import is_issuer
 from config.options import Options
-from databroker.records import issuer_in
+from databroker.records import UserRecord, issuer_in
 from foundation.claim_values import ListedValues, NullValues, PartialValues, is_partial
+from foundation.email_address import canonical_email
 
 _COMPARABLE = (str, int, float)
 
@@ -50,6 +51,10 @@ class CountedWords:
         """The address, "" where it is not for this user's provider to tell."""
         return told_email(email, user_id, self.providers)
 
+    def verified_email(self, user_id: str, user: Mapping[str, Any]) -> str:
+        """Return the address in the fields of a user's record, "" where it may be another user's."""
+        return verified_email(user_id, user, self.providers)
+
     def groups_of(self, user_id: str, user: Mapping[str, Any]) -> tuple[str, ...]:
         """Groups that the record of this user names."""
         claim = self._of(user_id)
@@ -63,6 +68,41 @@ class CountedWords:
     def _of(self, user_id: str) -> GroupsClaim | None:
         of = user_id.partition("/")[0]
         return next((claim for claim in self.claims if claim.provider == of), None)
+
+
+def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[str, ConfiguredProvider]) -> str:
+    """Return `email` of the fields of a user's record, or of claims, as it is written: "" where no rule would match the user by it.
+
+    The one answer to which address names a user in evidence: tables, the audit log, commands and the API.
+    """
+    email, claims = fields.get("email"), fields.get("claims")
+    if not isinstance(email, str):
+        return ""
+    user = UserRecord(user_id, email, fields.get("email_verified"), claims=claims if isinstance(claims, Mapping) else {})
+    return email if rule_email_of(user, {}, provider_of(user_id, providers)) else ""
+
+
+def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
+    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
+    verified it, or it is not for this provider to tell.
+    """
+    email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
+    return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
+
+
+def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
+    """Every source that says anything about it must say yes."""
+    return all(map(_is_yes, email_assertions(user, session_claims)))
+
+
+def email_assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
+    """What the sources say about the verification of the address."""
+    said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
+    return [value for value in said if value is not None]
+
+
+def _is_yes(value: Any) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true") or (type(value) is int and value == 1)
 
 
 def groups_in(claims: Mapping[str, Any], groups_claim: str) -> tuple[str, ...]:

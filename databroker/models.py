@@ -9,7 +9,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from foundation.email_address import shown_name
+from foundation.email_address import name_in_evidence
 
 # "<provider>/<subject>"; OpenID Connect allows a subject of 255 characters.
 LONGEST_ID = 320
@@ -78,7 +78,7 @@ class Group(ShownRecord):
 class User(ShownRecord):
     """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>".
 
-    `email` is an address that their provider may tell: another one is `untold_email`, by which nobody is shown or found.
+    `email` is verified and their provider's to assert; any other address is `untold_email`, by which no user is named or found.
     """
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
@@ -97,7 +97,7 @@ class User(ShownRecord):
         ]
 
     def __str__(self) -> str:
-        return shown_name(self.email, self.name, self.id)
+        return name_in_evidence(self.email, self.name, self.id)
 
 
 class Membership(ShownRecord):
@@ -203,13 +203,15 @@ class AuditEntry(models.Model):
     """An action of an administrator, of the provider, or of a person on their own sessions, in words that need no other table: it outlives
     accounts, people and sessions.
 
-    `who` is the one who acts as people know them, `account` their name in the admin, else the id of the person; `object_words` names the
-    object, `object_id` is for programs.
+    `who` is the one who acts as people know them; `kind` (databroker/adminsite/audit.py `ActorKind`) says what they are, and `account` is
+    their id, which no name can imitate: of a user "<provider>/<subject>".  `object_words` names the object, `object_id` is for programs.
     """
 
     when = models.DateTimeField(default=timezone.now)
     who = models.CharField(max_length=255)
-    account = models.CharField(max_length=150, blank=True)
+    # A process of an earlier release writes rows without it.
+    kind = models.CharField(max_length=32, blank=True, default="", db_default="")
+    account = models.CharField("id", max_length=LONGEST_ID, blank=True)
     address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=255)
     object_type = models.CharField(max_length=64, blank=True)

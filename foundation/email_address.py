@@ -1,5 +1,5 @@
-"""E-mail addresses and domains in canonical form, to be compared; what is in doubt has none and matches nothing.  And names that can't be
-taken for an address.
+"""E-mail addresses and domains in canonical form, to be compared; an ambiguous one has no form and matches nothing.  And names of users
+that can't be taken for the address or the id of another user.
 """
 
 import re
@@ -14,6 +14,9 @@ _LONGEST_DOMAIN = 253
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*")
 _IDEOGRAPHIC_STOP = "\u3002"
 _REFUSED_IN_LOCAL_PART = frozenset("\"'\\,;:<>()[] ")
+# Ids are "<provider>/<subject>"; the others look like the slash.
+_LIKE_AN_ID = re.compile(r"\S[/\u2044\u2215\u2571\u27cb\u29f8]\S")
+_MAX_NAME = 100
 
 # Only A-Z: str.lower() would also fold letters that merely look alike (U+212A KELVIN SIGN becomes "k").
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -25,28 +28,47 @@ def canonical_email(text: Any) -> str:
         return ""
     local, _, domain = text.partition("@")
     domain = canonical_domain(domain)
-    if not local or not domain or not local.isprintable() or not _REFUSED_IN_LOCAL_PART.isdisjoint(local):
+    if not local or not domain or not local.isprintable() or not _REFUSED_IN_LOCAL_PART.isdisjoint(local) or is_like_an_address(local):
         return ""
     return f"{local.translate(_ASCII_LOWER)}@{domain}"
 
 
 def is_like_an_address(name: str) -> bool:
-    """Whether a name may be taken for somebody's address."""
+    """Return whether a name may be taken for an e-mail address."""
     return "@" in unicodedata.normalize("NFKC", name)
 
 
-def shown_name(told_email: str, name: str, id: str) -> str:
-    """Name of somebody for people to read; never for a rule to compare.  What looks like an address, and was told as a name, is none."""
-    return told_email or ("" if is_like_an_address(name) else name) or id
+def display_name(name: str, verified_email: str = "") -> str:
+    """Return the name of a user for others to read, "" for one that may be taken for the address or the id of another user."""
+    if not is_like_an_address(name) and not _LIKE_AN_ID.search(unicodedata.normalize("NFKC", name)):
+        return name
+    return name if (own := canonical_email(verified_email)) and canonical_email(name) == own else ""
+
+
+def name_in_evidence(verified_email: str, name: str, id: str) -> str:
+    """Return the name of a user for those who rely on it: the verified address, else the name and the id, else the id alone.
+
+    It can't be read as the name of another user, of a service account, or of a part of gate.
+    """
+    if verified_email and not _LIKE_AN_ID.search(verified_email):
+        return verified_email
+    shown = display_name(name)[:_MAX_NAME]
+    return f"{shown} ({id})" if shown else id
 
 
 @bounded_lru_cache(1024, longest=_LONGEST_DOMAIN)  # thousands of routes name people of a few domains
 def canonical_domain(text: str) -> str:
-    """Domain as ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is none."""
+    """Domain as ASCII lower-case A-labels (NFKC, then IDNA), or "" where this is none.
+
+    NFKC makes dots of characters that separate no labels in IDNA (U+2024), so it must add none.
+    """
     if len(text) > _LONGEST_DOMAIN:
         return ""
     if not text.isascii():
+        dots = text.count(".")
         text = unicodedata.normalize("NFKC", text)
+        if text.count(".") != dots:
+            return ""
         text = ".".join(_a_label(label) for label in text.split("."))
     domain = text.translate(_ASCII_LOWER)
     return domain if len(domain) <= _LONGEST_DOMAIN and _DOMAIN.fullmatch(domain) else ""

@@ -22,9 +22,9 @@ import databroker.adminsite.service_account_admin
 import proxy.admin
 from authenticate.page_context import page_context
 from authorize.policy.identity import Identity
-from databroker.adminsite.audit import STRANGER
+from databroker.adminsite.audit import USER_ID_KEY, Actor, ActorKind
 from databroker.adminsite.read_only import SESSION_KEY
-from foundation.email_address import shown_name
+from foundation.web.plain_text import plain_text
 from foundation.web.responses import error_page
 from gateproject.configuration_page import register as register_configuration_page
 from gateproject.dashboard import dashboard_of
@@ -85,9 +85,9 @@ class GateAdminSite(AdminSite):
         if identity is None:
             return HttpResponseRedirect(own.authenticate.sign_in_url_for(_target(request)))
         if not may_administer(request, identity):
-            who = identity.shown_as
+            stranger = Actor(ActorKind.USER, identity.user_id, identity.shown_as)
             databroker.admin.record_action(
-                request, "was refused at the admin", object_repr=who, object_id=identity.user_id, stranger=f"{who}, {STRANGER}"
+                request, "was refused at the admin", object_repr=identity.shown_as, object_id=identity.user_id, stranger=stranger
             )
             reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
@@ -96,6 +96,7 @@ class GateAdminSite(AdminSite):
             return error_page(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
+        request.session[USER_ID_KEY] = identity.user_id
         databroker.admin.record_action(request, "entered the admin", object_repr=identity.shown_as, object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
@@ -117,7 +118,9 @@ def _django_user(identity: Identity) -> AbstractBaseUser:
     user, is_new = model.objects.get_or_create(username=username)
     if is_new:
         user.set_unusable_password()
-    user.email, user.first_name = identity.email[:254], shown_name("", identity.name, identity.email or identity.user_id)[:150]
+    # The frame of each page greets them by `first_name`; the audit log takes the address or the name (`administrator`).
+    user.email = identity.email[:254] if identity.rule_email else ""
+    user.first_name = plain_text(identity.name or user.email or identity.user_id)[:150]
     user.is_staff = user.is_superuser = user.is_active = True
     user.save()
     return user

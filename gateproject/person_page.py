@@ -23,6 +23,7 @@ from databroker.adminsite.read_only import SHOWN
 from databroker.models import Group, Membership, ServiceAccount, Session, User
 from databroker.page_context import page_context
 from databroker.records import ProgramRecord, UserRecord
+from foundation.email_address import name_in_evidence
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
@@ -108,9 +109,11 @@ class PersonAdmin(UserAdmin):
 
     @admin.display(description="service accounts that they made")
     def accounts(self, user: User) -> SafeString | str:
-        found = list(ServiceAccount.objects.filter(created_by=user.email).order_by("pk")[: SHOWN + 1]) if user.email else []
+        """Service accounts by the names that `created_by` may have of this user, each of which is theirs alone."""
+        names = {str(user), name_in_evidence("", user.name, user.pk), user.pk}
+        found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: SHOWN + 1])
         lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
-        every = self.list_of(ServiceAccount, q=user.email)
+        every = self.list_of(ServiceAccount, q=user.email or user.pk)
         more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else "None."
 

@@ -17,7 +17,7 @@ MOST_GROUPS = 500
 
 class PeopleQuery(PageQuery):
     id: PlainText | None = Field(None, description="Only this person: `provider/subject`.")
-    email: PlainText | None = Field(None, description="Only who has exactly this address, told by a provider that may tell it.")
+    email: PlainText | None = Field(None, description="Only who has exactly this address, verified by a provider that may assert it.")
     group: PlainText | None = Field(None, description="Only members of the group of this id.")
     q: PlainText | None = Field(None, description="Words of an id, an address, a name or a group; all must fit.")
 
@@ -35,7 +35,7 @@ class ListedPerson(ApiAnswer):
     id: str
     email: str
     untold_email: str = Field(
-        description="An address that their provider says and may not tell (`domains`): no rule takes it, so find nobody by it."
+        description="An address that is not verified, or not the provider's to assert (`domains`): it matches no rule and may be another's."
     )
     name: str
     last_sign_in: Told

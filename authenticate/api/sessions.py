@@ -13,10 +13,9 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
-from config.identity_provider import told_email
 from config.options import Options
 from databroker.adminsite import search
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_in_claims
 from databroker.client import AT_ONCE, every
 from databroker.end_sessions import batches, earlier_of, end_sessions
 from databroker.models import Session, User
@@ -156,9 +155,8 @@ async def _end(call: ApiCall, records: Iterable[Record]) -> None:
 
 def _words(record: Record, options: Options) -> str:
     claims, user_id = record.data.get("claims"), str(record.data.get("user_id") or "")
-    said = claims.get("email") if isinstance(claims, dict) else None
-    email = told_email(said, user_id, options.providers) if isinstance(said, str) else ""
-    return f"{email or user_id}, from {record.data.get('client_address') or 'an unknown address'}"
+    name = name_in_claims(user_id, claims if isinstance(claims, dict) else {}, options.providers)
+    return f"{name}, from {record.data.get('client_address') or 'an unknown address'}"
 
 
 OPERATIONS = (

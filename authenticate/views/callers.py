@@ -6,10 +6,10 @@ from django.db import Error
 from authenticate.access.desk import Caller, Record
 from authenticate.access.telling import AuditLogAway
 from authenticate.page_context import AuthenticatePageContext
-from authorize.policy.identity import Identity
-from databroker.adminsite.audit import access_entry
-from databroker.records import USER, SessionRecord, UserRecord
+from databroker.adminsite.audit import Actor, ActorKind, access_entry
+from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_of
+from foundation.email_address import name_in_evidence
 
 log = structlog.get_logger(__name__)
 
@@ -20,23 +20,16 @@ async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Ca
     if identity is None or identity.user_id != session.user_id:
         return None
     user = user_of(session, await gate.authenticate.broker.get(USER, session.user_id))
-    return Caller(session, identity, _name(user, identity))
-
-
-def _name(user: UserRecord, identity: Identity) -> str:
-    """Name of somebody for those who decide about them, which must not be another's: who may choose it is told with it."""
-    if identity.rule_email:
-        return user.email
-    return f"{user.name} ({user.id})" if user.name else user.id
+    return Caller(session, identity, name_in_evidence(user.email if identity.rule_email else "", user.name, user.id))
 
 
 def audit_record(gate: AuthenticatePageContext) -> Record:
     """Record for the desk's steps; raises AuditLogAway."""
 
     async def record(by: Caller, action: str, user_id: str, words: str) -> None:
-        now, providers = gate.authenticate.clock(), gate.options.providers
+        actor = Actor(ActorKind.USER, by.session.user_id, by.name)
         try:
-            await access_entry(now, by.session, providers, gate.client_address, action, user_id, words).asave()
+            await access_entry(gate.authenticate.clock(), actor, gate.client_address, action, user_id, words).asave()
         except Error as error:
             log.error("the audit log can't be written", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
             raise AuditLogAway("the audit log can't be written") from error

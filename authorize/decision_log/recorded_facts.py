@@ -1,15 +1,16 @@
 """Recorded facts of a decision: what is stored so that it can be explained, and replayed under another policy.
 
-Only what rules compare.  Of headers and claims only those that a rule of the configuration names, and of headers whose value is a
-secret nothing but that they were sent.  What is left out is named, so that a replay knows what it doesn't know.
+Only what rules compare.  Of headers and claims only those that a rule of the configuration names.  Of a header whose value is a secret,
+or that has the value of a rule, no value is stored.  What is left out is named, so that a replay knows what it doesn't know.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
+from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.request import AccessRequest, ClientCertificate
 from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import comparisons
@@ -29,15 +30,19 @@ RecordedFacts = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ComparedNames:
-    """Names of the headers and claims that rules compare, and whether one looks at temporary access."""
+    """Names of the headers and claims that rules compare, and whether one looks at temporary access.
+
+    `header_tests` are the tests of rules that compare the values of headers, by name: a value that passes may be a key.
+    """
 
     headers: frozenset[bytes]
     claims: frozenset[str]
     access: bool = False
+    header_tests: Mapping[str, Sequence[TextTest]] = field(default_factory=dict, compare=False)
 
 
 def looked_at(routes: Iterable[Route]) -> ComparedNames:
-    headers, claims, sees_access = set[bytes](), set[str](), False
+    headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
     for _, route in ConfiguredRoutes.of(routes).saying("access_requests", "policy", "allowed_idp_claims", "acr_values"):
         sees_access = sees_access or route.sees_access
         claims.update(route.allowed_idp_claims)
@@ -46,9 +51,11 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
         for comparison in comparisons(route.policy):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
+                if comparison.operator != "exists":
+                    tests.setdefault(comparison.argument, []).append(text_test(comparison.operator, comparison.operand))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
-    return ComparedNames(frozenset(headers), frozenset(claims), sees_access)
+    return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
 
 
 def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
@@ -74,7 +81,7 @@ def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
 def request_facts(request: AccessRequest, looked: ComparedNames) -> RecordedFacts:
     """Facts of a request that `bounded` gave.  `looked_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
-    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT}
+    left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT or _passes(name, value, looked)}
     shown = request.client_certificate
     facts: RecordedFacts = {
         "method": request.method,
@@ -92,6 +99,11 @@ def request_facts(request: AccessRequest, looked: ComparedNames) -> RecordedFact
         "cut": "the path" if len(request.path) > LONGEST_PATH else "",
     }
     return {name: value for name, value in facts.items() if value not in (None, "", [])}
+
+
+def _passes(name: str, value: bytes, looked: ComparedNames) -> bool:
+    """Return whether a header has a value that a rule compares it with."""
+    return any(test(value.decode("utf-8", "replace")) for test in looked.header_tests.get(name, ()))
 
 
 def _certificate(shown: ClientCertificate) -> RecordedFacts:

@@ -9,11 +9,13 @@ from config.identity_provider import ConfiguredProvider, provider_of
 from config.routes.bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
-from databroker.claims import flattened, groups_among, names_all_groups
+from databroker.claims import email_assertions, flattened, groups_among, may_match_by_email, names_all_groups, rule_email_of
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
-from foundation.email_address import canonical_email
+from foundation.email_address import canonical_email, display_name
 
+# Other claims that are the address, at some provider or to some application.
+EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
 OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
 
 
@@ -44,7 +46,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     claims = flattened(lasting) | flattened(session.claims)
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
     is_foreign = session.provider == JWT
-    may_match = _may_match_by_email(user, session.claims)
+    may_match = may_match_by_email(user, session.claims)
     rule_email = rule_email_of(user, session.claims, provider) if not is_foreign else ""
     groups_claim = provider.groups_claim if provider is not None else ""
     # This session may have begun with another address than the person's latest sign-in.
@@ -52,6 +54,10 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     if "email" in claims and (tells_another_s or not (rule_email or (is_foreign and may_match))):
         # A rule on the claim is a rule on e-mail too; upstreams are told `Identity.email`, not this.  It was given, so it is not missing.
         claims["email"] = NullValues()
+    for alias in EMAIL_ALIASES:
+        # `email_verified` says nothing of another address than that of `email`.
+        if not (is_foreign and may_match) and any(canonical_email(value) != rule_email for value in claims.get(alias, ())):
+            claims[alias] = NullValues()
     group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
     return Identity(
         session_id=session.id,
@@ -64,7 +70,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         email="" if is_foreign else told_email_of(user.email, provider),
         rule_email=rule_email,
         directory_email="" if is_foreign else told_email_of(person.email, provider),
-        name=_text(user.name) or _text(person.name),
+        name=display_name(_text(user.name) or _text(person.name), rule_email),
         group_ids=frozenset(group_ids),
         group_names=frozenset() if is_foreign else facts.rule_group_names - frozenset(group_ids),
         groups=() if is_foreign else tuple(dict.fromkeys([*group_ids, *facts.group_names])),
@@ -90,14 +96,6 @@ def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...
     return provider.expects_groups if values is None else not names_all_groups(values)
 
 
-def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
-    """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
-    verified it, or it is not for this provider to tell.
-    """
-    email = canonical_email(user.email) if _may_match_by_email(user, session_claims) else ""
-    return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
-
-
 def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
     """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
     the provider has not asserted that the address is verified.
@@ -107,7 +105,7 @@ def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: 
     if provider is None or not provider.links_by_email or provider.domains is None:
         return ""
     # Absence is no assertion: a user may choose their address at a provider that verifies none.
-    if not (provider.trusts_email or any(map(_is_yes, _assertions(user, session_claims)))):
+    if not (provider.trusts_email or any(map(is_yes, email_assertions(user, session_claims)))):
         return ""
     email = rule_email_of(user, session_claims, provider)
     said = session_claims.get("email", email)
@@ -127,21 +125,6 @@ def holder_of_account(user: UserRecord, providers: Mapping[str, ConfiguredProvid
 def told_email_of(said: Any, provider: ConfiguredProvider | None) -> str:
     """Address that is told of a person, at a sign-in or in the directory: none that is not for this provider to tell, in whatever form."""
     return _text(said) if provider is not None and provider.may_tell(said) else ""
-
-
-def _may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
-    """Every source that says anything about it must say yes."""
-    return all(map(_is_yes, _assertions(user, session_claims)))
-
-
-def _assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
-    """What the sources say about the verification of the address."""
-    said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
-    return [value for value in said if value is not None]
-
-
-def _is_yes(value: Any) -> bool:
-    return value is True or (isinstance(value, str) and value.strip().lower() == "true") or (type(value) is int and value == 1)
 
 
 def _text(value: Any) -> str:

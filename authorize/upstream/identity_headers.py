@@ -17,6 +17,7 @@ from config.routes.route import Route
 from config.settings.identity_providers import groups_claims
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto.signing_key import SigningKey
+from foundation.email_address import display_name
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +28,9 @@ RENEWED_BEFORE_EXPIRY = 60.0
 MAX_CACHED = 20_000
 MOST_BYTES = 64 * MIB
 LARGE = 8 * 1024  # bytes: many servers accept no more in all headers of a request
+
+# Upstreams show these as the name of the user, so they must not be the address or the id of another (`display_name`).
+NAME_CLAIMS = frozenset({"name", "given_name", "family_name", "middle_name", "nickname"})
 
 _NOT_IN_HEADER_NAMES = re.compile(r"[^a-z0-9!#$%&'*+.^_`|~-]")
 
@@ -102,6 +106,7 @@ class IdentityHeaders:
         if identity is not None and identity.is_foreign:
             # Upstreams take these for what our provider says of its people.
             said = {name: values for name, values in said.items() if name not in self._of_our_people}
+        said = {name: values for name, values in said.items() if name not in NAME_CLAIMS or _are_names(values)}
         told = {**said, **attested}
         assertion = self._key.sign(attested) if templates.sends_assertion else ""
         headers: Headers = ()
@@ -134,6 +139,10 @@ def attested_claims(identity: Identity | None, issuer: str, audience: str, group
     }
     claims |= {name: value for name, value in (("email", attested_email(identity)), ("name", identity.name)) if value}
     return claims
+
+
+def _are_names(values: Iterable[Any]) -> bool:
+    return all(not isinstance(value, str) or display_name(value) for value in values)
 
 
 def attested_email(identity: Identity) -> str:

@@ -1,8 +1,11 @@
 """Audit log: each action is a row that the admin shows and nobody can change there, and a line in the log."""
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 import structlog
@@ -11,11 +14,13 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from config.identity_provider import ConfiguredProvider, told_email
+from config.identity_provider import ConfiguredProvider
+from databroker.claims import verified_email
 from databroker.models import AuditEntry, Session, User
 from databroker.page_context import page_context
 from databroker.records import SessionRecord
-from foundation.email_address import shown_name
+from foundation.email_address import name_in_evidence
+from foundation.web.plain_text import plain_text
 
 log = structlog.get_logger(__name__)
 
@@ -26,37 +31,77 @@ ENDS_ALL = "ends all sessions of this person"
 ENDS_OLDEST = "signs in at the limit of sessions, which ends the oldest one"
 NOT_ENDED = "could not end the session"
 NOT_ENDED_ALL = "could not end all sessions of this person"
+PUSHED = "the provider (SCIM)"
+# Key of Django's session for the id of the user who entered the admin by single sign-on.
+USER_ID_KEY = "gate_user"
+# At the beginning of a cell, or of another one where a spreadsheet splits at semicolons, tabs or lines, quotes or no quotes.
+_FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
-# Who acts where nobody is signed in to the admin.
-STRANGER = "not an administrator"
-PUSHED = "the provider (SCIM)"
-BY_ITSELF = "gate"
-AUDIT_COLUMNS = ("when", "who", "account", "address", "action", "object_type", "object_id", "object_words")
+AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_words")
 
 
-def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: str = STRANGER) -> None:
+class ActorKind(StrEnum):
+    """What the one is who acts, in words that are shown."""
+
+    USER = "user"
+    PASSWORD = "account with a password"  # noqa: S105 - a kind of account of the admin
+    SERVICE_ACCOUNT = "service account"
+    COMMAND_LINE = "command line"
+    PROVIDER = "provider"
+    GATE = "gate"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The one who acts: `id` is theirs alone, `name` is for people to read."""
+
+    kind: ActorKind
+    id: str
+    name: str
+
+
+GATE = Actor(ActorKind.GATE, "", "gate")
+
+
+def user_actor(session: SessionRecord, providers: Providers) -> Actor:
+    """Return the user of a session, named as at their sign-in."""
+    return Actor(ActorKind.USER, session.user_id, name_in_claims(session.user_id, session.claims, providers))
+
+
+def administrator(request: HttpRequest) -> Actor:
+    """Return the administrator who is signed in to the admin: by single sign-on, or by a password."""
+    account, user_id = request.user, request.session.get(USER_ID_KEY)
+    if user_id is None:
+        return Actor(ActorKind.PASSWORD, account.get_username(), account.get_username())
+    return Actor(ActorKind.USER, user_id, name_in_evidence(account.email, account.first_name, user_id))
+
+
+def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: Actor | None = None) -> None:
     """Record one action: `message` says what was done ("entered the admin"), `object_repr` to what or whom, for people; `object_id` for
     programs.
 
-    `stranger` is who did it, where nobody is signed in to the admin.
+    `stranger` is the one who acts, where they are not let in to the admin.
     """
     record_actions(request, message, [(object_id, object_repr)], stranger=stranger)
 
 
 def record_actions(
-    request: HttpRequest, message: str, objects: Iterable[tuple[str, str]], model: type[Model] | None = None, *, stranger: str = STRANGER
+    request: HttpRequest,
+    message: str,
+    objects: Iterable[tuple[str, str]],
+    model: type[Model] | None = None,
+    *,
+    stranger: Actor | None = None,
 ) -> None:
     """Record one action on several (id, name), which are rows of `model`."""
-    user, address, kind = request.user, page_context(request).client_address, "" if model is None else model._meta.verbose_name
-    account, name = (user.get_username(), who(user)) if user.is_authenticated else ("", stranger)
-    entries = [
-        _entry(who=name, account=account, address=address, action=message, object_type=str(kind), object_id=id, object_words=words)
-        for id, words in objects
-    ]
+    actor, address = stranger or administrator(request), page_context(request).client_address
+    kind = "" if model is None else str(model._meta.verbose_name)
+    entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_words=words) for id, words in objects]
     for entry in entries:
-        log.info("admin action", action=message, object=entry.object_words, object_id=entry.object_id, by=name, client=address)
-    if not account:
+        did = {"action": message, "object": entry.object_words, "object_id": entry.object_id}
+        log.info("admin action", **did, by=entry.who, by_kind=entry.kind, by_id=entry.account, client=address)
+    if stranger is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
     AuditEntry.objects.bulk_create(entries, batch_size=100)
 
@@ -66,84 +111,72 @@ def record_command(by: str, message: str, name: str, model: type[Model], words: 
 
     It leaves no connection behind in the thread in which it is called.
     """
-    kind, said = str(model._meta.verbose_name), {"who": f"{by} (command line)", "account": "command line", "action": message}
+    actor = Actor(ActorKind.COMMAND_LINE, by, f"{by} (command line)")
     try:
-        _entry(**said, object_type=kind, object_id=name, object_words=words or name).save()
+        _entry(actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_words=words or name).save()
     finally:
         connection.close()
 
 
 def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
     """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
-    when, who = datetime.fromtimestamp(moment, UTC), f"{provider}: {PUSHED}" if provider else PUSHED
-    return _entry(when=when, who=who, account="scim", address=address, action=action, object_type=kind, object_id=id, object_words=words)
+    actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {PUSHED}" if provider else PUSHED)
+    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=id, object_words=words)
 
 
 def session_entry(
     moment: float, person: SessionRecord, providers: Providers, address: str, action: str, session: SessionRecord | None = None
 ) -> AuditEntry:
     """Entry of what a person did to a session of their own, or, without one, to all of theirs; to be saved after it is done."""
-    when, name = datetime.fromtimestamp(moment, UTC), name_in_session(person, providers)
+    actor = user_actor(person, providers)
     if session is None:
-        kind, id, words = User._meta.verbose_name, person.user_id, name
+        kind, id, words = User._meta.verbose_name, person.user_id, actor.name
     else:
-        kind, id, words = Session._meta.verbose_name, session.id, f"{name}, from {session.client_address or 'an unknown address'}"
-    said = {"when": when, "who": name, "account": person.user_id, "address": address, "action": action}
-    return _entry(**said, object_type=str(kind), object_id=id, object_words=words)
+        kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
+    return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_words=words)
 
 
-def access_entry(
-    moment: float, person: SessionRecord, providers: Providers, address: str, action: str, user_id: str, words: str
-) -> AuditEntry:
+def access_entry(moment: float, actor: Actor, address: str, action: str, user_id: str, words: str) -> AuditEntry:
     """Entry of what a person does about somebody's access for a while, to be saved before it is done."""
-    who = name_in_session(person, providers)
-    said = {"when": datetime.fromtimestamp(moment, UTC), "who": who, "account": person.user_id, "address": address}
-    return _entry(**said, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
+    kind = str(User._meta.verbose_name)
+    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=user_id, object_words=words)
 
 
 def program_entry(
     moment: float, account: str, address: str, action: str, model: type[Model], object_id: str, object_words: str
 ) -> AuditEntry:
     """Entry of what a program does by the API, to be saved before it is done."""
-    said = {"when": datetime.fromtimestamp(moment, UTC), "who": f"{account} (API)", "account": f"service_account/{account}"}
-    kind = str(model._meta.verbose_name)
-    return _entry(**said, address=address, action=action, object_type=kind, object_id=object_id, object_words=object_words)
+    actor, kind = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)"), str(model._meta.verbose_name)
+    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=object_id, object_words=object_words)
 
 
 def ended_entry(moment: float, action: str, user_id: str, words: str) -> AuditEntry:
     """Entry of what ends by itself at `moment` (Unix seconds)."""
-    kind = str(User._meta.verbose_name)
-    return _entry(
-        when=datetime.fromtimestamp(moment, UTC),
-        who=BY_ITSELF,
-        account="gate",
-        action=action,
-        object_type=kind,
-        object_id=user_id,
-        object_words=words,
-    )
+    return _entry(GATE, moment, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
 
 
-def name_in_session(session: SessionRecord, providers: Providers) -> str:
-    """Name of a session's person, as it was told at their sign-in: no address that is not their provider's to tell."""
-    email, name = (said if isinstance(said := session.claims.get(claim), str) else "" for claim in ("email", "name"))
-    return shown_name(told_email(email, session.user_id, providers), name, session.user_id)
+def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
+    """Return the name in evidence of the user of a session, by the claims of their sign-in."""
+    name = claims.get("name")
+    return name_in_evidence(verified_email(user_id, claims, providers), name if isinstance(name, str) else "", user_id)
 
 
-def _entry(**said: Any) -> AuditEntry:
-    """Entry whose texts are cut to what its columns hold."""
+def _entry(actor: Actor, moment: float | None = None, **texts: str) -> AuditEntry:
+    """Entry at `moment` (Unix seconds), else now; its texts are cut to the length of their columns.
+
+    Names come from outside: what no database stores, and what turns the text around it, is replaced.
+    """
+    when = timezone.now() if moment is None else datetime.fromtimestamp(moment, UTC)
+    texts |= {"who": actor.name, "kind": actor.kind.value, "account": actor.id}
     lengths = {field.name: getattr(field, "max_length", None) for field in AuditEntry._meta.fields}
-    return AuditEntry(**{name: value[: lengths[name]] if isinstance(value, str) else value for name, value in said.items()})
-
-
-def who(account: Any) -> str:
-    """An administrator's name for people: accounts made by single sign-on have names that say nothing."""
-    return account.email or account.first_name or account.get_username()
+    return AuditEntry(when=when, **{name: plain_text(text)[: lengths[name]] for name, text in texts.items()})
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """CSV lines (RFC 4180).  What a spreadsheet would take for a formula is written as text: names and addresses come from outside."""
-    writer = csv.writer(_Line())
+    """CSV lines (RFC 4180), every cell in quotes.  What a spreadsheet would take for a formula is written as text: names and addresses come
+    from outside.
+    """
+    writer = csv.writer(_Line(), quoting=csv.QUOTE_ALL)
     yield writer.writerow(names)
     for row in rows:
         yield writer.writerow([_plain(value) for value in row])
@@ -158,7 +191,7 @@ class _Line:
 
 def _plain(value: Any) -> str:
     text = value.isoformat() if isinstance(value, datetime) else str(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return _FORMULA.sub(r"\1'", text)
 
 
 def name_of(session: Session) -> str:
@@ -176,5 +209,5 @@ def user_of(session: Session) -> User | None:
 
 
 def _is_repeated(entry: AuditEntry) -> bool:
-    same = {"account": "", "object_id": entry.object_id, "object_words": entry.object_words, "action": entry.action}
+    same = {"account": entry.account, "object_id": entry.object_id, "object_words": entry.object_words, "action": entry.action}
     return AuditEntry.objects.filter(**same, when__gt=timezone.now() - STRANGERS_PAUSE).exists()

@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
-from databroker.adminsite.audit import record_actions, who
+from databroker.adminsite.audit import administrator, record_actions
 from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.models import ServiceAccount
@@ -79,7 +79,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             try:
                 checked_name(name)
                 groups, may = said["groups"].splitlines(), said["permissions"]
-                token = self._done(request, CREATES, name, groups, form.seconds, who(request.user), may, shown_to=_eyes(request))
+                token = self._done(request, CREATES, name, groups, form.seconds, administrator(request).name, may, shown_to=_eyes(request))
                 return self._shown(request, name, token)
             except (AccountError, BrokerError) as error:
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))

@@ -12,7 +12,7 @@ from config.issuers import counts_for
 from databroker.claims import CountedWords
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import Record, issuer_in
-from foundation.email_address import is_like_an_address
+from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 
 # Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
@@ -72,7 +72,7 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
         id=id,
         email=email,
         untold_email=untold_email,
-        name=_shown_name(rows.counted, id, _text(said, "name", 255) or _text(known, "name", 255)),
+        name=display_name(_text(said, "name", 255) or _text(known, "name", 255), email),
         last_sign_in=moment(said.get("last_sign_in")),
     )
     prefix = rows.counted.prefix_of(id) if rows.counted else ""
@@ -85,18 +85,21 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
     return rows.written.append(row)
 
 
-def _addresses(counted: CountedWords | None, id: str, *records: Mapping[str, Any]) -> tuple[str, str]:
-    """The address of a person that is told, or else the one that is not their provider's to tell.  Part of an address is another one."""
-    for record in records:
-        if email := _text(record, "email", 255):
-            is_told = counted is None or (counted.told_email(id, email) and counted.told_email(id, str(record["email"])))
-            return (email, "") if is_told else ("", email)
-    return "", ""
+def _addresses(counted: CountedWords | None, id: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the address by which a user may be named and found, and the one by which they may not.
 
-
-def _shown_name(counted: CountedWords | None, id: str, name: str) -> str:
-    """Name of a person, "" for one that may be taken for an address which is not their provider's to tell."""
-    return "" if counted is not None and is_like_an_address(name) and not counted.told_email(id, name) else name
+    The sign-in's must be verified, and the directory's must not be the very one that the sign-in calls unverified; both must be the
+    provider's to assert.  Part of an address is another address.
+    """
+    signed_in_with, listed = _text(said, "email", 255), _text(known, "email", 255)
+    if counted is None:
+        return signed_in_with or listed, ""
+    if signed_in_with and counted.verified_email(id, said) == signed_in_with:
+        return signed_in_with, ""
+    is_other = not signed_in_with or canonical_email(listed) != canonical_email(signed_in_with)
+    if listed and is_other and listed == known.get("email") and counted.told_email(id, listed):
+        return listed, signed_in_with
+    return "", signed_in_with or listed
 
 
 def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

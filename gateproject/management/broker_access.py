@@ -1,14 +1,17 @@
 """Broker access of commands: the records that the running gate works with."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from config.options import Options
-from databroker.client import BrokerClient, LocalBroker
+from databroker.claims import verified_email
+from databroker.client import BrokerClient, LocalBroker, every
+from databroker.records import USER, Record
 from databroker.rpc.client import RemoteBroker
 from databroker.store.open import open_store
 from foundation.connection_errors import connection_fault
+from foundation.email_address import canonical_email
 from foundation.errors import BrokerError
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.shared_secret import SharedSecret
@@ -37,6 +40,18 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
             yield LocalBroker(store)
         finally:
             await store.close()
+
+
+async def users_by_email(broker: BrokerClient, written: Collection[str], options: Options) -> dict[str, list[Record]]:
+    """Return the records of users by those of these addresses that are theirs, as rules know users: an unverified one names nobody."""
+    meant = {email: each for each in written if (email := canonical_email(each))}
+    found = dict[str, list[Record]]()
+    if meant:
+        async for record in every(broker, USER):
+            email = canonical_email(verified_email(record.id, record.data, options.providers))
+            if email in meant:
+                found.setdefault(meant[email], []).append(record)
+    return found
 
 
 async def _require_listener(url: Url) -> None:

@@ -85,12 +85,33 @@ def test_an_address_ends_nobody_whose_provider_may_not_tell_it(tmp_path: Path) -
     asyncio.run(fill())
     assert run(told, "--user", "ann@corp.example") == "1 session is ended"
     assert "partner-1" in asyncio.run(_left(told))
-    with pytest.raises(CommandError, match="no address of anybody"):
+    with pytest.raises(CommandError, match="has this address, verified"):
         run(told, "--user", "ann@partner.example")
 
 
+@pytest.mark.parametrize("said", [{"email_verified": False}, {"claims": {"email_verified": "false"}}])
+def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said: dict[str, Any]) -> None:
+    options = make_options(tmp_path, databroker_storage_type="database")
+
+    async def fill() -> None:
+        async with opened_broker(options) as broker:
+            for id, more in (("oidc/ann", {}), ("oidc/mallory", said)):
+                await broker.put(USER, id, {"email": "ann@unverified.example", **more})
+                await broker.put(SESSION, id.replace("/", "-"), {"user_id": id})
+
+    async def clear() -> None:
+        async with opened_broker(options) as broker:
+            await broker.delete(SESSION, "oidc-mallory")
+
+    asyncio.run(fill())
+    assert run(options, "--user", "ann@unverified.example") == "1 session is ended"
+    left = asyncio.run(_left(options))
+    asyncio.run(clear())
+    assert ("oidc-ann" in left, "oidc-mallory" in left) == (False, True)
+
+
 def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:
-    with pytest.raises(CommandError, match=r"eve@a\.org is no address of anybody"):
+    with pytest.raises(CommandError, match=r"eve@a\.org: no user who has signed in has this address, verified"):
         run(options, "--user", "ann@a.org", "eve@a.org")
     assert not AuditEntry.objects.exists(), "the log tells of no ending that was not tried"
     assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]

@@ -348,6 +348,9 @@ certificates.without(
 
 email_address = door("foundation.email_address", "unit/foundation/test_email_address.py")
 email_address.without("look-alike letters stay apart", "canonical_email", replaced("local.translate(_ASCII_LOWER)", "local.lower()"))
+email_address.without("a domain has the labels that are written", "canonical_domain", never('text.count(".") != dots'))
+email_address.without("a local part is no address", "canonical_email", never("is_like_an_address(local)"))
+email_address.without("no name is an id", "display_name", always('not _LIKE_AN_ID.search(unicodedata.normalize("NFKC", name))'))
 email_address.without(
     "a domain that IDNA folds away is none",
     "_a_label",
@@ -355,7 +358,8 @@ email_address.without(
 )
 
 identity_facts = door("authorize.identity.person_records", "unit/authorize/identity/test_person_records.py")
-identity_facts.without("an unverified address matches no rule", "rule_email_of", always("_may_match_by_email(...)"))
+address_facts = door("databroker.claims", "unit/authorize/identity/test_person_records.py")
+address_facts.without("an unverified address matches no rule", "rule_email_of", always("may_match_by_email(...)"))
 identity_facts.without("another issuer's address is none of ours", "identity_of", always("not is_foreign"))
 identity_facts.without(
     "another issuer's groups are none of ours, and its people not in our directory",
@@ -371,7 +375,7 @@ identity_facts.without(
     "groups that were to be told and were not are in doubt", "_has_untold_groups", replaced("provider.expects_groups", "False")
 )
 identity_facts.without("groups that can't be read are in doubt", "_has_untold_groups", replaced("not names_all_groups(values)", "False"))
-identity_facts.without("every source must vouch for an address", "_may_match_by_email", replaced("all(...)", "any(...)"))
+address_facts.without("every source must vouch for an address", "may_match_by_email", replaced("all(...)", "any(...)"))
 identity_facts.without("a claim rule can't reach an unverified address", "identity_of", skips('claims["email"] = NullValues()'))
 identity_facts.without(
     "an address that does not count is not missing", "identity_of", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
@@ -381,6 +385,8 @@ identity_facts.without(
     "identity_of",
     replaced("flattened(lasting)", "{name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN}"),
 )
+identity_facts.without("nor by another name of the claim", "identity_of", skips("claims[alias] = NullValues()"))
+identity_facts.without("a name is no other user's address or id", "identity_of", replaced("display_name(...)", "_text(user.name)"))
 
 identity_facts.without(
     "who is not in the directory's records has unknown groups",
@@ -447,10 +453,16 @@ giving.without("another issuer's person is another", "TemporaryAccesses._kept", 
 giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
 way = door("config.routes.access_requests", ACCESS_TESTS)
 way.without("another way to an upstream is another route", "way_of", never("ways"))
-named = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
-named.without("an address that only looks like another's names nobody", "_person", replaced("rule_email_of(...)", "person.email.lower()"))
-asker = door("authenticate.views.callers", "unit/authenticate/views/test_access.py")
-asker.without("nobody asks in another's name", "_name", always("identity.rule_email"))
+named = door(
+    "gateproject.management.broker_access", "unit/gateproject/management/commands/test_grants.py", "integration/test_endsessions.py"
+)
+named.without(
+    "an address that only looks like another's names nobody",
+    "users_by_email",
+    replaced("verified_email(record.id, record.data, options.providers)", 'record.data.get("email")'),
+)
+asker = door("authenticate.views.callers", "unit/authenticate/views/test_access.py", "unit/authenticate/views/test_callers.py")
+asker.without("nobody asks in another's name", "caller_of", always("identity.rule_email"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 rules.without("only people approve", "AccessRules._fits", never("not identity.is_own"))
@@ -538,6 +550,6 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, claim_values, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, names, access_page, hook, asking,
+    identity_facts, address_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, names, access_page, hook, asking,
     reader, service, hosts,
 )  # fmt: skip

@@ -80,7 +80,8 @@ approvers.without(
 )
 
 records = door("authorize.identity.person_records", JUDGED)
-records.without("no rule takes another's address", "rule_email_of", always('provider.speaks_for(email.rpartition("@")[2])'))
+address_facts = door("databroker.claims", JUDGED)
+address_facts.without("no rule takes another's address", "rule_email_of", always('provider.speaks_for(email.rpartition("@")[2])'))
 records.without("no upstream is told another's address", "told_email_of", always("provider.may_tell(said)"))
 records.without("no claim of a session is another's address", "identity_of", never("tells_another_s"))
 loaded = door("authorize.identity.person_records", "unit/authorize/identity/test_loader.py")
@@ -92,7 +93,7 @@ loaded.without(
 
 identity = door("authorize.policy.identity", JUDGED)
 names = door("foundation.email_address", JUDGED)
-names.without("no name passes for an address", "shown_name", never("is_like_an_address(name)"))
+names.without("no name passes for an address", "display_name", never("is_like_an_address(name)"))
 shown = door("config.identity_provider", "unit/config/test_identity_provider.py")
 shown.without("nobody is found by an address that is not theirs to have", "told_email", always("provider.may_tell(email)"))
 shown.without(
@@ -101,13 +102,18 @@ shown.without(
     replaced("email if provider is not None and provider.may_tell(email) else ''", "email"),
 )
 rows = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
-rows.without("an address that is not told stands apart", "_addresses", always("is_told"))
-rows.without("part of an address is another address", "_addresses", always('counted.told_email(id, str(record["email"]))'))
-rows.without("no name in the tables passes for an address", "_shown_name", never("is_like_an_address(name)"))
+rows.without("an address that is not verified stands apart", "_addresses", always("counted.verified_email(id, said) == signed_in_with"))
+rows.without(
+    "part of an address is another address",
+    "_addresses",
+    replaced("counted.verified_email(id, said) == signed_in_with", "counted.verified_email(id, said)"),
+)
+rows.without("a directory does not verify what a sign-in doubts", "_addresses", always("is_other"))
+rows.without("no name in the tables passes for an address", "add_user", replaced("display_name(...)", '_text(said, "name", 255)'))
 logged = door("databroker.adminsite.audit", "unit/databroker/adminsite/test_audit.py")
-logged.without("the audit log calls nobody by another's address", "name_in_session", replaced("told_email(...)", "email"))
-ended = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
-ended.without("an address ends nobody whose it is not", "_people", replaced("told_email(...)", "email"))
+logged.without(
+    "the audit log calls nobody by another's address", "name_in_claims", replaced("verified_email(...)", 'claims.get("email", "")')
+)
 granted = door("gateproject.management.commands.grants", "unit/gateproject/management/commands/test_grants.py")
 granted.without("nobody's access is revoked by another's address", "_address_of", replaced("told_email(...)", "record.person"))
 identity.without("a subject alone says nobody", "Identity.__post_init__", replaced("self.is_own and self.is_sole", "self.is_own"))
@@ -167,6 +173,6 @@ refresh.without("one that is slow keeps nobody else waiting", "SessionRefresh._t
 DOORS = (
     *(entry, own, pushed, people, removed_directories, loaded),
     *(entries, configured, loader, approvers, records, identity, entry_checks, routes, criteria, choice, pages, programs, of_host),
-    *(named_groups, flow, codes, removed, refresh),
-    *(names, shown, rows, logged, ended, granted, codes_of_one),
+    *(address_facts, named_groups, flow, codes, removed, refresh),
+    *(names, shown, rows, logged, granted, codes_of_one),
 )

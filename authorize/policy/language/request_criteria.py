@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import re2
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request, shown
+from authorize.policy.criteria import Case, Criterion, CriterionReasons, Reason, on_request
 from authorize.policy.criterion import UNTOLD
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
@@ -107,13 +107,13 @@ def http_header(comparison: Comparison) -> Criterion:
     name = comparison.argument.encode("ascii")
 
     def compared(case: Case) -> str:
-        found = [value for key, value in case.request.headers if key == name]
-        if found and is_secret_header(comparison.argument):
-            return f"{comparison.argument}: sent, and not shown"
-        return f"{comparison.argument}: {shown(value.decode('utf-8', 'replace') for value in found)}"
+        is_sent = any(key == name for key, _ in case.request.headers)
+        return f"{comparison.argument}: {'sent, and not shown' if is_sent else 'nothing'}"
 
     judge = _header_sent(name, comparison.operand) if comparison.operator == "exists" else _header_judge(name, comparison)
-    return on_request(described(comparison, compared), HEADER, judge, is_negated=comparison.is_negated)
+    # Rules compare headers with keys, so neither the value of a rule is shown nor the one that satisfies it.
+    words = described(comparison, compared, is_secret=comparison.operator != "exists")
+    return on_request(words, HEADER, judge, is_negated=comparison.is_negated)
 
 
 def _header_sent(name: bytes, should_exist: bool) -> Callable[[Case], int]:

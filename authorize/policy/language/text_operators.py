@@ -10,6 +10,7 @@ from authorize.policy.criteria import Case, CriterionWords, shown
 from config.routes.policy.language import Comparison
 
 TextTest = Callable[[str], bool]
+NOT_SHOWN = "a value that is not shown"
 
 
 def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
@@ -29,7 +30,8 @@ def text_test(operator: str, operand: Iterable[Any]) -> TextTest:
             return lambda text: any(match(text) is not None for match in matches)
 
 
-def described(comparison: Comparison, compared: Callable[[Case], str]) -> CriterionWords:
+def described(comparison: Comparison, compared: Callable[[Case], str], *, is_secret: bool = False) -> CriterionWords:
+    """Return the words of a comparison, without its value where that is secret."""
     operator = f"not_{comparison.operator}" if comparison.is_negated else comparison.operator
-    operand = comparison.operand
+    operand = NOT_SHOWN if is_secret else comparison.operand
     return CriterionWords(comparison.key, lambda: f"{operator} {shown(operand) if isinstance(operand, tuple) else operand}", compared)

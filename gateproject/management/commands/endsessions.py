@@ -7,15 +7,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from config.identity_provider import told_email
 from config.options import Options
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, record_command
 from databroker.client import BrokerClient, every
 from databroker.end_sessions import batches, end_sessions
 from databroker.models import Session, User
-from databroker.records import SESSION, USER
+from databroker.records import SESSION
 from foundation.errors import BrokerError
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 EVERYBODY = "everybody"
@@ -62,18 +61,15 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
 
 
 async def _people(broker: BrokerClient, named: list[str], options: Options) -> set[str]:
-    """Ids of these people; CommandError for an address that nobody has, so that nobody believes a misspelt person to be out.
-
-    Who has an address that is not for their provider to tell is not who is meant by it.
-    """
-    emails, found = {name.lower() for name in named if "/" not in name}, dict[str, str]()
-    if emails:
-        addresses = {record.id: str(record.data.get("email") or "") async for record in every(broker, USER)}
-        told = {id: told_email(email, id, options.providers).lower() for id, email in addresses.items()}
-        found = {id: email for id, email in told.items() if email and email in emails}
-    if unknown := sorted(emails - set(found.values())):
-        raise CommandError(f"nobody is ended: {', '.join(unknown)} is no address of anybody who has signed in")
-    return {*found, *(name for name in named if "/" in name)}
+    """Ids of these people; CommandError for an address that is no user's, so that nobody believes a misspelt person to be out."""
+    emails = {name for name in named if "/" not in name}
+    found = await users_by_email(broker, emails, options)
+    if unknown := sorted(emails - found.keys()):
+        raise CommandError(
+            f"--user {', '.join(unknown)}: no user who has signed in has this address, verified. Name the user as PROVIDER/SUBJECT. "
+            "No session has ended"
+        )
+    return {*(record.id for records in found.values() for record in records), *(name for name in named if "/" in name)}
 
 
 async def _sessions_of(broker: BrokerClient, people: set[str] | None) -> AsyncIterator[str]:

@@ -12,9 +12,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
-from authorize.identity.person_records import holder_of_account, rule_email_of
+from authorize.identity.person_records import holder_of_account
 from authorize.policy.compiled_route import name_of
-from config.identity_provider import provider_of, told_email
+from config.identity_provider import told_email
 from config.options import Options
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
@@ -22,12 +22,13 @@ from config.types.fields import duration
 from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import GIVES, NOT_GIVEN, NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
 from databroker.adminsite.audit import record_command
-from databroker.client import BrokerClient, every
+from databroker.claims import verified_email
+from databroker.client import BrokerClient
 from databroker.models import User
 from databroker.records import USER, UserRecord
-from foundation.email_address import canonical_email, shown_name
+from foundation.email_address import display_name
 from foundation.errors import BrokerError
-from gateproject.management.broker_access import opened_broker
+from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
 LINKED = f"{VERIFIED_EMAIL}/"
@@ -151,18 +152,16 @@ async def _person(broker: BrokerClient, written: str, options: Options) -> UserR
         record = await broker.get(USER, written)
         found = [] if record is None else [UserRecord.from_record(record)]
     else:
-        people = [UserRecord.from_record(record) async for record in every(broker, USER)]
-        # As rules know people: an address that nobody has verified, or that merely looks like this one, is not theirs.
-        email = canonical_email(written.removeprefix(LINKED))
-        found = [person for person in people if email and rule_email_of(person, {}, provider_of(person.id, options.providers)) == email]
+        address = written.removeprefix(LINKED)
+        found = list(map(UserRecord.from_record, (await users_by_email(broker, [address], options)).get(address, [])))
     # Accounts that are linked are one person, who holds it by whichever of them.
     holders = {holder_of_account(person, options.providers): person for person in found}
     if len(holders) != 1:
         nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
         raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")
     ((holder, person),) = holders.items()
-    email = told_email(person.email, person.id, options.providers)
-    return replace(person, id=holder.id, issuer=holder.issuer, email=email, name=shown_name("", person.name, ""))
+    email = verified_email(person.id, person.to_data(), options.providers)
+    return replace(person, id=holder.id, issuer=holder.issuer, email=email, name=display_name(person.name))
 
 
 async def _record(action: str, id: str, words: str) -> None:

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from django.db import OperationalError
+from structlog.testing import capture_logs
 
 from authenticate import audit_trail
 from authenticate.audit_trail import AuditTrail
 from databroker.adminsite.audit import pushed_entry
-from databroker.models import AuditEntry
+from databroker.models import AppendOnly, AuditEntry
 from tests.support.database import in_database
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -59,3 +61,30 @@ async def until_written(number: int) -> None:
     async with asyncio.timeout(20):
         while len(await in_database(rows)) < number:
             await asyncio.sleep(0.01)
+
+
+async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditTrail, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = push(1)
+    odd.action = None  # as a text that the database refuses
+    for entry in (push(0), odd, push(2)):
+        await started.note(entry)
+    with capture_logs() as logged:
+        await started.stop()
+    assert [id for id, _ in await in_database(rows)] == ["okta/0", "okta/2"]
+    assert [(line["event"], line["id"]) for line in logged] == [("an entry is missing in the audit log", "okta/1")]
+
+
+async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is_tried_alone(
+    started: AuditTrail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*arguments: object, **options: object) -> None:
+        raise OperationalError("unavailable")
+
+    tried: list[AuditEntry] = []
+    monkeypatch.setattr(AppendOnly, "bulk_create", unavailable)
+    monkeypatch.setattr(AuditEntry, "save", tried.append)
+    for number in range(3):
+        await started.note(push(number))
+    with capture_logs() as logged:
+        await started.stop()
+    assert ([line["id"] for line in logged], tried) == (["okta/0", "okta/1", "okta/2"], [])

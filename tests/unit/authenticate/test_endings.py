@@ -110,6 +110,7 @@ def administrator(site: Site) -> EndSessionsAction:
     request: Any = HttpRequest()
     request.user = SimpleNamespace(pk=None, is_authenticated=False, get_username=lambda: "admin", email="", is_active=True, is_staff=True)
     request.scope = {"gate": SimpleNamespace(broker=site.broker, client_address="192.0.2.9")}
+    request.session = {}
     return EndSessionsAction(request)
 
 

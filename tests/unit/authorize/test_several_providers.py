@@ -68,7 +68,7 @@ def test_an_address_counts_only_of_the_provider_that_may_tell_it(keys: dict[str,
 )
 def test_an_address_that_is_not_a_provider_s_to_tell_is_told_nobody(email: str) -> None:
     found = person(PARTNER, email)
-    assert (found.email, found.rule_email, found.rule_domain, found.shown_as) == ("", "", "", "Ann")
+    assert (found.email, found.rule_email, found.rule_domain, found.shown_as) == ("", "", "", "Ann (partner/1)")
     assert found.claims.get("email", ()) == ()
     assert "email" not in attested_claims(found, "gate", "app", ())
 

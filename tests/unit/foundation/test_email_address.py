@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation.email_address import canonical_domain, canonical_email
+from foundation.email_address import canonical_domain, canonical_email, display_name, name_in_evidence
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,14 @@ def test_an_address_has_one_canonical_form(text: str, canonical: str) -> None:
         "a\u200b@corp.com",
         "a@stra\u00dfe.de",
         "a@corp\u3002com",
+        "a@corp\u2024com",
+        "a@corp\u2025com",
+        "a@corp\uff0ecom",
+        "a@corp\ufe52com",
+        "a@corp\u2488com",  # DIGIT ONE FULL STOP
+        "a@corp\ufe6bevil.com",
+        "ceo\uff20corp.com@evil.com",
+        "ceo\ufe6bcorp.com@evil.com",
         "a@corp.com\uff20evil.com",
         "a@corp.com%00",
         "a@[127.0.0.1]",
@@ -76,6 +84,37 @@ def test_an_address_in_doubt_has_none(text: object) -> None:
 @pytest.mark.parametrize("domain", ["cоrp.com", "cоrp.cоm", "corp.c\u0131m", "\u0131corp.com", "corр.com"], ids=ascii)
 def test_a_look_alike_is_another_domain(domain: str) -> None:
     assert canonical_domain(domain) not in ("corp.com", "icorp.com")
+
+
+@given(st.text(max_size=5), st.characters(), st.text(max_size=5))
+def test_an_address_has_the_labels_that_are_written(first: str, middle: str, last: str) -> None:
+    domain = canonical_domain(f"{first}{middle}{last}")
+    assert not domain or domain.count(".") == f"{first}{middle}{last}".count(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Ann", "Ann"),
+        ("Ann (Sales)", "Ann (Sales)"),
+        ("Mustermann, Ann / Extern", "Mustermann, Ann / Extern"),
+        ("ceo@corp.com", ""),
+        ("ceo\uff20corp.com", ""),
+        ("CEO <ceo@corp.com>", ""),
+        ("corp/ceo", ""),
+        ("The Boss (corp/ceo)", ""),
+        ("The Boss (corp\u2215ceo)", ""),
+        ("The Boss (corp\uff0fceo)", ""),
+        ("service_account/ci", ""),
+        ("Ann@Own.com", "Ann@Own.com"),
+        ("", ""),
+    ],
+    ids=ascii,
+)
+def test_a_name_is_no_address_or_id_of_another_user(name: str, shown: str) -> None:
+    assert display_name(name, "ann@own.com") == shown
+    assert name_in_evidence("", name, "corp/1") == (f"{shown} (corp/1)" if shown and "@" not in shown else "corp/1")
+    assert name_in_evidence("ann@own.com", name, "corp/1") == "ann@own.com"
 
 
 @given(st.text(max_size=40))

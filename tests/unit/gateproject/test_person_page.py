@@ -125,6 +125,14 @@ def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(
     assert "idle : no group, without an end, last used 16 Jan 2027, 08:00:00 UTC" in text
 
 
+def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> None:
+    User.rows.filter(pk="oidc/ann").update(email="", untold_email="ann@example.com", name="Ann")
+    for id, maker in (("by-id", "oidc/ann"), ("by-name", "Ann (oidc/ann)"), ("boss-s", "ann@example.com"), ("eve-s", "Ann (oidc/eve)")):
+        row(ServiceAccount, id=id, created_by=maker)
+    text = people.text()
+    assert [name for name in ("by-id", "by-name", "boss-s", "eve-s") if f"{name} : no group" in text] == ["by-id", "by-name"]
+
+
 def test_who_made_an_account_is_found_by_an_index(people: People) -> None:
     assert "service_account_by_maker (created_by=?)" in ServiceAccount.objects.filter(created_by="ann@example.com").explain()
 

@@ -1,6 +1,7 @@
 """Is enough written down to decide again, and nothing that is a secret?"""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from authorize.decision_log.recorded_facts import (
     request_of,
 )
 from authorize.policy.decision import decide
+from authorize.policy.decision_text import marked_rows, sentence, ways_in
 from authorize.policy.identity import AccessSpan
 from authorize.policy.request import ClientCertificate
 from foundation.claim_values import ListedValues, NullValues, PartialValues
@@ -44,9 +46,22 @@ def test_what_rules_look_at_is_found() -> None:
 
 def test_no_secret_is_written_down() -> None:
     written = json.dumps(recorded(request("/a?token=q5", headers=HEADERS), PERSON))
-    assert "prod" in written
-    for secret in ("s3cret", "abc", "q5", "555-0199", "Bearer"):
+    assert '"looked_headers"' not in written
+    for secret in ("prod", "s3cret", "abc", "q5", "555-0199", "Bearer"):
         assert secret not in written
+    assert "stage" in json.dumps(recorded(request("/a", headers=((b"x-env", b"stage"),)), PERSON))
+
+
+@pytest.mark.parametrize(
+    "rule", ["k3y", {"in": ["other", "k3y"]}, {"starts_with": "k3"}, {"contains": "3"}, {"matches": "k.y"}, {"not_is": "k3y"}]
+)
+def test_no_value_is_written_down_that_a_rule_asks_for(rule: Any) -> None:
+    route = make_route(policy=[{"allow": {"http_header/X-Door": rule}}])
+    asked = request("/a", headers=((b"x-door", b"k3y"),))
+    decision = decide(asked, PERSON, table(route), NOW)
+    shown = json.dumps([recorded(asked, PERSON, route), marked_rows(decision), sentence(decision), ways_in(decision)])
+    assert "k3y" not in shown
+    assert "http_header/x-door" in missing_for(route, recorded(asked, PERSON, route)["request"], None)
 
 
 def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
@@ -55,7 +70,8 @@ def test_only_headers_that_rules_look_at_wait_in_memory() -> None:
 
 
 def test_the_same_decision_comes_of_what_was_written_down() -> None:
-    route = make_route(policy=[{"allow": {"and": [{"claim/team": "a"}, {"http_header/X-Env": "prod"}, {"source_ip": "10.0.0.0/8"}]}}])
+    rules = [{"claim/team": "a"}, {"http_header/X-Env": {"not_is": "test"}}, {"source_ip": "10.0.0.0/8"}]
+    route = make_route(policy=[{"allow": {"and": rules}}])
     asked = request("/a", headers=HEADERS, source_ip="10.1.1.1")
     facts = recorded(asked, PERSON, route)
     again = decide(request_of(facts["request"]), identity_of_facts(facts["person"]), table(route), NOW)
@@ -82,7 +98,7 @@ def test_groups_that_were_not_told_are_in_doubt_in_a_replay() -> None:
 
 def test_what_was_not_written_down_is_named() -> None:
     facts = recorded(request(headers=HEADERS), PERSON)
-    assert missing_for(ROUTE, facts["request"], facts["person"]) == "http_header/x-api-key"
+    assert missing_for(ROUTE, facts["request"], facts["person"]) == "http_header/x-api-key, http_header/x-env"
     other = make_route(policy=[{"deny": {"or": [{"claim/phone": "1"}, {"http_header/X-Other": "1"}]}}])
     assert missing_for(other, facts["request"], facts["person"]) == "http_header/x-other, claim/phone"
 

@@ -48,7 +48,7 @@ def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
 
 def test_a_name_that_no_database_can_hold_takes_nobody_elses_decision_with_it(database: None, keeping) -> None:
     odd = user("", subject="2", name="a\0b\ud800")
-    assert row_of(judged(person=odd), keeping())["person"] == "ab?"
+    assert row_of(judged(person=odd), keeping())["person"] == "ab? (oidc/2)"
     write([(judged(1, person=odd), keeping()), (judged(2), keeping())])
     assert LoggedDecision.objects.count() == 2
 

@@ -68,7 +68,7 @@ def test_groups_of_one_of_several_directories_are_called_as_rules_call_them(own:
     partner = {"id": "partner", "url": "https://partner.example", "domains": [], **keys}
     own.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[corp, partner])
     # Partner's directory has somebody with corp's address, who has signed in last.
-    row(User, id="partner/1", email="ann@corp.com", last_sign_in=timezone.now())
+    row(User, id="partner/1", untold_email="ann@corp.com", last_sign_in=timezone.now())
     row(User, id="corp/1", email="ann@corp.com")
     members = (("corp/1", "corp/sales", True), ("corp/1", "corp/claimed", False), ("partner/1", "partner/x", True))
     for user_id, group, by_directory in members:

@@ -233,3 +233,28 @@ def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(
     is_missing = groups_claim not in flattened(claims)
     assert identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
     assert not identity(**{place: claims}, groups_claim="", expects_groups=True).has_untold_groups
+
+
+@pytest.mark.parametrize("alias", ["mail", "emailaddress", "email_address"])
+def test_a_claim_that_is_the_address_elsewhere_counts_as_the_address_does(alias: str) -> None:
+    for claims, told in (
+        ({alias: "boss@corp.com", "email_verified": False}, ""),
+        ({alias: "boss@corp.com"}, ""),
+        ({alias: "boss@corp.com", "email": "ann@corp.com", "email_verified": True}, ""),
+        ({alias: ["Ann@corp.com", "boss@corp.com"], "email_verified": True}, ""),
+        ({alias: True, "email_verified": True}, ""),
+        ({alias: "Ann@corp.com", "email_verified": True}, "Ann@corp.com"),
+        ({alias: "Ann@corp.com"}, "Ann@corp.com"),
+    ):
+        assert "".join(identity(claims=claims, email="ann@corp.com").claims.get(alias, ())) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("Ann", "Ann"), ("boss@corp.com", ""), ("Boss (corp/boss)", ""), ("ANN@corp.com", "ANN@corp.com"), (7, "")],
+)
+def test_a_name_that_may_be_another_s_is_none(name: Any, kept: str) -> None:
+    found = identity(email="ann@corp.com", name=name)
+    assert (found.name, found.shown_as) == (kept, "ann@corp.com")
+    doubted = identity(email="ann@corp.com", email_verified=False, name=name)
+    assert doubted.shown_as == (f"{kept} (oidc/1)" if kept == "Ann" else "oidc/1")

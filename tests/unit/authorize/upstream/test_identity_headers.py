@@ -127,6 +127,17 @@ def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: Identit
     assert [found[f"x-gate-claim-{name}"] for name in ("user", "groups", "email")] == ["oidc/1", "g1", "ann@corp.com"]
 
 
+@pytest.mark.parametrize("claim", ["name", "given_name", "family_name", "middle_name", "nickname"])
+def test_no_claim_that_names_people_is_the_address_or_the_id_of_another(tmp_path: Path, key: SigningKey, claim: str) -> None:
+    made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[claim]), key)
+    route = compile_route(make_route(pass_identity_headers=True, set_request_headers={"Remote-Name": f"${{claim.{claim}}}"}))
+    for number, (value, told) in enumerate(
+        {"Ann": "Ann", "ceo@corp.com": None, "ceo@corp.com (corp/ceo)": None, "x (corp/ceo)": None}.items()
+    ):
+        found = headers(made, user("", session_id=f"s{number}", claims={claim: (value,)}), route=route)
+        assert (found.get(f"x-gate-claim-{claim}"), found.get("remote-name")) == (told, told)
+
+
 def test_a_route_that_does_not_pass_identity_headers_tells_nothing(made: IdentityHeaders) -> None:
     assert made.headers_for(request(), compile_route(make_route(), "policy[0]"), user(), NOW) == ()
     own = compile_route(make_route(prefix="/own", set_request_headers={"X-User": "${user}"}), "policy[1]")

@@ -1,7 +1,10 @@
 """Is every action told once, with who did it, and can nobody fill the log who is not let in?"""
 
+import csv
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +19,21 @@ from django.utils import timezone
 from structlog.testing import capture_logs
 
 from databroker.admin import record_action
-from databroker.adminsite.audit import ENDS, ENDS_ALL, STRANGER, access_entry, name_of, record_command, session_entry, who
+from databroker.adminsite.audit import (
+    ENDS,
+    ENDS_ALL,
+    USER_ID_KEY,
+    Actor,
+    ActorKind,
+    access_entry,
+    administrator,
+    csv_lines,
+    name_of,
+    program_entry,
+    record_command,
+    session_entry,
+    user_actor,
+)
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
 from tests.support.database import row
@@ -26,9 +43,13 @@ from tests.support.several_providers import several
 pytestmark = pytest.mark.usefixtures("database")
 
 
-def request_of(user: Any) -> HttpRequest:
+BOB = Actor(ActorKind.USER, "oidc/bob", "bob@a.org")
+
+
+def request_of(user: Any, user_id: str | None = None) -> HttpRequest:
     request: Any = HttpRequest()
     request.user, request.scope = user, {"gate": SimpleNamespace(client_address="192.0.2.9")}
+    request.session = {} if user_id is None else {USER_ID_KEY: user_id}
     return request
 
 
@@ -39,12 +60,12 @@ def account(username: str = "sso-1234", **facts: Any) -> Any:
 def test_an_action_is_a_row_and_a_line_in_the_log():
     ann = account(email="ann@a.org")
     with capture_logs() as logged:
-        record_action(request_of(ann), "entered the admin", object_repr="Ann", object_id="oidc/ann")
+        record_action(request_of(ann, "oidc/ann"), "entered the admin", object_repr="Ann", object_id="oidc/ann")
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.account, entry.address) == ("ann@a.org", "sso-1234", "192.0.2.9")
+    assert (entry.who, entry.kind, entry.account, entry.address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
     assert (entry.action, entry.object_words, entry.object_id) == ("entered the admin", "Ann", "oidc/ann")
     did = {"action": "entered the admin", "object": "Ann", "object_id": "oidc/ann"}
-    expected = {"event": "admin action", **did, "by": "ann@a.org", "client": "192.0.2.9"}
+    expected = {"event": "admin action", **did, "by": "ann@a.org", "by_kind": "user", "by_id": "oidc/ann", "client": "192.0.2.9"}
     assert [{**entry, "log_level": ""} for entry in logged] == [{**expected, "log_level": ""}]
 
 
@@ -54,11 +75,9 @@ def test_a_name_longer_than_its_column_is_cut():
 
 
 def test_somebody_without_an_account_is_told_of_too():
-    record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob")
+    record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.account, entry.object_words) == (STRANGER, "", "bob@a.org")
-    record_action(request_of(AnonymousUser()), "was refused", object_repr="eve@a.org", stranger=f"eve@a.org, {STRANGER}")
-    assert AuditEntry.objects.filter(who="eve@a.org, not an administrator", account="").count() == 1
+    assert (entry.who, entry.kind, entry.account, entry.object_words) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
     assert not get_user_model().objects.exists()
 
 
@@ -66,18 +85,18 @@ def test_a_stranger_who_knocks_again_and_again_fills_no_table():
     request = request_of(AnonymousUser())
     with capture_logs() as logged:
         for _ in range(20):
-            record_action(request, "was refused", object_repr="bob@a.org", object_id="oidc/bob")
-        record_action(request, "was refused", object_repr="eve@a.org", object_id="oidc/eve")
+            record_action(request, "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
+        record_action(request, "was refused", object_repr="eve@a.org", object_id="oidc/eve", stranger=replace(BOB, id="oidc/eve"))
     assert sorted(AuditEntry.objects.values_list("object_id", flat=True)) == ["oidc/bob", "oidc/eve"]
     assert len(logged) == 21
 
 
 def test_a_stranger_who_comes_back_later_is_told_of_again():
     request = request_of(AnonymousUser())
-    record_action(request, "was refused", object_repr="bob@a.org")
+    record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
     with connection.cursor() as cursor:
         cursor.execute('UPDATE databroker_auditentry SET "when" = %s', [timezone.now() - timedelta(minutes=2)])
-    record_action(request, "was refused", object_repr="bob@a.org")
+    record_action(request, "was refused", object_repr="bob@a.org", stranger=BOB)
     assert AuditEntry.objects.count() == 2
 
 
@@ -115,10 +134,20 @@ def test_what_djangos_log_holds_is_taken_over():
     assert (entry.object_id, entry.object_words, timezone.now() - entry.when < timedelta(minutes=5)) == ("s1", "bob@a.org", True)
 
 
-def test_an_administrator_is_named_as_people_know_them():
-    assert who(account("sso-1", email="ann@a.org", first_name="Ann")) == "ann@a.org"
-    assert who(account("sso-2", first_name="Ann")) == "Ann"
-    assert who(account("root")) == "root"
+@pytest.mark.parametrize(
+    ("user_id", "facts", "expected"),
+    [
+        ("oidc/1", {"email": "ann@a.org", "first_name": "Ann"}, ("user", "oidc/1", "ann@a.org")),
+        ("oidc/2", {"first_name": "Ann"}, ("user", "oidc/2", "Ann (oidc/2)")),
+        ("oidc/3", {"first_name": "gate"}, ("user", "oidc/3", "gate (oidc/3)")),
+        ("oidc/4", {"first_name": "boss@a.org"}, ("user", "oidc/4", "oidc/4")),
+        ("oidc/5", {"first_name": "The Boss (oidc/boss)"}, ("user", "oidc/5", "oidc/5")),
+        (None, {"email": "boss@a.org", "first_name": "Boss"}, ("account with a password", "root", "root")),
+    ],
+)
+def test_an_administrator_is_named_by_what_is_theirs_alone(user_id, facts, expected):
+    actor = administrator(request_of(account("root", **facts), user_id))
+    assert (actor.kind, actor.id, actor.name) == expected
 
 
 def test_a_session_is_named_in_words_that_outlive_it():
@@ -131,7 +160,9 @@ def test_a_session_is_named_in_words_that_outlive_it():
 def test_what_a_command_does_is_told_by_who_typed_it_each_time():
     for _ in range(2):
         record_command("root@host", "revokes the service account", "ci", Session)
-    assert AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci").count() == 2
+    entries = AuditEntry.objects.filter(who="root@host (command line)", action="revokes the service account", object_id="ci")
+    assert set(entries.values_list("kind", "account")) == {("command line", "root@host")}
+    assert entries.count() == 2
 
 
 def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
@@ -151,13 +182,65 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
     ("claims", "name"),
     [
         ({"email": "eve@partner.example", "name": "Eve"}, "eve@partner.example"),
-        ({"email": "ceo@corp.example", "name": "Eve"}, "Eve"),
+        ({"email": "eve@partner.example", "email_verified": True, "name": "Eve"}, "eve@partner.example"),
+        ({"email": "eve@partner.example", "email_verified": False, "name": "Eve"}, "Eve (partner/eve)"),
+        ({"email": "eve@partner.example", "email_verified": "no", "name": "Eve"}, "Eve (partner/eve)"),
+        ({"email": "ceo@corp.example", "name": "Eve"}, "Eve (partner/eve)"),
         ({"email": "ceo@corp.example", "name": "ceo@corp.example"}, "partner/eve"),
+        ({"email": "service_account/ci@partner.example", "email_verified": True}, "partner/eve"),
+        ({"name": "ceo@corp.example (corp/ceo)"}, "partner/eve"),
+        ({"name": "The Boss (corp/ceo)"}, "partner/eve"),
+        ({"name": "The Boss (corp\u2215ceo)"}, "partner/eve"),
+        ({"name": "robot (API)"}, "robot (API) (partner/eve)"),
+        ({"name": "root (command line)"}, "root (command line) (partner/eve)"),
+        ({"name": "E" * 5000}, f"{'E' * 100} (partner/eve)"),
+        ({"name": 7}, "partner/eve"),
     ],
 )
-def test_nobody_is_called_by_an_address_that_is_not_for_their_provider_to_tell(tmp_path, claims, name):
+def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name):
     providers = make_options(tmp_path, **several("corp", "partner")).providers
     eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
     assert session_entry(0.0, eve, providers, "", ENDS, eve).who == name
     assert session_entry(0.0, eve, providers, "", ENDS_ALL).object_words == name
-    assert access_entry(0.0, eve, providers, "", "asks", "partner/eve", "wages").who == name
+    assert access_entry(0.0, user_actor(eve, providers), "", "asks", "partner/eve", "wages").who == name
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("Mal\0lory", "Mal\ufffdlory"),
+        ("Mal\udc00lory", "Mal\ufffdlory"),
+        ("\u202eyrollaM", "\ufffdyrollaM"),
+        ("Mal\nlory", "Mal\ufffdlory"),
+        ("Mallory", "Mallory"),
+    ],
+    ids=ascii,
+)
+def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored):
+    program_entry(0.0, text, text, text, Session, text, text).save()
+    entry = AuditEntry.objects.get()
+    assert (entry.who, entry.account) == (f"{stored} (API)", f"service_account/{stored}")
+    assert (entry.address, entry.action, entry.object_id, entry.object_words) == (stored,) * 4
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("a;=1+1;b", "a;'=1+1;b"),
+        ('a;"=1+1";b', 'a;\'"=1+1";b'),
+        ("a; +1", "a;' +1"),
+        ("a\t@SUM(1)", "a\t'@SUM(1)"),
+        ("a\n-1", "a\n'-1"),
+        ("a\r\n=1", "a\r'\n'=1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ("\ta", "'\ta"),
+        ("ann@a.org, from 192.0.2.1", "ann@a.org, from 192.0.2.1"),
+        ("a-b; c=d", "a-b; c=d"),
+    ],
+    ids=ascii,
+)
+def test_no_cell_becomes_a_formula_wherever_a_spreadsheet_splits(cell, written):
+    header, line = csv_lines(("who",), [(cell,)])
+    assert header == '"who"\r\n'
+    assert list(csv.reader(StringIO(line, newline=""))) == [[written]]

@@ -128,7 +128,17 @@ def several_of(tmp_path: Path) -> CountedWords:
         ({"email": "Ann@Partner.Example"}, None, ("Ann@Partner.Example", "")),
         ({"email": "ceo@corp.example"}, None, ("", "ceo@corp.example")),
         (None, {"email": "ceo@corp.example"}, ("", "ceo@corp.example")),
-        ({"email": "ceo@corp.example"}, {"email": "ann@partner.example"}, ("", "ceo@corp.example")),
+        ({"email": "ceo@corp.example"}, {"email": "ann@partner.example"}, ("ann@partner.example", "ceo@corp.example")),
+        ({"email": "ann@partner.example", "email_verified": True}, None, ("ann@partner.example", "")),
+        ({"email": "ann@partner.example", "email_verified": False}, None, ("", "ann@partner.example")),
+        ({"email": "ann@partner.example", "claims": {"email_verified": "false"}}, None, ("", "ann@partner.example")),
+        # A directory that lists what people write of themselves verifies nothing.
+        ({"email": "Ann@partner.example", "email_verified": False}, {"email": "ann@Partner.example"}, ("", "Ann@partner.example")),
+        (
+            {"email": "boss@partner.example", "email_verified": False},
+            {"email": "a@partner.example"},
+            ("a@partner.example", "boss@partner.example"),
+        ),
         # Longer than the column: what is left of it is another address than the one that the provider said.
         ({"email": f"{'a' * 239}@partner.example.evil.example"}, None, ("", f"{'a' * 239}@partner.example")),
         ({"email": f"{'a' * 240}@partner.example"}, None, ("", f"{'a' * 240}@partner.exampl")),
@@ -150,13 +160,14 @@ def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, 
         ("ceo@corp.example", ""),
         ("ceo\uff20corp.example", ""),
         ("CEO <ceo@corp.example>", ""),
-        ("a@partner.example", "a@partner.example"),
+        ("a@partner.example", ""),
+        ("Ann (corp/ceo)", ""),
     ],
 )
 def test_no_name_may_be_taken_for_an_address_that_is_not_the_provider_s_to_tell(tmp_path, name, shown):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "partner/1", record(USER, name=name), None)
-    assert (rows.written[0].name, str(rows.written[0])) == (shown, "partner/1" if "@" in shown else shown or "partner/1")
+    assert (rows.written[0].name, str(rows.written[0])) == (shown, f"{shown} (partner/1)" if shown else "partner/1")
 
 
 def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
