@@ -92,7 +92,7 @@ def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider:
 
 def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:
     """Every source that says anything about it must say yes."""
-    return all(map(_is_yes, email_assertions(user, session_claims)))
+    return all(map(is_yes, email_assertions(user, session_claims)))
 
 
 def email_assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
@@ -101,7 +101,7 @@ def email_assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> lis
     return [value for value in said if value is not None]
 
 
-def _is_yes(value: Any) -> bool:
+def is_yes(value: Any) -> bool:
     return value is True or (isinstance(value, str) and value.strip().lower() == "true") or (type(value) is int and value == 1)
 
 

@@ -9,7 +9,7 @@ from config.identity_provider import ConfiguredProvider, provider_of
 from config.routes.bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
-from databroker.claims import email_assertions, flattened, groups_among, may_match_by_email, names_all_groups, rule_email_of
+from databroker.claims import email_assertions, flattened, groups_among, is_yes, may_match_by_email, names_all_groups, rule_email_of
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email, display_name

@@ -13,7 +13,7 @@ records.without("by an address of any domain nobody is linked", "linked_id_of", 
 records.without(
     "an address of which nobody says that it is verified links nobody",
     "linked_id_of",
-    never("not (provider.trusts_email or any(map(_is_yes, _assertions(user, session_claims))))"),
+    never("not (provider.trusts_email or any(map(is_yes, email_assertions(user, session_claims))))"),
 )
 records.without(
     "an address that does not count links nobody",
