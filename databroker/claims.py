@@ -1,5 +1,6 @@
 """Claims of a provider that count: the groups that a claim names, and addresses that are verified and the provider's to assert."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,6 +12,7 @@ from databroker.records import UserRecord, issuer_in
 from foundation.claim_values import ListedValues, NullValues, PartialValues, is_partial
 from foundation.email_address import canonical_email
 
+_DOT = re.compile(r"(?<!\\)\.")  # of a path, not of a name
 _COMPARABLE = (str, int, float)
 
 
@@ -147,6 +149,26 @@ def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         key = _path_part(str(name))
         flat[key] = PartialValues(flat[key]) if flat.get(key) else NullValues()
     return flat
+
+
+def claims_at(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return claims as a provider sends them, from values by dotted paths: the reverse of `flattened`."""
+    claims: dict[str, Any] = {}
+    for path, value in described.items():
+        head, slash, tail = path.rpartition("/") if "://" in path else ("", "", path)
+        first, *names = _DOT.split(tail)
+        level, name = claims, head + slash + first
+        for inner in names:
+            level = level.setdefault(_name_in(name), {})
+            if not isinstance(level, dict):
+                raise ValueError(f"the claim {path!a} is inside one that has a value of its own")
+            name = inner
+        level[_name_in(name)] = value
+    return claims
+
+
+def _name_in(part: str) -> str:
+    return part.replace(r"\.", ".").replace(r"\\", "\\")
 
 
 def _path_part(name: str) -> str:

@@ -20,6 +20,7 @@ from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
+from databroker.claims import claims_at
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.email_address import canonical_email
 from foundation.errors import BadRequest
@@ -99,7 +100,7 @@ def described_identity(person: InventedPerson, options: Options) -> Identity | N
     """Identity made of records as those of a sign-in are, so that the same rules decide what counts."""
     if person.user is None:
         return None
-    said = dict(person.claims)
+    said = claims_at(person.claims)
     provider, subject = _provider_of(person.user, options).id, ""
     if person.user.startswith(f"{PROVIDER}/"):
         account = ServiceAccountRecord(person.user.removeprefix(f"{PROVIDER}/"), tuple(person.groups), time.time(), math.inf, "")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from databroker.claims import CountedWords, flattened, groups_among, groups_in
+from databroker.claims import CountedWords, claims_at, flattened, groups_among, groups_in
 from databroker.store.frozen import frozen_data
 from foundation.claim_values import ListedValues, NullValues, PartialValues
 from tests.support.options import make_options
@@ -57,6 +57,17 @@ def test_the_dot_of_a_name_is_not_the_dot_of_a_path() -> None:
     assert flattened({"https://corp.example/a.b": {"c": 1}})[r"https://corp.example/a\.b.c"] == (1,)
     two = flattened({"https://corp": {"example/x": "a"}, "https://corp.example/x": "b"})["https://corp.example/x"]
     assert (type(two), two) == (PartialValues, ())
+
+
+@pytest.mark.parametrize("path", ["team", "realm.role", r"realm\.role", r"a.b\.c.d", "https://corp.example/roles"])
+def test_a_claim_is_described_by_the_path_that_a_rule_has(path: str) -> None:
+    assert flattened(claims_at({path: "x"}))[path] == ("x",)
+    assert claims_at({"realm.role": "a", "realm.level": 1, "realm2": {"role": "b"}}) == {
+        "realm": {"role": "a", "level": 1},
+        "realm2": {"role": "b"},
+    }
+    with pytest.raises(ValueError, match="inside one"):
+        claims_at({"realm": "a", "realm.role": "b"})
 
 
 @pytest.mark.parametrize(("claims", "kind", "values"), [({}, NullValues, ()), ({"groups": ["a"]}, PartialValues, ("a",))])
