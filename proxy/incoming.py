@@ -16,6 +16,9 @@ from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"
 
+# The `enctype` values of a form (HTML, 4.10.19.6).
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
+
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -79,8 +82,28 @@ class IncomingRequest:
         return b"text/event-stream" in self.headers.get(b"accept", b"").lower()
 
     @property
+    def is_navigation(self) -> bool:
+        """Whether a browser opens a page with it: a GET, a HEAD or a form's POST, by Fetch Metadata or, without that, by Accept.
+
+        Every other client can do nothing with a redirect to a sign-in page (spec/decisions.md, *Not signed in*).
+        """
+        headers, method = self.headers, self.request.method
+        if method not in ("GET", "HEAD") and not (method == "POST" and self.media_type in FORM_TYPES):
+            return False
+        if self.is_upgrade or b"authorization" in headers or b"x-requested-with" in headers:
+            return False
+        if (mode := headers.get(b"sec-fetch-mode")) is not None:
+            return mode == b"navigate"
+        return b"text/html" in headers.get(b"accept", b"").lower() and not any(name.startswith(b"sec-fetch-") for name in headers)
+
+    @property
+    def media_type(self) -> str:
+        """Media type of the body, in lower case, without parameters."""
+        return self.header(b"content-type").partition(";")[0].strip().lower()
+
+    @property
     def is_script(self) -> bool:
-        """Whether a script asked this (fetch, XHR) rather than a person's navigation or a plain client such as curl."""
+        """Whether a script sent this (fetch, XHR), or a client that prefers JSON: its errors are JSON."""
         mode = self.headers.get(b"sec-fetch-mode")
         if mode is not None:
             return mode != b"navigate"
@@ -90,8 +113,8 @@ class IncomingRequest:
         return b"json" in accept and b"text/html" not in accept
 
     @property
-    def may_be_sent_elsewhere(self) -> bool:
-        """Navigation of a person, or a plain client: what follows a redirect to a page and can make something of it."""
+    def may_be_redirected(self) -> bool:
+        """Whether a front proxy, which has decided to redirect, may redirect this to a sign-in page."""
         return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
 
 

@@ -64,14 +64,12 @@ class Verdicts:
         incoming, check = judged.incoming, judged.check
         if check.challenge:
             return self._refusals.token(incoming, check)
-        is_asked_by_http = asker in (Asker.FRONT_PROXY, Asker.STATUS_ONLY)
-        may_be_led = asker is not Asker.STATUS_ONLY and incoming.may_be_sent_elsewhere
-        if not may_be_led or (is_asked_by_http and asks_for_websocket(incoming.scope["headers"])):
+        if not _may_be_redirected(incoming, asker):
             return self._refusals.unauthorized(incoming, check)
         compiled = check.decision.route
         scheme = compiled.route.from_.scheme if compiled else "https"
         # Whom a front proxy asks about begins at the route's own host, where circles are noticed, too.
-        if not is_asked_by_http and self._loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
+        if asker is not Asker.FRONT_PROXY and self._loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
             return self._refusals.loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 
@@ -98,6 +96,13 @@ class Verdicts:
     def _claims_to_be_told(self, incoming: IncomingRequest, route: Route) -> bool:
         names = {fold(name) for name in self._told_names.of(route)} - {b"authorization"}  # which the answer says anew
         return bool(names) and any(fold(name) in names for name in incoming.sent_names)
+
+
+def _may_be_redirected(incoming: IncomingRequest, asker: Asker) -> bool:
+    """Whether who is not signed in is redirected to a sign-in page; else the answer is a 401."""
+    if asker is Asker.FRONT_PROXY:  # at the form that redirects the front proxy asks where it has decided to do so
+        return incoming.may_be_redirected and not asks_for_websocket(incoming.scope["headers"])
+    return asker is not Asker.STATUS_ONLY and incoming.is_navigation
 
 
 def with_form(verdict: SignIn, form: KeptForm | NotKept | None, incoming: IncomingRequest) -> SignIn | Refuse:

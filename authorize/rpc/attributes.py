@@ -12,6 +12,8 @@ from authorize.identity.client_certificates import chain_of, shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import AccessRequest, ClientCertificate, access_request
 from foundation.bounded_cache import bounded_lru_cache
+from foundation.errors import BadRequest
+from foundation.web.field_values import has_c1_control
 
 # Context extensions.  ROUTE is for every data plane; the others count only from ours (authorize/rpc/ext_authz.py).
 ROUTE = "gate_route"  # the id of the route that the data plane will use
@@ -59,6 +61,8 @@ def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: fro
     attributes = check.attributes
     http = attributes.request.http
     headers = headers_of(http)
+    if any(has_c1_control(value) for _, value in headers):
+        raise BadRequest("a header value holds a control character")
     last = dict(headers)
     path, _, query = http.path.partition("?")
     host = raw(http.host)
@@ -88,10 +92,11 @@ def _certificate(attributes: attribute_context_pb2.AttributeContext, host: bytes
 
 
 def headers_of(http: Http) -> tuple[tuple[bytes, bytes], ...]:
-    """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them."""
+    """Headers, names in lower case; every value where Envoy sends them raw (`encode_raw_headers`), else its own joining of them, in
+    which it has replaced all that is not UTF-8."""
     if sent_raw := http.header_map.headers:
-        return tuple([(_name(header.key), header.raw_value or raw(header.value)) for header in sent_raw])
-    return tuple([(_name(name), raw(value)) for name, value in http.headers.items() if not name.startswith(":")])
+        return tuple([(_name(header.key), header.raw_value or header.value.encode()) for header in sent_raw])
+    return tuple([(_name(name), value.encode()) for name, value in http.headers.items() if not name.startswith(":")])
 
 
 @bounded_lru_cache(4096, longest=64)  # clients choose the names

@@ -145,7 +145,7 @@ def _end(facts: dict[str, Any]) -> float:
 
 
 def _headers(answer: pb.CheckResponse) -> Headers:
-    return tuple((option.header.key.encode("latin-1"), option.header.value.encode("latin-1")) for option in answer.ok_response.headers)
+    return tuple((option.header.key.encode("latin-1"), option.header.value.encode()) for option in answer.ok_response.headers)
 
 
 def _plain(answer: pb.CheckResponse) -> dict[str, Any]:

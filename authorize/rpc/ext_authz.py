@@ -171,7 +171,15 @@ def _denied(answer: Denied) -> bytes:
 def _add(headers: Any, name: bytes, value: bytes, *, append: bool = False) -> None:
     option = headers.add()
     option.append_action = _APPEND if append else _OVERWRITE
-    option.header.key, option.header.value = name.decode("latin-1"), value.decode("latin-1")
+    option.header.key, option.header.value = name.decode("latin-1"), _text(value)
+
+
+def _text(value: bytes) -> str:
+    """Text of which Envoy makes the same bytes again, where they are UTF-8; else the characters that Latin-1 has for them."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _http_status(status: int) -> http_status_pb2.HttpStatus:

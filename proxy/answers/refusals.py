@@ -131,7 +131,7 @@ class Refusals:
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
         origin = incoming.header(b"origin")
-        if not origin or not incoming.is_script:
+        if not origin or incoming.is_navigation:
             return []
         route_allows = decision.route is not None and decision.route.route.cors_allow_preflight
         if not (route_allows or self._authorize.is_route_origin(origin)):

@@ -11,6 +11,7 @@ from config.routes.route import Route
 from foundation.bounded_cache import Remembered
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
+from foundation.web.field_values import has_c1_control
 from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_REMEMBERED, TOKEN, Header, Headers
 
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
@@ -63,7 +64,10 @@ class ResponseHeaders:
         return "&".join([*said, *(f"-{quote(name, safe='')}" for name in gone)]).encode("ascii")
 
     def for_client(self, headers: Iterable[Header]) -> Headers:
-        """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way."""
+        """Response headers.  UpstreamError where a value holds CR, LF, NUL or the like: such a response would be split on the way.
+
+        A value with a C1 control is left out: `parse_head` refuses the same value in a request, so its cookie would lock a browser out.
+        """
         kept: Headers = []
         options: set[bytes] = set()
         for raw_name, value in headers:
@@ -72,7 +76,7 @@ class ResponseHeaders:
             name = _NAMES[raw_name]
             if name == b"connection":
                 options.update([option.strip(b" \t").lower() for option in value.split(b",")])
-            elif name is None or name in self.replaced or (name == b"set-cookie" and self._sets_ours(value)):
+            elif name is None or name in self.replaced or has_c1_control(value) or (name == b"set-cookie" and self._sets_ours(value)):
                 continue
             else:
                 kept.append((name, value))

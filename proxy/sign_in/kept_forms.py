@@ -107,7 +107,7 @@ class KeptForms:
         length = incoming.header(b"content-length")
         if length == "0":
             return None
-        if incoming.header(b"content-type").partition(";")[0].strip().lower() not in TYPES or incoming.header(b"content-encoding"):
+        if incoming.media_type not in TYPES or incoming.header(b"content-encoding"):
             return NotKept(NO_FORM)
         if not can_be_sent:
             return NotKept(NOT_SENT_BY_US)

@@ -86,7 +86,8 @@ async def _judged(method: bytes, person: str | None, extra: bytes, target: Targe
         expect(not any(b"override" in name or b"x-http-method" in name for name, _ in hits[0].headers), "the upstream is steered", data)
         return ACCEPTED
     expect(not hits, "an upstream saw it", data)
-    expect(answer.statuses == [403 if person else 302], f"answered {answer.raw[:100]!r}", data)
+    nobody = 302 if method in (b"GET", b"HEAD") else 401
+    expect(answer.statuses == [403 if person else nobody], f"answered {answer.raw[:100]!r}", data)
     return REFUSED
 
 

@@ -44,6 +44,8 @@ def _refused(target: Target, dice: random.Random) -> Question:
     )
     marker, method = new_marker(), dice.choice((b"GET", b"POST", b"HEAD", b"PUT"))
     body = b"" if method in (b"GET", b"HEAD") else dice.randbytes(dice.choice((0, 5, 1000, 30_000)))
+    if status == 302 and method in (b"POST", b"PUT"):
+        status = 401
     return Question(_request(target, dice, method, marker, site, person, body), method, marker, status)
 
 

@@ -16,7 +16,7 @@ from tests.attack.http_strict import strict_requests
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 
-BROKEN = (301, 302, 400, 403, 404, 405, 408, 413, 414, 417, 426, 431, 501, 505)
+BROKEN = (301, 302, 400, 401, 403, 404, 405, 408, 413, 414, 417, 426, 431, 501, 505)
 # Before and after timeout_read, which is two seconds here.
 PAUSES = (0.3, 1.0, 2.6)
 QUIET = 0.3  # seconds without an answer, while others get theirs: gate waits for more

@@ -27,6 +27,7 @@ Port 5432 of group and public is a route for TCP (CONNECT) to the same canary, f
 
 import asyncio
 import os
+import re
 import secrets
 import ssl
 import tempfile
@@ -125,13 +126,19 @@ class Target:
         body: bytes = b"",
         close: bool = True,
         host: bytes | None = None,
+        accept: bytes = b"Accept: text/html\r\n",
     ) -> bytes:
-        """One well-formed request, apart from what the arguments put into it.  `headers` are raw lines, each with its CR LF."""
+        """One well-formed request, apart from what the arguments put into it.  `headers` are raw lines, each with its CR LF.
+
+        `accept`: without it a stranger gets a 401 instead of a redirect to the sign-in.
+        """
         lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (method, path, self.host(site).encode() if host is None else host)]
         lines += [b"X-Marker: %b\r\n" % marker] if marker else []
         lines += [b"Cookie: %b\r\n" % self.cookie(person, site)] if person else []
         lines += [b"Content-Length: %d\r\n" % len(body)] if body else []
         lines += [b"Connection: close\r\n"] if close else []
+        if not re.search(rb"(?i)^accept\s*:", headers, re.MULTILINE):
+            lines += [accept]
         return b"".join([*lines, headers, b"\r\n", body])
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

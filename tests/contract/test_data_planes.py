@@ -186,7 +186,7 @@ async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, appl
     assert (stranger.status, script.status) == (302, 401)
     assert (stranger.header("location") or "").startswith(gate.url("authenticate.localhost", "/.gate/sign_in?"))
     assert ask(gate, "/x", "X: y", host="unknown.localhost", server_name=APP).status == 404
-    assert ask(gate, "/x", cookie="_gate=forged").status == 302
+    assert ask(gate, "/x", cookie="_gate=forged").status == 401
     assert application.hits == before
     line = logged(gate, lambda entry: entry["path"] == "/reports" and entry["status"] == 403)
     assert line["user_id"]
@@ -374,6 +374,28 @@ async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win
     assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["theirs=1"]
     assert [value for name, value in answer.headers if name.lower() == "x-frame-options"] == ["SAMEORIGIN"]
     assert (answer.header("x-hop"), answer.header("alt-svc")) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["Åsa", "Архангельск", "内", "😅"])
+async def test_utf_8_passes_in_headers_and_cookies_both_ways(text: str, gate: RunningGate) -> None:
+    said = f"X-City: {text}\r\nSet-Cookie: city={text}; Path=/\r\n".encode()
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)) as running:
+        sent = text.encode().decode("latin-1")
+        answer = await asyncio.to_thread(ask, gate, "/", f"Cookie: a=1; city={sent}", f"X-City: {sent}", host=CANARY)
+    assert answer.status == 200
+    assert (answer.header("x-city"), answer.header("set-cookie")) == (sent, f"city={sent}; Path=/")
+    received = {name.lower(): value for name, value in running.requests[0].headers}
+    assert (received[b"cookie"], received[b"x-city"]) == (b"a=1; city=" + text.encode(), text.encode())
+
+
+@pytest.mark.parametrize("value", [b"\x85", b"a\xc2\x85", b"\xc1\x85", b"\xe5\x85"])
+async def test_no_cookie_comes_or_goes_that_is_no_text(value: bytes, gate: RunningGate) -> None:
+    said = b"Set-Cookie: bad=" + value + b"\r\nSet-Cookie: kept=1\r\n"
+    async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)):
+        answer = await asyncio.to_thread(ask, gate, "/", host=CANARY)
+        refused = await asyncio.to_thread(ask, gate, "/", f"Cookie: bad={value.decode('latin-1')}", host=CANARY)
+    assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["kept=1"]
+    assert (refused.status, b"Delete the cookies" in refused.body) == (400, True)
 
 
 SAID = b"X-Frame-Options: ALLOWALL\r\n" * 2

@@ -46,6 +46,7 @@ class Kind:
 
 HANDSHAKE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY.decode()}")
 KINDS = {
+    "page": Kind("GET", ("Accept: text/html",)),
     "plain": Kind("GET"),
     "body": Kind("POST", ("Content-Length: 2",), b"hi"),
     "events": Kind("GET", ("Accept: text/event-stream",)),
@@ -56,30 +57,30 @@ KINDS = {
 
 # The status says the verdict, in the order of the kinds above; "-": there is no such question.
 VERDICTS = """
-                         | embedded                | envoy                   | forward auth            | ext_authz
-                         | get pst sse  ws spd tcp | get pst sse  ws spd tcp | get pst sse  ws spd tcp | get pst sse  ws spd tcp
-none                     | 302 302 302 401 401 401 | 302 302 302 401 401 401 | 401 401 401 401 401   - | 302 302 302 302 302   -
-none, open to all        | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
-cookie                   | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
-cookie, for a cluster    | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
-cookie, with its tokens  | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
-program token            | 200 200 200 101 101 200 | 200 200 200 101 101 200 | 200 200 200 200 200   - | 200 200 200 200 200   -
-in Proxy-Authorization   | 302 302 302 401 401 200 | 302 302 302 401 401 200 | 401 401 401 401 401   - | 302 302 302 302 302   -
-as a bearer's            | 200 200 200 101 101 200 | 200 200 200 101 101 200 | 200 200 200 200 200   - | 200 200 200 200 200   -
-query token              | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
-query token, a browser   | 302 302 302 401 401 401 | 302 302 302 401 401 401 | 403 403 403 403 403   - | 403 403 403 403 403   -
-service account          | 200 200 200 101 101 200 | 200 200 200 101 101 200 | 200 200 200 200 200   - | 200 200 200 200 200   -
-ID token                 | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
-access token             | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
-another issuer's token   | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 200 200 200 200 200   - | 200 200 200 200 200   -
-a token that is not good | 302 302 302 401 401 401 | 302 302 302 401 401 401 | 401 401 401 401 401   - | 302 302 302 302 302   -
-preflight                | 200 200 200 400 400   - | 200 200 200 400 400   - | 200 200 200 403 200   - | 200 200 200 403 200   -
-preflight of a bearer    | 200 200 200 400 400   - | 200 200 200 400 400   - | 200 200 200 403 200   - | 200 200 200 403 200   -
-in another proxy's words | 200 200 200 101 101   - | 200 200 200 101 101   - | 200 200 200 200 200   - | 200 200 200 200 200   -
-who pretends those       | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
-who spells those with _  | 200 200 200 101 101   - | 200 200 200 101 101   - | 403 403 403 403 403   - | 200 200 200 200 200   -
-whose claim is missing   | 403 403 403 403 403   - | 403 403 403 403 403   - | 403 403 403 403 403   - | 403 403 403 403 403   -
-who pretends             | 200 200 200 101 101 401 | 200 200 200 101 101 401 | 403 403 403 403 403   - | 200 200 200 200 200   -
+                         | embedded                    | envoy                       | forward auth                | ext_authz
+                         | nav get pst sse  ws spd tcp | nav get pst sse  ws spd tcp | nav get pst sse  ws spd tcp | nav get pst sse  ws spd tcp
+none                     | 302 401 401 401 401 401 401 | 302 401 401 401 401 401 401 | 401 401 401 401 401 401   - | 302 401 401 401 401 401   -
+none, open to all        | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+cookie                   | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+cookie, for a cluster    | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 403 403 403 403 403 403   - | 403 403 403 403 403 403   -
+cookie, with its tokens  | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 403 403 403 403 403 403   - | 403 403 403 403 403 403   -
+program token            | 200 200 200 200 101 101 200 | 200 200 200 200 101 101 200 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+in Proxy-Authorization   | 302 401 401 401 401 401 200 | 302 401 401 401 401 401 200 | 401 401 401 401 401 401   - | 302 401 401 401 401 401   -
+as a bearer's            | 200 200 200 200 101 101 200 | 200 200 200 200 101 101 200 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+query token              | 401 200 200 200 101 101 401 | 401 200 200 200 101 101 401 | 403 403 403 403 403 403   - | 403 403 403 403 403 403   -
+query token, a browser   | 302 302 401 302 401 401 401 | 302 302 401 302 401 401 401 | 403 403 403 403 403 403   - | 403 403 403 403 403 403   -
+service account          | 200 200 200 200 101 101 200 | 200 200 200 200 101 101 200 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+ID token                 | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+access token             | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+another issuer's token   | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+a token that is not good | 401 401 401 401 401 401 401 | 401 401 401 401 401 401 401 | 401 401 401 401 401 401   - | 401 401 401 401 401 401   -
+preflight                | 200 200 200 200 400 400   - | 200 200 200 200 400 400   - | 200 200 200 200 403 200   - | 200 200 200 200 403 200   -
+preflight of a bearer    | 200 200 200 200 400 400   - | 200 200 200 200 400 400   - | 200 200 200 200 403 200   - | 200 200 200 200 403 200   -
+in another proxy's words | 200 200 200 200 101 101   - | 200 200 200 200 101 101   - | 200 200 200 200 200 200   - | 200 200 200 200 200 200   -
+who pretends those       | 200 200 200 200 101 101   - | 200 200 200 200 101 101   - | 403 403 403 403 403 403   - | 200 200 200 200 200 200   -
+who spells those with _  | 200 200 200 200 101 101   - | 200 200 200 200 101 101   - | 403 403 403 403 403 403   - | 200 200 200 200 200 200   -
+whose claim is missing   | 403 403 403 403 403 403   - | 403 403 403 403 403 403   - | 403 403 403 403 403 403   - | 403 403 403 403 403 403   -
+who pretends             | 200 200 200 200 101 101 401 | 200 200 200 200 101 101 401 | 403 403 403 403 403 403   - | 200 200 200 200 200 200   -
 """
 
 MINE, OF_THE_APP = "cookie: mine=1", "authorization: Bearer of.the.app"
@@ -312,7 +313,7 @@ async def all_sent(gate: RunningGate, provider: DevelopmentProvider) -> dict[str
         "as a bearer's": token("/", "Bearer Gate-", program, *ALICE, tunnel=(f"Authorization: Bearer Gate-{tunnel}",)),
         # Who carries a token in the query has said who they are; what is in the header is then the application's.
         "query token": Sent(f"/?gate_session={program}&x=1", (mine, app), (MINE, OF_THE_APP, *ALICE), (program,), target="/?x=1"),
-        "query token, a browser": Sent(f"/?gate_session={program}&x=1", (mine, "Sec-Fetch-Site: none"), (), (program,)),
+        "query token, a browser": Sent(f"/?gate_session={program}&x=1", (mine, "Sec-Fetch-Mode: navigate"), (), (program,)),
         "service account": token("/", "Bearer ", account, ACCOUNT),
         "ID token": token("/id/", "Bearer ", provided["id_token"], *ALICE),
         "access token": token("/access/", "Bearer ", provided["access_token"], *ALICE),

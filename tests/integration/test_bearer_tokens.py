@@ -101,7 +101,7 @@ async def test_each_token_lets_its_owner_in_where_it_belongs(gate: RunningGate, 
             refused = await ask(host, token)
             assert refused.status_code == 401, host
             assert refused.headers["www-authenticate"] == BAD_TOKEN
-        assert (await ask("none.localhost", tokens["id_token"])).status_code == 302
+        assert (await ask("none.localhost", tokens["id_token"])).status_code == 401
     assert not any(token in gate.child.output for token in (tokens["id_token"], tokens["access_token"]))
 
 

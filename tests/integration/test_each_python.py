@@ -78,7 +78,7 @@ async def test_it_carries_reloads_and_ends_with_nothing_to_complain_of(
             assert (await follow(client, refused)).status_code == 404
             assert echoed(gate, of_client(client, SOCKETS)) == b"hello"
             reload(gate, policy=[*builder.policy, {**builder.policy[0], "from": gate.url(LATER, "")}])
-            assert (await client.get(gate.url(LATER))).status_code == 302
+            assert (await client.get(gate.url(LATER))).status_code == 401
             assert (await client.get(gate.url(APP, "/after"))).status_code == 200
         assert gate.stop() == 0, gate.child.output
     assert not [event for event in gate.log if event["level"] in ("error", "critical")]

@@ -59,8 +59,8 @@ async def test_a_program_acts_for_its_person_until_they_sign_out(
                 assert (page.json()["target"], heard["x-gate-claim-email"]) == ("/x?a=1", "alice@example.com")
                 assert "authorization" not in heard
                 assert token not in page.text
-            assert await statuses(program, gate, token, "other.localhost") == {302}
-            assert await statuses(program, gate, token[:-2]) == {302}
+            assert await statuses(program, gate, token, "other.localhost") == {401}
+            assert await statuses(program, gate, token[:-2]) == {401}
             browser.forget_everything()
             # As from a mail or the address bar: whoever opens it is nobody yet.
             browser.open(gate.url("app.localhost", f"/x?gate_session={token}&a=1"))
@@ -73,5 +73,5 @@ async def test_a_program_acts_for_its_person_until_they_sign_out(
             browser.open(gate.url("authenticate.localhost", "/.gate/signout/"))
             browser.click("main form button[name=gate_everywhere]")
             browser.wait_for_url(provider.url)
-        assert await statuses(program, gate, token) == {302}
+        assert await statuses(program, gate, token) == {401}
     assert token not in gate.child.output

@@ -160,6 +160,6 @@ async def test_split_services_keep_two_providers_apart_and_end_the_sessions_of_o
         refused = 0
         async with asyncio.timeout(PATIENCE):
             while refused < 8:  # each proxy asks each authorize in turn
-                refused = refused + 1 if await status_or_cut(guest, split.url()) == 302 else 0
+                refused = refused + 1 if await status_or_cut(guest, split.url()) == 401 else 0
         for _ in range(4):
             assert (await employee.get(split.url())).status_code == 200

@@ -131,13 +131,13 @@ async def until_refused(browser, split) -> None:
     async with asyncio.timeout(10):
         refused = 0
         while refused < 4:
-            refused = refused + 1 if await status_or_cut(browser, split.url("/")) == 302 else 0
+            refused = refused + 1 if await status_or_cut(browser, split.url("/")) == 401 else 0
 
 
 async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
     async with split.client() as browser:
         assert (await browser.get(split.url("/public/"))).status_code == 200
-        stranger = await browser.get(split.url("/"))
+        stranger = await browser.get(split.url("/"), headers={"Accept": "text/html"})
         assert stranger.status_code == 302
         assert "/.gate/sign_in?" in stranger.headers["location"]
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200

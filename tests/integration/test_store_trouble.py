@@ -194,14 +194,14 @@ def builder_of(provider: DevelopmentProvider, upstream: SampleUpstream) -> GateB
 
 
 async def status_of(client: httpx.AsyncClient, gate: RunningGate) -> int:
-    return (await client.get(gate.url(HOST))).status_code
+    return (await client.get(gate.url(HOST), headers=HTML)).status_code
 
 
 async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> float:
     """The seconds until this is the answer; another than 200, 302 and 503 is never given."""
     started = time.monotonic()
     async with asyncio.timeout(60):
-        while (found := await status_or_cut(client, gate.url(HOST))) != status:
+        while (found := await status_or_cut(client, gate.url(HOST), headers=HTML)) != status:
             assert found in (None, 200, 302, 503)
             await asyncio.sleep(0.05)
     return time.monotonic() - started

@@ -137,7 +137,7 @@ def _wait_until_it_answers(found: Front) -> None:
         try:
             with httpx.Client(verify=found.certificates.client_context(), trust_env=False, timeout=5) as client:
                 url, host = f"https://127.0.0.1:{found.port}/", f"{APP}:{found.port}"
-                request = client.build_request("GET", url, headers={"Host": host}, extensions={"sni_hostname": APP})
+                request = client.build_request("GET", url, headers={"Host": host, "Accept": "text/html"}, extensions={"sni_hostname": APP})
                 return client.send(request).status_code == 302
         except httpx.TransportError:
             return False

@@ -66,7 +66,7 @@ class OwnEnvoy:
         try:
             with httpx.Client(verify=self.certificates.client_context(), trust_env=False, timeout=5) as client:
                 url, host = f"https://127.0.0.1:{self.port}/", f"{APP}:{self.port}"
-                request = client.build_request("GET", url, headers={"Host": host}, extensions={"sni_hostname": APP})
+                request = client.build_request("GET", url, headers={"Host": host, "Accept": "text/html"}, extensions={"sni_hostname": APP})
                 return client.send(request).status_code == 302
         except httpx.TransportError:
             return False

@@ -82,7 +82,7 @@ class RawClient:
         """The next response, also an informational one (status 100)."""
         head = self._until(b"\r\n\r\n").decode("latin-1")
         status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
-        headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        headers = [(name, value.strip(" \t")) for name, _, value in (line.partition(":") for line in lines)]
         status = int(status_line.split(" ")[1])
         response = RawResponse(status, headers, b"")
         if method == "HEAD" or status < 200 or status in (204, 304):

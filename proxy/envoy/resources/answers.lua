@@ -12,6 +12,20 @@ local function sets_ours(value)
   return false
 end
 
+-- Well-formed UTF-8 above ASCII, but for U+0080 to U+009F (foundation/web/field_values.py).
+local TAIL = "[\128-\191]"
+local CHARACTERS = {
+  "[\241-\243]" .. TAIL .. TAIL .. TAIL, "\240[\144-\191]" .. TAIL .. TAIL, "\244[\128-\143]" .. TAIL .. TAIL,
+  "[\225-\236\238\239]" .. TAIL .. TAIL, "\224[\160-\191]" .. TAIL, "\237[\128-\159]" .. TAIL,
+  "[\195-\223]" .. TAIL, "\194[\160-\191]",
+}
+
+local function has_c1_control(value)
+  if not value:find("[\128-\159]") then return false end
+  for _, character in ipairs(CHARACTERS) do value = value:gsub(character, "?") end
+  return value:find("[\128-\159]") ~= nil
+end
+
 local function question(path)
   return {[":method"] = "POST", [":path"] = path, [":authority"] = "gate", ["$TOKEN"] = "$PROOF", ["$SCRIPT"] = "1"}
 end
@@ -63,12 +77,12 @@ function envoy_on_response(handle)
   end
   local count = headers:getNumValues("set-cookie")
   if count > 0 then
-    local kept, has_ours = {}, false
+    local kept, leaves_out = {}, false
     for position = 0, count - 1 do
       local value = headers:getAtIndex("set-cookie", position)
-      if sets_ours(value) then has_ours = true else kept[#kept + 1] = value end
+      if sets_ours(value) or has_c1_control(value) then leaves_out = true else kept[#kept + 1] = value end
     end
-    if has_ours then
+    if leaves_out then
       headers:remove("set-cookie")
       for _, value in ipairs(kept) do headers:add("set-cookie", value) end
     end

@@ -3,6 +3,7 @@
 import re
 from typing import Protocol
 
+from foundation.web.field_values import has_c1_control
 from proxy.listener.http1.head import HEADER_LINE, TOKEN, RequestRefused
 from proxy.listener.limits import DRAIN_BYTES, HEADER_COUNT
 
@@ -117,7 +118,8 @@ class ChunkedBody:
             return end + 2
         self._trailers += 1
         self._trailers_bytes += end + 2 - at
-        if self._trailers > HEADER_COUNT or HEADER_LINE.fullmatch(data, at, end + 2) is None:
+        line = data[at : end + 2]
+        if self._trailers > HEADER_COUNT or HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
             raise RequestRefused(400, "A trailer is malformed.")
         return end + 2
 

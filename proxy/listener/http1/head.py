@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from authorize.policy.request import require_method
 from foundation.errors import BadRequest
+from foundation.web.field_values import has_c1_control
 from foundation.web.next_steps import next_step
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
-# 0x85 is a line end to Latin-1 text functions (CVE-2026-44546), so it is refused with the control bytes.
-_VALUE = rb"[\t\x20-\x7e\x80-\x84\x86-\xff]"
+_VALUE = rb"[\t\x20-\x7e\x80-\xff]"  # of the bytes above ASCII, `has_c1_control` refuses some
 # Possessive quantifiers: no input makes these backtrack.
 HEADER_LINE = re.compile(rb"(%b++):(%b*+)\r\n" % (TOKEN, _VALUE))
 HEADER_LINES = re.compile(rb"(?:%b++:%b*+\r\n)*+" % (TOKEN, _VALUE))
@@ -19,6 +19,7 @@ _ABSOLUTE_FORM = re.compile(rb"https?://([^/?]*+)(.*+)", re.IGNORECASE | re.DOTA
 _HOST = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\])(?::[0-9]{1,5})?")
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
 _AUTHORITY_FORM = re.compile(rb"(?:[0-9A-Za-z._\-]++|\[[0-9A-Fa-f:.]++\]):[1-9][0-9]{0,4}")
+_COOKIE_LINE = re.compile(rb"^cookie:.*\r\n", re.IGNORECASE | re.MULTILINE)
 _METHOD_BYTES = 32
 _CONNECT = b"CONNECT"
 _REFUSED_METHODS = frozenset({b"TRACE", b"TRACK"})
@@ -34,14 +35,15 @@ Headers = list[tuple[bytes, bytes]]
 class RequestRefused(BadRequest):
     """Refusal by the listener itself: the application never sees the request, the connection closes."""
 
-    def __init__(self, status: int, reason: str):
+    def __init__(self, status: int, reason: str, advice: str = ""):
+        """`advice`: the next step, where the usual one of the status does not help."""
         super().__init__(reason)
-        self.status = status
+        self.status, self.advice = status, advice
 
     @property
     def body(self) -> bytes:
         """Body of the answer: what is wrong, and what to do next."""
-        return f"{self.status} {self}\n{next_step(self.status)}\n".encode()
+        return f"{self.status} {self}\n{self.advice or next_step(self.status)}\n".encode()
 
 
 @dataclass(slots=True)
@@ -153,8 +155,8 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     """Fill in what the headers say; returns the host."""
     if len(lines) > HEADERS_BYTES:
         raise RequestRefused(431, "The request headers are too large.")
-    if HEADER_LINES.fullmatch(lines) is None:
-        raise RequestRefused(400, "A header line is malformed.")
+    if HEADER_LINES.fullmatch(lines) is None or has_c1_control(lines):
+        raise _malformed(lines)
     fields = HEADER_LINE.findall(lines)
     if len(fields) > HEADER_COUNT:
         raise RequestRefused(431, "There are too many request headers.")
@@ -174,6 +176,14 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     if len(watched) > 1:  # more than Host
         _read_framing(watched, head)
     return _read_host(watched)
+
+
+def _malformed(lines: bytes) -> RequestRefused:
+    """Refusal of malformed header lines.  A browser sends a malformed cookie with each request until somebody deletes it."""
+    for line in _COOKIE_LINE.findall(lines):
+        if HEADER_LINE.fullmatch(line) is None or has_c1_control(line):
+            return RequestRefused(400, "The Cookie header is malformed.", next_step(431))
+    return RequestRefused(400, "A header line is malformed.")
 
 
 def _read_host(watched: dict[bytes, list[bytes]]) -> bytes:

@@ -25,6 +25,42 @@ def test_scripts_are_told_from_people_and_plain_clients(headers: dict[str, str],
     assert incoming_from("https://a.example/", headers=headers).is_script is is_script
 
 
+HTML = {"accept": "text/html"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+PARTS = {"content-type": "Multipart/Form-Data; boundary=x"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "is_navigation"),
+    [
+        ("GET", NAVIGATION, True),
+        ("GET", HTML, True),
+        ("HEAD", HTML, True),
+        ("GET", {"sec-fetch-mode": "navigate", "accept": "application/json"}, True),
+        ("POST", NAVIGATION | FORM, True),
+        ("POST", HTML | PARTS, True),
+        ("POST", HTML | {"content-type": "text/plain"}, True),
+        ("POST", NAVIGATION, False),
+        ("POST", HTML | {"content-type": "application/json"}, False),
+        ("POST", HTML | {"content-type": "application/grpc"}, False),
+        *((method, NAVIGATION | FORM, False) for method in ("PUT", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "QUERY")),
+        ("GET", SCRIPT, False),
+        ("GET", HTML | {"sec-fetch-mode": "no-cors"}, False),
+        ("GET", HTML | {"sec-fetch-site": "same-origin"}, False),
+        ("GET", HTML | {"sec-fetch-dest": "image"}, False),
+        ("GET", CURL, False),
+        ("GET", {}, False),
+        ("GET", {"accept": "application/vnd.docker.distribution.manifest.v2+json"}, False),
+        ("POST", CURL | FORM, False),  # curl --data
+        ("GET", NAVIGATION | {"authorization": "Basic YTpi"}, False),
+        ("GET", NAVIGATION | {"x-requested-with": "XMLHttpRequest"}, False),
+        ("GET", HTML | {"upgrade": "websocket", "connection": "Upgrade"}, False),
+    ],
+)
+def test_a_navigation_is_what_a_browser_opens_a_page_with(method: str, headers: dict[str, str], is_navigation: bool) -> None:
+    assert incoming_from("https://a.example/", method=method, headers=headers).is_navigation is is_navigation
+
+
 def test_an_upgrade_needs_both_headers() -> None:
     both = {"connection": "keep-alive, Upgrade", "upgrade": "websocket"}
     assert incoming_from("https://a.example/", headers=both).is_upgrade

@@ -18,7 +18,7 @@ from proxy.upgrades.handshake import Handshake
 from proxy.upgrades.spdy import SpdyOffer
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
 from proxy.verdicts import Verdicts, asks_for_websocket, refused, with_form
-from tests.support.asgi import NAVIGATION, SCRIPT, incoming_from
+from tests.support.asgi import CURL, NAVIGATION, SCRIPT, incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, user
 
@@ -121,7 +121,10 @@ def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: 
         (NAVIGATION, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
         (SCRIPT, ()),
         ({"connection": "Upgrade", "upgrade": "h2c"}, ()),
-        (HANDSHAKE, (Asker.OURS, Asker.ENVOY)),  # a front proxy has taken the upgrade out
+        (HANDSHAKE, ()),  # a front proxy has taken the upgrade out
+        (CURL, (Asker.FRONT_PROXY,)),  # which has decided to redirect
+        ({"authorization": "Basic YTpi"} | NAVIGATION, (Asker.FRONT_PROXY,)),
+        ({"accept": "text/html"}, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
     ],
 )
 def test_who_is_led_to_sign_in(tmp_path: Path, headers: dict[str, str], led: tuple[Asker, ...]) -> None:

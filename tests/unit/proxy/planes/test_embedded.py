@@ -42,11 +42,14 @@ async def test_an_allowed_request_reaches_the_upstream_without_our_cookie(tmp_pa
     ("headers", "status"),
     [
         (NAVIGATION, 302),
-        (CURL, 302),
+        (CURL, 401),
+        (NAVIGATION | {"authorization": "Basic YTpi"}, 401),
+        ({"accept": "text/html"}, 302),
         (SCRIPT, 401),
         ({"accept": "application/json"}, 401),
         ({"connection": "upgrade", "upgrade": "websocket"}, 401),
-        ({"cookie": "_gate=forged"}, 302),
+        ({"cookie": "_gate=forged"}, 401),
+        (NAVIGATION | {"cookie": "_gate=forged"}, 302),
     ],
 )
 async def test_nobody_gets_through_unless_signed_in(headers: dict[str, str], status: int, tmp_path: Path) -> None:
@@ -54,7 +57,8 @@ async def test_nobody_gets_through_unless_signed_in(headers: dict[str, str], sta
         answer = await gate.ask(URL, headers=headers)
         assert gate.canary.connections == 0
     assert answer.status == status
-    assert (answer.values("location") != []) == (status == 302)
+    assert (answer.values("location") != [], answer.values("set-cookie") != []) == (status == 302, status == 302)
+    assert (answer.values("www-authenticate") != []) == (status == 401)
 
 
 async def test_a_grpc_client_that_is_not_signed_in_gets_unauthenticated(tmp_path: Path) -> None:
@@ -93,8 +97,8 @@ async def test_only_a_preflight_passes_without_a_session(tmp_path: Path) -> None
     preflight = {"origin": "https://x.example", "access-control-request-method": "GET"}
     async with proxied(tmp_path, {**ANYONE, "cors_allow_preflight": True}) as gate:
         assert (await gate.ask(URL, method="OPTIONS", headers=preflight)).status == 200
-        assert (await gate.ask(URL, method="GET", headers=preflight)).status == 302
-        assert (await gate.ask(URL, method="OPTIONS", headers={"origin": "https://x.example"})).status == 302
+        assert (await gate.ask(URL, method="GET", headers=preflight)).status == 401
+        assert (await gate.ask(URL, method="OPTIONS", headers={"origin": "https://x.example"})).status == 401
         assert len(gate.canary.requests) == 1
 
 
@@ -169,15 +173,15 @@ async def test_an_ended_session_is_refused_at_its_next_request(tmp_path: Path) -
         headers = {"cookie": ann.cookie("app.example.com")}
         assert (await gate.ask(URL, headers=headers)).status == 200
         await gate.broker.delete("session", ann.session.id)
-        assert (await gate.ask(URL, headers=headers)).status == 302
+        assert (await gate.ask(URL, headers=headers)).status == 401
 
 
 async def test_a_cookie_of_another_host_is_worth_nothing(tmp_path: Path) -> None:
     other = {"from": "https://other.example.com", **ANYONE}
     async with proxied(tmp_path, ANYONE, other) as gate:
         ann = await sign_in(gate.broker, gate.options)
-        assert (await gate.ask(URL, headers={"cookie": ann.cookie("other.example.com")})).status == 302
-        assert (await gate.ask(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 302
+        assert (await gate.ask(URL, headers={"cookie": ann.cookie("other.example.com")})).status == 401
+        assert (await gate.ask(URL, headers={"cookie": ann.cookie("app.example.com:8443")})).status == 401
 
 
 async def test_each_request_is_one_line_in_the_log_without_its_query(

@@ -71,6 +71,18 @@ def test_a_response_header_that_would_split_is_refused(options, value):
         received(options, [(b"Location", value)])
 
 
+@pytest.mark.parametrize("value", [b"a\x85b", b"a\xc2\x85b", b"\xc1\x85", b"\xe5\x85", b"a\x92"])
+def test_a_value_that_no_request_may_hold_is_left_out_of_an_answer(options, value):
+    said = received(options, [(b"Set-Cookie", b"name=" + value), (b"X-City", value), (b"X-Other", b"1")])
+    assert (values(said, b"set-cookie"), values(said, b"x-city"), values(said, b"x-other")) == ([], [], [b"1"])
+
+
+@pytest.mark.parametrize("value", ["Åsa", "Архангельск", "内", "😅"])
+def test_utf_8_is_in_an_answer_as_it_came(options, value):
+    said = received(options, [(b"Set-Cookie", b"name=" + value.encode()), (b"X-City", value.encode())])
+    assert (values(said, b"set-cookie"), values(said, b"x-city")) == ([b"name=" + value.encode()], [value.encode()])
+
+
 def test_a_malformed_response_header_name_is_refused(options):
     with pytest.raises(UpstreamError):
         received(options, [(b"x y", b"1")])

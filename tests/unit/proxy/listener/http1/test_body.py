@@ -74,6 +74,7 @@ MALFORMED = {
     "a folded trailer": b"0\r\nX: a\r\n b\r\n\r\n",
     "a trailer without a colon": b"0\r\nX\r\n\r\n",
     "a trailer with a control byte": b"0\r\nX: \x01\r\n\r\n",
+    "a trailer with a next-line byte": b"0\r\nX: a\x85b\r\n\r\n",
     "a request for a trailer": b"0\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
     "trailers without end": b"0\r\n" + b"X: y\r\n" * 10000,
     "a trailer without end": b"0\r\nX: " + b"y" * 20000,

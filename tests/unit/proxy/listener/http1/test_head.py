@@ -80,6 +80,13 @@ REFUSED = {
     "form feed in a value": (400, request(b"X: a\x0cb")),
     "a file separator in a value": (400, request(b"X: a\x1cb")),
     "a next-line byte in a value": (400, request(b"X: a\x85X-Gate-Jwt-Assertion: forged")),
+    "a next-line character in UTF-8": (400, request(b"X: a\xc2\x85b")),
+    "a C1 byte alone": (400, request(b"X: a\x9bb")),
+    "a C1 byte after an overlong lead": (400, request(b"X: a\xc1\x85b")),
+    "a C1 byte of a truncated character": (400, request(b"X: a\xe5\x85")),
+    "a C1 byte of a surrogate": (400, request(b"X: a\xed\xa0\x85b")),
+    "a C1 byte after a whole character": (400, request(b"X: a\xc3\x85\x85b")),
+    "a C1 byte beyond Unicode": (400, request(b"X: a\xf4\x90\x85\x85b")),
     "two lengths": (400, request(b"Content-Length: 3", b"Content-Length: 4")),
     "two equal lengths": (400, request(b"Content-Length: 3", b"Content-Length: 3")),
     "a length list": (400, request(b"Content-Length: 3, 3")),
@@ -249,3 +256,18 @@ def test_a_connect_is_for_its_host_and_nothing_after_it_is_a_request(authority: 
 def test_no_method_is_usual_that_would_be_refused():
     for method in _USUAL_METHODS:
         _require_method(method)
+
+
+@pytest.mark.parametrize("value", ["Åsa", "Архангельск", "内", "😅", "…", "\u2028", "é".encode("latin-1"), b"\xa0\xff\xc3", b"\xe9\xc3\x85"])
+def test_utf_8_and_the_letters_of_latin_1_are_in_a_value_as_they_came(value):
+    sent = value if isinstance(value, bytes) else value.encode()
+    head = parse_head(request(b"Cookie: city=" + sent, b"X-City: " + sent)[:-2])
+    assert (b"cookie", b"city=" + sent) in head.headers
+    assert (b"x-city", sent) in head.headers
+
+
+@pytest.mark.parametrize(("line", "is_cookie"), [(b"Cookie: a=\x85", True), (b"COOKIE: a=\x1f", True), (b"X: \x85", False), (b"X-Cookie: \0", False)])
+def test_a_malformed_cookie_is_refused_with_what_helps_against_it(line, is_cookie):
+    with pytest.raises(RequestRefused) as caught:
+        parse_head(request(b"Cookie: fine=1", line)[:-2])
+    assert (b"Delete the cookies" in caught.value.body, b"Cookie header is malformed" in caught.value.body) == (is_cookie, is_cookie)
