@@ -32,7 +32,9 @@ def scripts(target: Target) -> Iterator[Case]:
         for frame in FRAMES:
             for site, person in SITES:
                 for name in NAMES:
-                    yield Case(f"{name!r} at {site}: {frame % text[:20]!r}", partial(_sent, name, frame % text, text in CONTROLS, site, person))
+                    yield Case(
+                        f"{name!r} at {site}: {frame % text[:20]!r}", partial(_sent, name, frame % text, text in CONTROLS, site, person)
+                    )
             yield Case(f"answered: {frame % text[:20]!r}", partial(_answered, frame % text, text in CONTROLS))
 
 

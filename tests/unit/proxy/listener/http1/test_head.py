@@ -258,7 +258,9 @@ def test_no_method_is_usual_that_would_be_refused():
         _require_method(method)
 
 
-@pytest.mark.parametrize("value", ["Åsa", "Архангельск", "内", "😅", "…", "\u2028", "é".encode("latin-1"), b"\xa0\xff\xc3", b"\xe9\xc3\x85"])
+@pytest.mark.parametrize(
+    "value", ["Åsa", "Архангельск", "内", "😅", "…", "\u2028", "é".encode("latin-1"), b"\xa0\xff\xc3", b"\xe9\xc3\x85"]
+)
 def test_utf_8_and_the_letters_of_latin_1_are_in_a_value_as_they_came(value):
     sent = value if isinstance(value, bytes) else value.encode()
     head = parse_head(request(b"Cookie: city=" + sent, b"X-City: " + sent)[:-2])
@@ -266,7 +268,9 @@ def test_utf_8_and_the_letters_of_latin_1_are_in_a_value_as_they_came(value):
     assert (b"x-city", sent) in head.headers
 
 
-@pytest.mark.parametrize(("line", "is_cookie"), [(b"Cookie: a=\x85", True), (b"COOKIE: a=\x1f", True), (b"X: \x85", False), (b"X-Cookie: \0", False)])
+@pytest.mark.parametrize(
+    ("line", "is_cookie"), [(b"Cookie: a=\x85", True), (b"COOKIE: a=\x1f", True), (b"X: \x85", False), (b"X-Cookie: \0", False)]
+)
 def test_a_malformed_cookie_is_refused_with_what_helps_against_it(line, is_cookie):
     with pytest.raises(RequestRefused) as caught:
         parse_head(request(b"Cookie: fine=1", line)[:-2])
