@@ -10,6 +10,7 @@ from config.options import Options
 from config.routes.told_headers import ToldNames
 from config.routes.upstreams.credentials import shows_credentials
 from proxy.incoming import IncomingRequest
+from proxy.rewriting.connection_auth import ConnectionUse, connection_use
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
 from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
@@ -79,8 +80,8 @@ class RouteForwarding:
     def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
         """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
 
-        `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, and
-        NoHealthyUpstream.
+        `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, or on a shared
+        connection, and NoHealthyUpstream.
         """
         scope, request = incoming.scope, incoming.request
         host = incoming.headers[b"host"]
@@ -98,6 +99,9 @@ class RouteForwarding:
         has_body, content_length = framing(scope["headers"])
         told = carry.told + credentials
         headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
+        use = ConnectionUse.SHARED
+        if b"authorization" in incoming.headers:
+            use = connection_use(headers, is_http2=carry.route.route.upstream_http2)
         return OutgoingRequest(
             upstream=upstream,
             method=request.method,
@@ -111,6 +115,7 @@ class RouteForwarding:
             selection=selection,
             statistics=self.statistics,
             response_headers=self.response_headers,
+            connection_use=use,
         )
 
 

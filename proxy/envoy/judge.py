@@ -107,8 +107,8 @@ class Judge:
             return None  # it knows an application that thinks
         outgoing = await plane.outgoing(judged, verdict)
         cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
-        if cluster is None:
-            return None
+        if cluster is None or (outgoing.connection_use and not is_http2):
+            return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
         judged = await plane.judge.with_shadow(judged, log)
         log.passes(judged)
         # Only now, as gate's own plane traces what it carries.

@@ -10,7 +10,7 @@ TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 # upstream is reached (RFC 7838) is nothing to our clients.
 HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive te trailer transfer-encoding upgrade expect http2-settings alt-svc "
-    b"proxy-authenticate proxy-authorization proxy-authentication-info".split()
+    b"proxy-authenticate proxy-authorization proxy-authentication-info persistent-auth".split()
 )
 
 CONNECTION_STATES = frozenset((b"close", b"keep-alive"))

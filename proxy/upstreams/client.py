@@ -21,6 +21,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import UpstreamError
+from proxy.rewriting.connection_auth import ConnectionUse, authenticates_connection
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
 from proxy.upstreams.request import Headers, OutgoingRequest, Upstream, request_head
 from proxy.upstreams.upstream_errors import UpstreamErrors, bad_status
@@ -60,12 +61,14 @@ class UpstreamClient:
     async def open(self, request: OutgoingRequest, *, is_fresh: bool = False) -> "UpstreamExchange":
         """Exchange with its head sent, on a connection that is new if `is_fresh`.  Raises UpstreamError.
 
-        An upgrade has a new one, too: it keeps it anyway, and where one that was idle is lost it could not ask again.
+        An upgrade has a new one, too: it keeps it anyway, and where one that was idle is lost it could not ask again.  So has a request
+        that may authenticate its connection.
         """
+        is_fresh = is_fresh or request.is_upgrade or request.connection_use is ConnectionUse.OWN
         while True:
             head = request_head(request)
             try:
-                connection = None if is_fresh or request.is_upgrade else self._idle.take(request.upstream.connection_key)
+                connection = None if is_fresh else self._idle.take(request.upstream.connection_key)
                 if connection is None:
                     connection = await self._connect(request.upstream)
                 exchange = UpstreamExchange(connection, request, self.upstream_errors, self._idle)
@@ -245,8 +248,10 @@ class UpstreamExchange:
         if self._errors.are_any:
             self._errors.answered(self._request.upstream.endpoint)
         self._payload = payload
-        # An upstream may believe in an upgrade that it did not confirm: its connection is not used again.
-        self._is_answered = not self._request.is_upgrade
+        # An upstream may believe in an upgrade that it did not confirm, or take all that comes on a connection for one user's.
+        use = self._request.connection_use
+        is_private = (use or message.code == 401) and (use is ConnectionUse.OWN or authenticates_connection(headers))
+        self._is_answered = not (self._request.is_upgrade or is_private)
         return message.code, headers
 
     def take_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:

@@ -10,6 +10,7 @@ from yarl import URL
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
+from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.upstreams import tls
 from proxy.upstreams.route_statistics import RouteStatistics
@@ -83,6 +84,7 @@ class OutgoingRequest:
     selection: Selection | None = None
     statistics: RouteStatistics | None = None
     response_headers: ResponseHeaders | None = None
+    connection_use: ConnectionUse = ConnectionUse.SHARED
 
 
 def request_head(request: OutgoingRequest) -> bytes:

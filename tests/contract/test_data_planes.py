@@ -274,7 +274,7 @@ ODD = [
 async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
     passed = {}
     for target in ODD:
-        answer = ask(gate, target, host=PUBLIC)
+        answer = ask(gate, target, "Accept: text/html", host=PUBLIC)
         assert answer.status in (200, 302, 400, 404), target
         if answer.status == 200:
             passed[target] = json.loads(answer.body)["target"]
@@ -374,6 +374,33 @@ async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win
     assert [value for name, value in answer.headers if name.lower() == "set-cookie"] == ["theirs=1"]
     assert [value for name, value in answer.headers if name.lower() == "x-frame-options"] == ["SAMEORIGIN"]
     assert (answer.header("x-hop"), answer.header("alt-svc")) == (None, None)
+
+
+@pytest.mark.parametrize(("scheme", "says_so"), [("Negotiate YIIabc", True), ("negotiate YIIabc", False), ("Odd abc", True)])
+async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, says_so: bool, gate: RunningGate) -> None:
+    """An upstream that authenticates connections, as IIS does.  A scheme that nobody knows counts where the upstream says so."""
+
+    async def mailbox(conversation: Conversation) -> None:
+        owner = b"nobody"
+        while head := await conversation.head():
+            owner = b"alice" if b"\r\nauthorization:" in head.lower() else owner
+            said = b"Persistent-Auth: true\r\n" if says_so and owner == b"alice" else b""
+            await conversation.send(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (said, len(owner), owner))
+
+    async with canary(gate, mailbox):
+        for _ in range(3):
+            mine = await asyncio.to_thread(ask, gate, "/", f"Authorization: {scheme}", host=CANARY)
+            others = [await asyncio.to_thread(ask, gate, "/", host=CANARY) for _ in range(3)]
+            assert (mine.body, mine.header("persistent-auth")) == (b"alice", None)
+            assert [each.body for each in others] == [b"nobody"] * 3
+
+
+@pytest.mark.parametrize("lines", [("Authorization: NTLM TlRMTVNTUAABAAAA",), ("Authorization: Basic x", "Authorization: ntlm x")])
+async def test_ntlm_is_refused_with_a_reason(lines: tuple[str, ...], gate: RunningGate) -> None:
+    async with canary(gate) as running:
+        refused = await asyncio.to_thread(ask, gate, "/ntlm", *lines, host=CANARY)
+    assert (refused.status, b"NTLM" in refused.body, running.requests) == (403, True, [])
+    assert "NTLM" in logged(gate, lambda entry: entry["path"] == "/ntlm")["problem"]
 
 
 @pytest.mark.parametrize("text", ["Åsa", "Архангельск", "内", "😅"])

@@ -9,11 +9,12 @@ judge.without(
     "our own pages are not an application's", "Judge.how_carried", never("service.owner(incoming.request) is not Owner.DATA_PLANE")
 )
 judge.without("an upgrade is not carried", "Judge.how_carried", never('b"upgrade" in incoming.headers'))
+judge.without("what may authenticate a connection is gate's", "Judge.how_carried", never("outgoing.connection_use"))
 judge.without("a large body is read by gate", "Judge.how_carried", never("head.has_body"))
 judge.without("a body of any length is not taken whole", "Judge.how_carried", always("head.is_small"))
 judge.without("a kept form is sent by gate", "Judge.how_carried", never("plane.forms.may_be_button(incoming)"))
 judge.without("what Envoy may show otherwise is read by gate", "Judge.how_carried", never("head.is_doubtful"))
-judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=2))
+judge.without("no client chooses HTTP/2", "Judge.how_carried", replaced("not is_http2", "not incoming.is_grpc", times=3))
 judge.without(
     "no header says more than one",
     "_told",

@@ -83,7 +83,8 @@ views.without("circles behind a front proxy end", "sign_in", never("proxy.loops.
 elsewhere = door("proxy.verdicts", "unit/proxy/test_verdicts.py")
 elsewhere.without("a redirect is no permission", "Verdicts.of", never("compiled.route.redirect is not None"))
 elsewhere.without("verify permits no redirect route", "Verdicts.of", never("asker is Asker.STATUS_ONLY"))
-elsewhere.without("verify redirects nobody", "Verdicts._not_signed_in", always("asker is not Asker.STATUS_ONLY"))
+elsewhere.without("verify redirects nobody", "_may_be_redirected", always("asker is not Asker.STATUS_ONLY"))
+elsewhere.without("only a navigation is redirected", "_may_be_redirected", always("incoming.is_navigation"))
 elsewhere.without(
     "a websocket needs a route that carries them",
     "_offer",

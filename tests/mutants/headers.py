@@ -295,6 +295,21 @@ upstream.without(
     "IdleConnections.take",
     always("not cast(UpstreamConnection, connection.protocol).should_close"),
 )
+upstream.without(
+    "a request that may authenticate a connection takes a new one",
+    "UpstreamClient.open",
+    never("request.connection_use is ConnectionUse.OWN"),
+)
+upstream.without("a connection that may be authenticated is not used again", "UpstreamExchange.response", never("use is ConnectionUse.OWN"))
+upstream.without(
+    "a connection that a response calls authenticated is not used again",
+    "UpstreamExchange.response",
+    never("authenticates_connection(headers)"),
+)
+connection_auth = door("proxy.rewriting.connection_auth", "unit/proxy/rewriting/test_connection_auth.py")
+connection_auth.without("NTLM is refused", "connection_use", never("_NTLM.search(value)"))
+connection_auth.without("Negotiate has a connection of its own", "connection_use", never("_CONNECTION_BOUND.search(value)"))
+connection_auth.without("Negotiate is refused over HTTP/2", "connection_use", never("is_http2"))
 upstream.without("a connection that waited too long is not used again", "IdleConnections.take", always("now - since <= KEEPALIVE_TIMEOUT"))
 upstream.without(
     "what said something is not taken for stale",
@@ -378,6 +393,7 @@ refusals.without(
 )
 
 DOORS = (
+    connection_auth,
     statuses,
     interims,
     descriptors,

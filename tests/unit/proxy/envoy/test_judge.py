@@ -57,6 +57,9 @@ async def test_rewrites_are_those_of_the_route(stage: Stage, ask: Ask) -> None:
         ("open.example.com", "/in", (("x-a", "caf!"),)),  # what Envoy shows so may be a byte that is no UTF-8
         ("open.example.com", "/in", (("cookie", "a=1,b=2"),)),  # or two headers
         ("open.example.com", "/in", (("authorization", "Basic YTpi,Basic YTpj"),)),
+        ("open.example.com", "/in", (("authorization", "Negotiate YII"),)),  # which may authenticate a connection
+        ("open.example.com", "/in", (("authorization", "NTLM TlRMTVNTUAABAAAA"),)),
+        ("open.example.com", "/in", (("authorization", "Odd x"),)),
     ],
 )
 async def test_all_else_goes_to_gate_as_it_came(host: str, path: str, headers: tuple[tuple[str, str], ...], stage: Stage, ask: Ask) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
+from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.upstreams.client import StaleConnection, UpstreamClient
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from proxy.upstreams.request import OutgoingRequest, Upstream
@@ -266,6 +267,31 @@ async def test_an_upgrade_has_a_connection_of_its_own_and_leaves_the_idle_ones_t
             assert canary.connections == connections
         await fetch(client, make_request(canary.url))
         assert canary.connections == 3
+
+
+@pytest.mark.parametrize(
+    ("use", "answer", "is_shared"),
+    [
+        (ConnectionUse.SHARED, OK, True),
+        (ConnectionUse.WATCHED, OK, True),
+        (ConnectionUse.OWN, OK, False),
+        (ConnectionUse.WATCHED, OK.replace(b"\r\n\r\n", b"\r\nPersistent-Auth: true\r\n\r\n"), False),
+        (ConnectionUse.SHARED, b"HTTP/1.1 401 No\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n", False),
+        (ConnectionUse.SHARED, b"HTTP/1.1 401 No\r\nWWW-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n", True),
+    ],
+)
+async def test_a_connection_that_may_be_somebodys_serves_nobody_else(client, use, answer, is_shared):
+    async with CanaryUpstream(answer) as canary:
+        await fetch(client, make_request(canary.url, connection_use=use))
+        assert repr(client._idle) == f"<IdleConnections {int(is_shared)} of {int(is_shared)} upstreams>"
+
+
+async def test_a_request_that_may_authenticate_its_connection_takes_none_of_the_idle_ones(client):
+    async with CanaryUpstream() as canary:
+        await fetch(client, make_request(canary.url))
+        await fetch(client, make_request(canary.url, connection_use=ConnectionUse.OWN))
+        await fetch(client, make_request(canary.url))
+        assert canary.connections == 2
 
 
 async def test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over(client):
