@@ -144,7 +144,7 @@ def _identity(identity: Identity | None) -> dict[str, Any] | None:
     """Who this is, and until when; no claims and no groups."""
     if identity is None:
         return None
-    names = ("session_id", "user_id", "subject", "provider", "email", "name", "linked_id")
+    names = ("session_id", "user_id", "subject", "provider", "email", "rule_email", "name", "linked_id")
     return {name: getattr(identity, name) for name in names} | {"expires": identity.expires, "issued": identity.issued}
 
 

@@ -130,7 +130,7 @@ def test_a_claim_of_the_provider_does_not_replace_what_is_attested(made: Identit
 @pytest.mark.parametrize("claim", ["name", "given_name", "family_name", "middle_name", "nickname"])
 def test_no_claim_that_names_people_is_the_address_or_the_id_of_another(tmp_path: Path, key: SigningKey, claim: str) -> None:
     made = IdentityHeaders(make_options(tmp_path, jwt_claims_headers=[claim]), key)
-    route = compile_route(make_route(pass_identity_headers=True, set_request_headers={"Remote-Name": f"${{claim.{claim}}}"}))
+    route = compile_route(make_route(pass_identity_headers=True, set_request_headers={"Remote-Name": f"${{claim.{claim}}}"}), "policy[0]")
     for number, (value, told) in enumerate(
         {"Ann": "Ann", "ceo@corp.com": None, "ceo@corp.com (corp/ceo)": None, "x (corp/ceo)": None}.items()
     ):
