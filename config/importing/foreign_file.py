@@ -10,6 +10,7 @@ from config.documents.document import Document, DocumentError, key_path, packed
 from config.documents.parse import parse
 from config.documents.yaml_reader import plain_value
 from config.importing.converted import ForeignKey
+from config.importing.oauth2_proxy_flags import settings_in
 from config.types.files import LARGEST_CONFIGURATION, read_capped
 from foundation.errors import ConfigError, Problem
 
@@ -66,7 +67,15 @@ def read(path: Path) -> ForeignConfig:
         raise ConfigError([Problem("", str(error), error.line, error.column, str(path))]) from None
     if not isinstance(document.value, dict) or not document.value:
         raise ConfigError([Problem("", f"{path}: holds no settings")])
+    # A Compose file with Traefik's labels says where hosts lead; without them it may run an oauth2-proxy, as a manifest of Kubernetes may.
+    if not _has_labels_of_traefik(document.value) and (found := settings_in(document)) is not None:
+        return ForeignConfig(OAUTH2_PROXY, found.value, found, path.absolute().parent)
     return ForeignConfig(product_of(document.value, path), document.value, document, path.absolute().parent)
+
+
+def _has_labels_of_traefik(values: dict[str, Any]) -> bool:
+    services = values.get("services")
+    return isinstance(services, dict) and "traefik.http." in str(services)
 
 
 def product_of(values: dict[str, Any], path: Path) -> str:

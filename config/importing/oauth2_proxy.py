@@ -7,15 +7,19 @@ several restrict at once, the route gets a `policy` that demands them all.
 import base64
 import binascii
 import posixpath
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.importing.converted import Converted, ConvertedPart, ForeignKey
+from config.importing.converted import NO_COUNTERPART, Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import OAUTH2_PROXY, ForeignConfig
-from config.importing.oauth2_proxy_alpha import flat
-from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME
+from config.importing.oauth2_proxy_alpha import INJECTED, flat
+from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME, TOKEN_HEADERS
+from config.importing.templates import set_headers, template_in, why_lost
+
+_GROUP = re.compile(r"\$\{?(\d+)\}?")
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ def _plain(work: _Conversion, key: str, value: Any) -> None:
     if ours:
         work.top.set(source, ours, value, check=check)
     elif key not in HANDLED:
-        work.top.lose(source, LOST.get(key, "gate has no such setting"))
+        work.top.lose(source, LOST.get(key, NO_COUNTERPART))
 
 
 def _hosts(work: _Conversion) -> str:
@@ -130,29 +134,50 @@ def _routes(work: _Conversion, host: str) -> None:
     for key in ("skip_auth_routes", "skip_auth_regex"):
         for index, written in enumerate(work.list(key)):
             _open_route(work, host, work.foreign.source(key, index) if key in work.foreign.values else work.sources[key], str(written))
-    upstreams = [_upstream(work, index, written) for index, written in enumerate(work.list("upstreams"))]
-    # Like oauth2-proxy: the longest path first.
-    for source, target, path in sorted(filter(None, upstreams), key=lambda found: -len(found[2])):
-        route = _route(work, host, source, target, path)
+    found = [_upstream(work, index, written) for index, written in enumerate(work.list("upstreams"))]
+    # Like oauth2-proxy: those that rewrite first, then the longest path.
+    for upstream in sorted(filter(None, found), key=lambda upstream: (not upstream.rewrite, -len(upstream.path))):
+        route = _route(work, host, upstream)
         _rules(work, route)
         work.converted.routes.append(route)
 
 
-def _upstream(work: _Conversion, index: int, written: Any) -> tuple[ForeignKey, str, str] | None:
-    source = work.foreign.source("upstreams", index) if "upstreams" in work.foreign.values else work.sources["upstreams"]
-    url = urlsplit(str(written))
-    if url.scheme not in ("http", "https") or not url.netloc:
-        work.top.lose(source, f"{written} is no web server: gate carries requests to http and https upstreams")
+@dataclass(frozen=True, slots=True)
+class _OAuth2ProxyUpstream:
+    """Upstream: `path` is what it serves, an expression where `rewrite` takes its place."""
+
+    source: ForeignKey
+    target: str
+    path: str
+    rewrite: str = ""
+
+
+def _upstream(work: _Conversion, index: int, written: Any) -> _OAuth2ProxyUpstream | None:
+    at = ("upstreams", index) if "upstreams" in work.foreign.values else ("upstreamConfig", "upstreams", index)
+    source = work.foreign.source(*at)
+    keys = written if isinstance(written, dict) else {"uri": written}
+    uri, rewrite = str(keys.get("uri", "")), str(keys.get("rewriteTarget") or "")
+    if keys.get("static") or uri.startswith("static:"):
+        work.top.lose(source, "gate serves no fixed answers")
         return None
-    return source, f"{url.scheme}://{url.netloc}", url.path or "/"
+    if found := template_in([uri, keys.get("path")]):
+        work.top.lose(source, why_lost(found))
+        return None
+    url = urlsplit(uri)
+    if url.scheme not in ("http", "https") or not url.netloc:
+        work.top.lose(source, f"{uri} is no web server: gate carries requests to http and https upstreams")
+        return None
+    if "?" in rewrite:
+        work.top.lose(source, f"{rewrite}: gate rewrites paths, and leaves queries as they are")
+        return None
+    return _OAuth2ProxyUpstream(source, f"{url.scheme}://{url.netloc}", str(keys.get("path") or url.path or "/"), rewrite)
 
 
-def _route(work: _Conversion, host: str, source: ForeignKey, target: str, path: str) -> ConvertedPart:
+def _route(work: _Conversion, host: str, upstream: _OAuth2ProxyUpstream) -> ConvertedPart:
     route = ConvertedPart()
-    route.set(source, "from", f"https://{host}")
-    route.set(None, "to", target)
-    if path != "/":
-        route.set(None, "prefix" if path.endswith("/") else "path", path)
+    route.set(upstream.source, "from", f"https://{host}")
+    route.set(None, "to", upstream.target)
+    _path(route, upstream)
     if str(work.values.get("pass_host_header", True)).lower() == "true":
         route.set(work.sources.get("pass_host_header"), "preserve_host_header", True)
     if work.values.get("ssl_upstream_insecure_skip_verify") is True:
@@ -161,12 +186,34 @@ def _route(work: _Conversion, host: str, source: ForeignKey, target: str, path: 
         route.set(work.sources["skip_auth_preflight"], "cors_allow_preflight", True)
     if "upstream_timeout" in work.values:
         route.set(work.sources["upstream_timeout"], "timeout", work.values["upstream_timeout"])
-    if work.values.get("pass_user_headers", True) is not False:
+    _identity(work, route, upstream.source)
+    route.set(None, "allow_websockets", True, new="oauth2-proxy lets websockets through to every upstream")
+    return route
+
+
+def _path(route: ConvertedPart, upstream: _OAuth2ProxyUpstream) -> None:
+    if upstream.rewrite:
+        route.set(None, "regex", whole(upstream.path))
+        route.set(None, "regex_rewrite_pattern", upstream.path)
+        route.set(None, "regex_rewrite_substitution", _GROUP.sub(r"\\\1", upstream.rewrite), new="groups are \\1 here, not $1")
+    elif upstream.path != "/":
+        route.set(None, "prefix" if upstream.path.endswith("/") else "path", upstream.path)
+
+
+def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> None:
+    """What the upstream is told of people, and what the provider gave for them."""
+    if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
         said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion says the same, signed"
         route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=said)
         route.set(None, "pass_identity_headers", True, new="for applications that verify who asks")
-    route.set(None, "allow_websockets", True, new="oauth2-proxy lets websockets through to every upstream")
-    return route
+    headers = dict(work.values.get(INJECTED, {}))
+    keys = [INJECTED] if headers else []
+    for key, (name, content) in TOKEN_HEADERS.items():
+        if work.values.get(key) is True:
+            headers[name] = content
+            keys.append(key)
+    if keys:
+        set_headers(route, work.sources[keys[0]], headers, check="the application is sent these headers as before")
 
 
 def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) -> None:
@@ -175,7 +222,7 @@ def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) 
     if method or written.startswith("!"):
         work.top.lose(source, f"{written}: not opened; a public route of gate is public for every method")
         return
-    targets = [target for target in map(str, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
+    targets = [target for target in map(_address, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
     if not targets:
         return
     route = ConvertedPart()
@@ -190,6 +237,10 @@ def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) 
     )
     route.set(None, "allow_public_unauthenticated_access", True)
     work.converted.routes.append(route)
+
+
+def _address(upstream: Any) -> str:
+    return f"{upstream.get('uri', '')}{upstream.get('path', '')}" if isinstance(upstream, dict) else str(upstream)
 
 
 def whole(expression: str) -> str:

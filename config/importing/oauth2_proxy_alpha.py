@@ -39,16 +39,13 @@ def _alpha_providers(value: Any) -> Iterator[Flattened]:
 
 def _alpha_upstreams(value: Any) -> Iterator[Flattened]:
     found = value.get("upstreams", []) if isinstance(value, dict) else []
-    addresses = []
     for index, upstream in enumerate(found):
-        uri, path = str(upstream.get("uri", "")), str(upstream.get("path", "/"))
-        addresses.append(uri.rstrip("/") + path)
         for key, content in upstream.items():
             if key in ("passHostHeader", "insecureSkipTLSVerify", "timeout"):
                 yield ALPHA_UPSTREAM[key], content, ("upstreams", index, key)
-            elif key not in ("id", "path", "uri"):
+            elif key not in UPSTREAM_KEYS:
                 yield f"upstreams[{index}].{key}", content, ("upstreams", index, key)
-    yield "upstreams", addresses, ("upstreams",)
+    yield "upstreams", found, ("upstreams",)
 
 
 def _alpha_server(value: Any) -> Iterator[Flattened]:
@@ -57,18 +54,51 @@ def _alpha_server(value: Any) -> Iterator[Flattened]:
 
 
 def _alpha_headers(value: Any) -> Iterator[Flattened]:
-    yield "pass_user_headers", bool(value), ()
+    """Headers of the usual names are told by `identity_headers`, others one by one."""
+    headers: dict[str, str] = {}
+    has_usual = False
     for index, header in enumerate(value if isinstance(value, list) else []):
-        values = header.get("values") if isinstance(header, dict) else None
-        for each in values if isinstance(values, list) else []:
-            if not isinstance(each, dict) or each.get("claim") not in ALPHA_CLAIMS:
-                yield f"injectRequestHeaders[{index}]", header, (index,)
+        name, written = _alpha_header(header)
+        if not written:
+            yield f"injectRequestHeaders[{index}]", header, (index,)
+        elif USUAL_HEADERS.get(name.lower()) == written:
+            has_usual = True
+        else:
+            headers[name] = written
+    yield "pass_user_headers", has_usual, ()
+    if headers:
+        yield INJECTED, headers, ()
 
 
-ALPHA_CLAIMS = ("user", "email", "groups", "preferred_username")
+def _alpha_header(header: Any) -> tuple[str, str]:
+    """Name and template of a header; "" for one that says something that gate does not know."""
+    values = header.get("values") if isinstance(header, dict) else None
+    value = values[0] if isinstance(values, list) and len(values) == 1 else None
+    if not isinstance(value, dict) or not set(value) <= {"claim", "prefix"} or value.get("claim") not in ALPHA_CLAIMS:
+        return "", ""
+    return str(header.get("name")), str(value.get("prefix", "")).replace("$", "$$") + ALPHA_CLAIMS[value["claim"]]
+
+
+INJECTED = "injectRequestHeaders"
+UPSTREAM_KEYS = ("id", "path", "uri", "rewriteTarget", "static", "staticCode")
+ALPHA_CLAIMS: dict[Any, str] = {
+    "user": "${subject}",
+    "email": "${claim.email}",
+    "groups": "${groups}",
+    "preferred_username": "${claim.preferred_username}",
+    "access_token": "${access_token}",
+    "id_token": "${id_token}",
+}
+USUAL_HEADERS = {
+    "x-forwarded-user": ALPHA_CLAIMS["user"],
+    "x-forwarded-email": ALPHA_CLAIMS["email"],
+    "x-forwarded-groups": ALPHA_CLAIMS["groups"],
+    "x-forwarded-preferred-username": ALPHA_CLAIMS["preferred_username"],
+}
 ALPHA_PROVIDER: dict[Any, str] = {
     "clientID": "client_id",
     "clientSecret": "client_secret",
+    "clientSecretFile": "client_secret_file",
     "allowedGroups": "allowed_groups",
     "provider": "provider",
     "id": "id",

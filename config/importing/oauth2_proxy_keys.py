@@ -1,5 +1,7 @@
 """Keys of oauth2-proxy, each with what it is here: the same, another with a difference, or nothing and why."""
 
+from config.importing.oauth2_proxy_alpha import INJECTED
+
 PROVIDERS = {
     "google": "google",
     "azure": "azure",
@@ -43,6 +45,11 @@ CLOSING: tuple[str, ...] = (
     *("keycloak_group", "keycloak_groups", "allowed_role", "allowed_roles", "azure_tenant"),
 )
 RESTRICTIONS: tuple[str, ...] = ("email_domains", "authenticated_emails_file", "allowed_groups", *CLOSING)
+# What an upstream is sent of the provider's tokens.
+TOKEN_HEADERS = {
+    "pass_access_token": ("X-Forwarded-Access-Token", "${access_token}"),
+    "pass_authorization_header": ("Authorization", "Bearer ${id_token}"),
+}
 LOST = {
     "cookie_refresh": "gate refreshes sessions by itself, a minute before the access token expires",
     "cookie_samesite": "gate's cookies are SameSite=Lax",
@@ -50,12 +57,10 @@ LOST = {
     "cookie_csrf_per_request": "each sign-in attempt has a cookie of its own",
     "reverse_proxy": "say whom to believe with trusted_proxies: a list of addresses, not a yes",
     "real_client_ip_header": "X-Forwarded-For of trusted_proxies is read",
-    "pass_basic_auth": "upstreams verify X-Gate-Jwt-Assertion",
-    "basic_auth_password": "upstreams verify X-Gate-Jwt-Assertion",
-    "pass_access_token": "the provider's tokens never leave gate",
-    "pass_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
-    "set_authorization_header": "the provider's tokens never leave gate; upstreams verify X-Gate-Jwt-Assertion",
-    "set_xauthrequest": "forward auth answers with X-Auth-Request-... headers where the route has identity_headers: oauth2-proxy",
+    "pass_basic_auth": "basic_auth of a route has one user and password for all; X-Gate-Jwt-Assertion says who asks",
+    "basic_auth_password": "basic_auth of a route has one user and password for all; X-Gate-Jwt-Assertion says who asks",
+    "set_authorization_header": "no proxy is given the provider's tokens; pass_provider_tokens is for routes that gate forwards",
+    "injectResponseHeaders": "forward auth answers with X-Auth-Request-... headers where the route has identity_headers: oauth2-proxy",
     "htpasswd_file": "people sign in at the provider only",
     "skip_provider_button": "there is no page before the provider's",
     "skip_jwt_bearer_tokens": "per route: bearer_token",
@@ -71,4 +76,5 @@ LOST = {
 }
 HANDLED = {"upstreams", "redirect_url", "provider", "scope", "cookie_secret", "cookie_domains", "skip_auth_routes", "skip_auth_regex"}
 HANDLED |= {"skip_auth_preflight", "pass_host_header", "pass_user_headers", "ssl_upstream_insecure_skip_verify", "http_address", "prompt"}
-HANDLED |= {"acr_values", "session_store_type", "upstream_timeout", *RESTRICTIONS}
+HANDLED |= {"acr_values", "session_store_type", "upstream_timeout", "set_xauthrequest", *RESTRICTIONS}
+HANDLED |= {*TOKEN_HEADERS, INJECTED}

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from pydantic_core import PydanticCustomError
 
 from config.documents.document import key_path
-from config.importing.converted import Converted, ConvertedPart, ForeignKey
+from config.importing.beginning import SIGNED_IN
+from config.importing.converted import NO_COUNTERPART, OPEN, Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import POMERIUM, ForeignConfig
 from config.importing.templates import request_headers
 from config.load import raw_routes
@@ -16,8 +17,6 @@ from config.routes.policy.language import policy_blocks
 from config.routes.route import Route
 from config.routes.tcp import HTTP_ONLY
 from config.routes.tcp import SCHEME as TCP
-
-NOT_HERE = "gate has no such setting"
 
 RENAMED = {
     "pomerium_debug": "gate_debug",
@@ -48,17 +47,17 @@ WHY_LOST = {
     "xff_num_trusted_hops": "say whom to believe with trusted_proxies: addresses, not a number",
     "bearer_token_format": "per route: bearer_token",
     "idp_access_token_allowed_audiences": "per route: bearer_token_audience",
-    "identity_providers": "gate has one provider; tokens of others are taken per route: bearer_token",
+    "identity_providers": "identity_providers of gate has another form (docs/several_providers.md)",
     "runtime_flags": "they switch Pomerium's own code",
     "tracing_otlp_endpoint": "write tracing_provider: otlp and tracing_span_endpoint",
     "authenticate_url": "write it as authenticate_service_url",
     "jwt_issuer_format": "iss and aud of the assertion are host names without a scheme",
     "envoy_admin_address": "there is no such listener",
-    "codec_type": "HTTP/1.1 and websockets are spoken to clients",
+    "codec_type": "HTTP/1.1 is spoken to clients, with data_plane: envoy HTTP/2, too",
 }
 ROUTE_LOST = {
     "tls_downstream_server_name": "gate takes the name from `from`",
-    "idle_timeout": "timeout bounds the whole answer, and event streams are never cut by the default",
+    "idle_timeout": "idle_timeout is for TCP routes; timeout bounds a whole answer, and event streams are never cut by the default",
     "rewrite_response_headers": "gate rewrites no response header of an upstream",
     "logo_url": "gate shows no pictures of other sites: give a file as icon",
     "show_error_details": "gate always tells a refused person the reason",
@@ -67,10 +66,10 @@ ROUTE_LOST = {
     "mcp": "gate carries the requests and knows nothing of the protocol",
     "upstream_tunnel": "gate dials its upstreams",
     "sub_policies": "write their lists (allowed_users, allowed_groups, ...) into the route itself",
-    "idp_client_id": "gate is one client of the provider for all routes",
-    "idp_client_secret": "gate is one client of the provider for all routes",
+    "idp_client_id": "write each client as an entry of identity_providers, and name the entry in identity_providers of the route",
+    "idp_client_secret": "write each client as an entry of identity_providers, and name the entry in identity_providers of the route",
     "idp_access_token_allowed_audiences": "write it as bearer_token_audience",
-    "bearer_token_format": "say with bearer_token which tokens the route takes",
+    "bearer_token_format": "bearer_token of the route says which tokens it takes",
     "circuit_breaker_thresholds": "gate bounds connections by itself",
     "tls_upstream_allow_renegotiation": "gate never renegotiates",
     "depends_on": "people are signed in at each host when they come to it",
@@ -151,7 +150,7 @@ def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict
         elif key == "enforcement":
             top.lose(source, "every route asks for a certificate and refuses who has none")
         elif key not in MTLS_LOST:
-            top.lose(source, NOT_HERE)
+            top.lose(source, NO_COUNTERPART)
 
 
 def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None:
@@ -159,7 +158,7 @@ def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None
     if key in WHY_LOST:
         part.lose(source, WHY_LOST[key])
     elif name not in Options.attributes():
-        part.lose(source, NOT_HERE)
+        part.lose(source, NO_COUNTERPART)
     elif part.has(name):
         part.lose(source, f"{name} is there already")
     else:
@@ -203,7 +202,7 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
         elif name in Route.attributes():
             route.set(None if name == key else source, name, value)
         else:
-            route.lose(source, ROUTE_LOST.get(key, "gate's routes have no such key"))
+            route.lose(source, ROUTE_LOST.get(key, NO_COUNTERPART))
     _upstream_path(route)
     if "policy" in raw:  # last: it may take back what stands beside it
         _policy(route, foreign.source(*at, "policy"), raw["policy"])
@@ -230,6 +229,10 @@ def _upstream_path(route: ConvertedPart) -> None:
 def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
     """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
     ours = _in_our_words(value)
+    if (opened := _opens(ours)) is not None:
+        said = "every user who signs in passes" if opened == ANY_USER else "every client passes, no sign-in"
+        route.set(source, opened, True, check=said)
+        return
     try:
         policy_blocks(ours)
     except PydanticCustomError as error:
@@ -243,12 +246,31 @@ def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
         route.set(source, "policy", ours, check="read it once against docs/policy.md")
 
 
+PUBLIC, ANY_USER = OPEN
+
+
+def _opens(ours: Any) -> str | None:
+    """Key of a route whose policy is one `allow` for everybody, or for everybody who is signed in; None for any other."""
+    blocks = ours if isinstance(ours, list) else [ours]
+    if len(blocks) != 1 or not isinstance(blocks[0], dict) or set(blocks[0]) != {"allow"}:
+        return None
+    allowed = blocks[0]["allow"]
+    listed = next(iter(allowed.values())) if isinstance(allowed, dict) and len(allowed) == 1 and set(allowed) <= {"and", "or"} else None
+    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
+        return None
+    if all(set(each) == {"accept"} for each in listed):
+        return PUBLIC
+    return ANY_USER if all(each == SIGNED_IN for each in listed) else None
+
+
 def _in_our_words(value: Any) -> Any:
     """A member of a group `has` it there and `is` in it here; nothing else differs in spelling."""
     if isinstance(value, list):
         return [_in_our_words(element) for element in value]
     if not isinstance(value, dict):
         return value
+    if set(value) == {"authenticated_user"}:
+        return SIGNED_IN
     return {key: _group_words(content) if key == "groups" else _in_our_words(content) for key, content in value.items()}
 
 

@@ -36,7 +36,7 @@ def leave_out_refused(converted: Converted, check: Check) -> None:
         if len(left) == len(problems):
             break
     for problem in problems:
-        converted.top.note("NEW", f"checkconfig will say: {problem.key}: {problem.message}")
+        converted.top.note("NEW", f"gate check will say: {problem.key}: {problem.message}")
 
 
 def leave_out_failing_tests(converted: Converted, check: Check) -> None:

@@ -25,7 +25,7 @@ def as_yaml(converted: Converted, file: str) -> str:
     for route in converted.routes:
         lines += _route(route)
     if converted.tests:
-        lines += ["", *_comment("What the original allowed and refused; checkconfig says where a change departs from it."), "policy_tests:"]
+        lines += ["", *_comment("What the original allowed and refused; gate check says where a change departs from it."), "policy_tests:"]
         lines += [f"  - {_flow(test)}" for test in converted.tests]
     return "\n".join(lines) + "\n"
 

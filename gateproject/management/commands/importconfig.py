@@ -54,7 +54,19 @@ class Command(GateCommand):
             self.stderr.write(str(error))
             raise SystemExit(1) from None
         self.stdout.write(as_yaml(converted, options["file"].name), ending="")
-        self.stderr.write(f"{len(converted.routes)} routes; {converted.lost} lines were LOST, {converted.to_check} are to CHECK")
+        routes = len(converted.written_routes)
+        lost, to_check = _counted(converted.lost, "key"), _counted(converted.to_check, "key")
+        self.stderr.write(f"{_counted(routes, 'route')}; LOST: {lost}, to CHECK: {to_check}")
+        if not routes:
+            self.stderr.write(f"{options['file']}: no route was found in this configuration of {converted.product}. {_WITHOUT_ROUTES}")
+            raise SystemExit(1)
+
+
+_WITHOUT_ROUTES = "Give the file that names its hosts or upstreams; docs/coming_from.md lists what is read"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def imported(path: Path, upstreams: Path | None = None) -> Converted:

@@ -1,6 +1,7 @@
 """The alpha configuration means what the ordinary one means."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -50,11 +51,58 @@ def test_who_passes_at_the_provider_only_does_not_pass_here(tmp_path: Path) -> N
     assert "LOST providers[0].githubConfig.org" in printed
 
 
-def test_a_header_that_gate_does_not_send_is_named(tmp_path: Path) -> None:
-    (tmp_path / "alpha.yaml").write_text(
-        "upstreamConfig: {upstreams: []}\nproviders: [{provider: oidc}]\n"
-        "injectRequestHeaders: [{name: A, values: [{claim: access_token}]}, {name: B, values: [{claim: email}]}]\n"
+def alpha(directory: Path, text: str) -> tuple[dict[str, Any], str]:
+    (directory / "alpha.yaml").write_text(text)
+    printed = as_yaml(convert(read(directory / "alpha.yaml"), lambda: bytes(32)), "x")
+    return yaml.safe_load(printed), printed
+
+
+UPSTREAM = "providers: [{provider: oidc}]\nupstreamConfig: {upstreams: [{id: a, path: /, uri: 'https://b'}]}\n"
+
+
+def test_headers_of_other_names_are_set_one_by_one(tmp_path: Path) -> None:
+    headers = """\
+injectRequestHeaders:
+  - {name: X-User, values: [{claim: preferred_username}]}
+  - {name: X-Token, values: [{claim: access_token, prefix: "Bearer "}]}
+  - {name: X-Created, values: [{claim: created_on}]}
+  - {name: X-Two, values: [{claim: email}, {claim: groups}]}
+"""
+    found, printed = alpha(tmp_path, UPSTREAM + headers)
+    (route,) = found["policy"]
+    assert route["set_request_headers"] == {"X-User": "${claim.preferred_username}", "X-Token": "Bearer ${access_token}"}
+    assert route["pass_provider_tokens"] is True
+    assert "identity_headers" not in route
+    assert ("LOST injectRequestHeaders[2]" in printed, "LOST injectRequestHeaders[3]" in printed) == (True, True)
+    assert "LOST injectRequestHeaders[0]" not in printed
+
+
+def test_headers_of_the_usual_names_are_told_as_before(tmp_path: Path) -> None:
+    found, _ = alpha(tmp_path, UPSTREAM + "injectRequestHeaders: [{name: X-Forwarded-Email, values: [{claim: email}]}]\n")
+    assert found["policy"][0]["identity_headers"] == "oauth2-proxy"
+
+
+def test_a_path_that_is_rewritten_is_an_expression(tmp_path: Path) -> None:
+    upstreams = """\
+providers: [{provider: oidc, clientSecretFile: /run/secret}]
+upstreamConfig:
+  upstreams:
+    - {id: app, path: /app/, uri: "http://app:1"}
+    - {id: api, path: "^/api/(.*)$", rewriteTarget: "/$1", uri: "http://api:8000/ignored"}
+    - {id: query, path: "^/q/(.*)$", rewriteTarget: "/?q=$1", uri: "http://q:1"}
+    - {id: fixed, path: /ok, static: true, staticCode: 200}
+    - {id: template, path: /t, uri: "${API_URL=http://api:8000}"}
+"""
+    found, printed = alpha(tmp_path, upstreams)
+    rewritten, plain = found["policy"]
+    assert rewritten["to"] == "http://api:8000"
+    assert (rewritten["regex"], rewritten["regex_rewrite_pattern"], rewritten["regex_rewrite_substitution"]) == (
+        "/api/(.*)",
+        "^/api/(.*)$",
+        "/\\1",
     )
-    printed = as_yaml(convert(read(tmp_path / "alpha.yaml"), lambda: bytes(32)), "x")
-    assert "LOST injectRequestHeaders[0]" in printed
-    assert "LOST injectRequestHeaders[1]" not in printed
+    assert (plain["prefix"], plain["to"]) == ("/app/", "http://app:1")
+    assert found["idp_client_secret_file"] == "/run/secret"
+    assert "leaves queries as they are" in printed
+    assert "gate serves no fixed answers" in printed
+    assert "${API_URL=http://api:8000} is a template that another tool fills in" in printed

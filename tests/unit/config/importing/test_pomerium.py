@@ -86,12 +86,26 @@ def test_every_key_of_the_file_is_in_the_output(tmp_path: Path) -> None:
 def test_what_is_lost_is_counted_and_has_its_line(tmp_path: Path) -> None:
     found = converted(tmp_path, {**TOP, "unheard_of": 1})
     assert found.lost == 1
-    assert f"# LOST unheard_of (line {len(TOP) + 1}): gate has no such setting" in as_yaml(found, "x")
+    assert f"# LOST unheard_of (line {len(TOP) + 1}): it has no counterpart that this importer knows" in as_yaml(found, "x")
 
 
 def test_a_rule_that_gate_has_no_word_for_lets_nobody_in(tmp_path: Path) -> None:
     found = route(tmp_path, policy=[{"allow": {"or": [{"device": {"is": "approved"}}]}}])
     assert found == {"from": "https://a.example.com", "to": "http://b"}
+
+
+@pytest.mark.parametrize("operator", ["and", "or"])
+def test_who_is_signed_in_and_everybody_are_known_by_pomeriums_words(tmp_path: Path, operator: str) -> None:
+    assert route(tmp_path, policy=[{"allow": {operator: [{"authenticated_user": True}]}}])["allow_any_authenticated_user"] is True
+    assert route(tmp_path, policy={"allow": {operator: [{"accept": True}]}})["allow_public_unauthenticated_access"] is True
+
+
+def test_everybody_beside_a_refusal_opens_nothing(tmp_path: Path) -> None:
+    deny = {"deny": {"or": [{"http_path": {"starts_with": "/admin"}}]}}
+    for allow in ({"accept": True}, {"authenticated_user": True}):
+        found = route(tmp_path, policy=[{"allow": {"or": [allow]}}, deny])
+        assert not {"allow_any_authenticated_user", "allow_public_unauthenticated_access"} & set(found)
+    assert found["policy"] == [{"allow": {"or": [{"claim/sub": {"exists": True}}]}}, deny]
 
 
 def test_a_lost_refusal_closes_the_route_whatever_else_it_allows(tmp_path: Path) -> None:

@@ -13,11 +13,20 @@ from config.importing.templates import leave_out_templates, request_headers
 from config.importing.yaml_output import as_yaml
 
 REFERENCES = [
-    "${pomerium.access_token}", "Bearer ${pomerium.access_token}", "$pomerium.access_token", "${pomerium.id_token}", "$pomerium.id_token",
-    "${pomerium.jwt}", "${pomerium.client_cert_fingerprint}", "${pomerium.client_cert_san_dns}",
-    "${ pomerium . jwt }", "${pomerium[\"jwt\"]}",
-    "${pomerium.request.headers[\"X-Access-Token\"]}", "${secret.a}", "$secret.a", "$$$pomerium.jwt", "a$$${x}", "${", "$x", "${HOME}",
+    "${pomerium.client_cert_san_dns}", "${pomerium.request.headers[\"X-Access-Token\"]}", "${secret.a}", "$secret.a",
+    "a$$${x}", "${", "$x", "${HOME}", "${user}", "${pomerium.jwt} ${secret.a}", "${pomerium.jwt} $x", "$pomerium.jwtx",
 ]  # fmt: skip
+OURS = {
+    "${pomerium.access_token}": "${access_token}",
+    "Bearer ${pomerium.access_token}": "Bearer ${access_token}",
+    "$pomerium.access_token": "${access_token}",
+    "${pomerium.id_token}": "${id_token}",
+    "${pomerium.jwt}": "${assertion}",
+    "${ pomerium . jwt }": "${assertion}",
+    '${pomerium["jwt"]}': "${assertion}",
+    "$$$pomerium.jwt": "$$${assertion}",
+    "${pomerium.client_cert_fingerprint}": "${client_certificate.fingerprint}",
+}
 
 
 def headers(value: Any) -> tuple[dict[str, Any], str]:
@@ -32,6 +41,25 @@ def test_a_header_with_a_reference_is_left_out_and_marked(reference: str) -> Non
     found, text = headers({"X-A": reference, "X-B": "plain"})
     assert found["set_request_headers"] == {"X-B": "plain"}
     assert "# LOST routes[0].set_request_headers.X-A (line 7): " in text
+
+
+@pytest.mark.parametrize("reference", OURS)
+def test_a_reference_that_gate_fills_in_too_becomes_its_own(reference: str) -> None:
+    found, text = headers({"X-A": reference})
+    assert found["set_request_headers"] == {"X-A": OURS[reference]}
+    assert found.get("pass_provider_tokens", False) is ("_token" in reference)
+    assert "# CHECK routes[0].set_request_headers (line 7): X-A: " in text
+
+
+@pytest.mark.parametrize(
+    "value", ["${API_URL}", "${API_URL=http://api:8000}", "a{{ .Values.host }}", "{{ secret", "$(API_URL)", ["x", {"y": "${Z}"}]]
+)
+def test_a_template_of_another_tool_is_called_one(value: Any) -> None:
+    route = ConvertedPart()
+    route.set(None, "to", value)
+    leave_out_templates(Converted("x", routes=[route]))
+    assert "is a template that another tool fills in: write what it stands for" in as_yaml(Converted("x", route), "x")
+    assert not route.has("to")
 
 
 def test_a_doubled_sign_is_one_to_both() -> None:

@@ -48,7 +48,14 @@ def test_it_prints_yaml_and_counts(tmp_path: Path) -> None:
     code, out, err = run(tmp_path / "p.yaml")
     assert code == 0
     assert yaml.safe_load(out)["policy"] == [{"from": "https://a.example.com", "to": "http://b"}]
-    assert err.strip() == "1 routes; 1 lines were LOST, 0 are to CHECK"
+    assert err.strip() == "1 route; LOST: 1 key, to CHECK: 0 keys"
+
+
+def test_an_import_without_a_route_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services: {app: {image: app}}\n")
+    code, _, err = run(tmp_path / "compose.yaml")
+    assert code == 1
+    assert "no route was found in this configuration of Traefik" in err
 
 
 def test_oauth2_proxy_gets_fresh_secrets_each_time(tmp_path: Path) -> None:
