@@ -55,6 +55,8 @@ class ProxyService:
         self._serves_routes = options.services in SERVES_ROUTES
         self._hosts = Remembered(_host_facts(options, authorize), MOST_HOSTS, longest=LONGEST_HOST, size=lambda address: len(address[0]))
         ours = {each.host for each in (options.authenticate_service_url, options.forward_auth_url) if each is not None}
+        authenticate = options.authenticate_service_url if options.services in SERVES_AUTHENTICATE else None
+        self._authenticate_host = None if authenticate is None else authenticate.host
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
         self.dataplane: DataPlane = DataPlane(options, authorize, resources, clock, previous.dataplane if previous else None)
         self.clusters: Clusters = self.dataplane.state.clusters
@@ -122,6 +124,10 @@ class ProxyService:
     def is_trusted(self, incoming: IncomingRequest) -> bool:
         """Whether what the peer says of a request's past is believed."""
         return incoming.peer in self._trusted
+
+    def is_authenticate_host(self, name: str) -> bool:
+        """Whether this is the name of the host of our sign-in pages, which this process serves."""
+        return name.lower().removesuffix(".") == self._authenticate_host
 
     def source_ip(self, incoming: IncomingRequest) -> str:
         return source_ip(incoming, self._trusted)

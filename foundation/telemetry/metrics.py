@@ -73,6 +73,9 @@ upstream_healthy = _gauge(
 upstream_ejections = _counter("gate_upstream_ejections", "Ejections of the upstream by outlier detection.", ["upstream"])
 envoy_up = _gauge("gate_envoy_up", "Whether the last scrape of Envoy's admin interface succeeded. With `data_plane: envoy`.")
 envoy_pressure = _gauge("gate_envoy_pressure", "Envoy's resource usage as a fraction of its limit: `heap` or `connections`.", ["resource"])
+envoy_unconfirmed_cuts = _counter(
+    "gate_envoy_unconfirmed_cuts", "Restarts of Envoy because it did not confirm the end of connections within a second."
+)
 tunnels = _gauge("gate_tunnels", "Open TCP tunnels.", ["route"])
 tunnel_bytes = _counter(
     "gate_tunnel_bytes",

@@ -36,12 +36,14 @@ class EnvoyConfiguration:
         certificates: EnvoyCertificates,
         carried: CarriedRequests,
         listeners: Callable[[Options], list[Json]],
+        to_upstream: int,
     ):
         self.options = options
         self._discovery = discovery
         self._certificates = certificates
         self._carried = carried
         self._listeners = listeners
+        self._to_upstream = to_upstream
         self._clusters = EnvoyClusters((), options.dns_lookup_family)
         # Those of this configuration, of the one before, and of all that Envoy has not been told of yet.
         self._recent: Mapping[str, str] = {}
@@ -116,7 +118,8 @@ class EnvoyConfiguration:
     def _following(self, options: Options) -> tuple[EnvoyClusters, list[Json]]:
         """Clusters and listeners; called in any thread, and changes nothing."""
         family, by_route = options.dns_lookup_family, options.measures_routes
-        return EnvoyClusters(options.policy, family, by_route=by_route, previous=self._clusters), self._listeners(options)
+        clusters = EnvoyClusters(options.policy, family, by_route=by_route, max_connections=self._to_upstream, previous=self._clusters)
+        return clusters, self._listeners(options)
 
     async def _publish_clusters(self) -> None:
         # A request that was judged just now may still name a cluster of before, and one whose body is not whole an older one.

@@ -1,19 +1,24 @@
 """Internal listener for what Envoy does not carry itself: a Unix socket, each request with the mark that Envoy has of gate alone."""
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
+from foundation.web.message import Message
+from proxy.answers.send import send_refusal
 from proxy.envoy.head import extensions, is_of_envoy
 from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us
+from proxy.envoy.shared_connection import is_misdirected
 from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.incoming import Receive, Send
+from proxy.incoming import IncomingRequest, Receive, Send, incoming_request
 from proxy.listener.context import Application
 from proxy.listener.http1.request import TUNNEL
 from proxy.rewriting.header_names import Header, Headers
+from proxy.service import ProxyService
+from proxy.verdict import Refuse
 
 _JUDGED = JUDGED.encode()
 
@@ -28,29 +33,37 @@ class InternalListener:
     Connections that Envoy has handed on unread are TLS; nobody says anything of them but their client.
     """
 
-    def __init__(self, application: Application, mark: str, scheme: str, cut: Cut):
+    def __init__(self, application: Application, service: Callable[[], ProxyService], mark: str, scheme: str, cut: Cut):
         self._application = application
+        self._service = service
         self._cut = cut
         self._mark = mark.encode()
         self._scheme = scheme
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["scheme"] == "http":
-            scope, ends = self._as_client_sent(scope)
+            facts = self._checked_facts(scope["headers"])
+            scope, ends = self._as_client_sent(scope, facts)
+            if is_misdirected(service := self._service(), incoming := incoming_request(scope), facts):
+                await _refuse_misdirected(service, incoming, send)
+                return
             await self._application(scope, receive, send)
             for end in ends:  # gate's own connection ends with the application
                 await end.settled()
         else:
             await self._application(scope, receive, send)
 
-    def _as_client_sent(self, scope: dict[str, Any]) -> tuple[dict[str, Any], list[EnvoyTunnelEnd]]:
-        """The request as our listener read it, from the client that Envoy saw; and where to find its tunnel, once it has one."""
-        ends: list[EnvoyTunnelEnd] = []
-        headers: Headers = scope["headers"]
+    def _checked_facts(self, headers: Headers) -> EdgeFacts:
+        """Facts of a request that has gate's mark.  NoMark for any other."""
         marks = [value for name, value in headers if name == _JUDGED]
         if len(marks) != 1 or not hmac.compare_digest(marks[0], self._mark):
             raise NoMark("a request without gate's mark")
-        facts = EdgeFacts.of(dict(headers))
+        return EdgeFacts.of(dict(headers))
+
+    def _as_client_sent(self, scope: dict[str, Any], facts: EdgeFacts) -> tuple[dict[str, Any], list[EnvoyTunnelEnd]]:
+        """The request as our listener read it, from the client that Envoy saw; and where to find its tunnel, once it has one."""
+        ends: list[EnvoyTunnelEnd] = []
+        headers: Headers = scope["headers"]
         kept = [pair for pair in headers if not (is_between_us(pair[0]) or is_of_envoy(pair[0]))]
         if facts.proto:
             kept.append((b"x-forwarded-proto", facts.proto))
@@ -81,3 +94,10 @@ class InternalListener:
             return ends[-1], sent_ahead
 
         return {TUNNEL: {"take_over": take_over, "half_closes": False}}
+
+
+async def _refuse_misdirected(service: ProxyService, incoming: IncomingRequest, send: Send) -> None:
+    """Browsers send the request again, over a connection of its own, and show none of this."""
+    page = service.page_log(incoming, send)
+    await send_refusal(incoming, Refuse(421, Message("This connection was opened for another host.")), page.send)
+    page.tell()

@@ -22,6 +22,7 @@ from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
+from proxy.envoy.shared_connection import is_misdirected, is_shared
 from proxy.incoming import incoming_request
 from proxy.own_paths import Owner
 from proxy.rewriting.header_names import Header
@@ -91,6 +92,8 @@ class Judge:
         incoming.request = service.read(incoming)
         if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
+        if not self._carried.can_end or head.facts.peer is None or is_misdirected(service, incoming, head.facts):
+            return None
         if plane.forms.may_be_button(incoming):
             return None  # its body says what it stands for
         log = plane.observer.begin(incoming)
@@ -103,8 +106,8 @@ class Judge:
             # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
             # stream from a client that does not read; but HTTP/2 it does not speak.
             return None
-        if not is_http2 and plane.state.may_be_silent(verdict.route):
-            return None  # it knows an application that thinks
+        if not is_http2 and (plane.state.may_be_silent(verdict.route) or is_shared(service, incoming, head.facts)):
+            return None  # it knows an application that thinks, and ends one request of a connection alone
         outgoing = await plane.outgoing(judged, verdict)
         cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):

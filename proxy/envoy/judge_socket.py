@@ -1,23 +1,57 @@
 """Connections of Envoy's to the judge: HTTP/1.1 as Envoy alone speaks it to us, one question after the other (RFC 9112)."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import cast
 
 import structlog
 
+from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
 
 # As large may the head of a question be, and what comes with it.
 LONGEST = 256 * 1024
+_LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors again
 _END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length: "
 _REFUSED = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 # An answer to a head, up to its empty line, and its body.
 Answer = Callable[[bytes, bytes], Awaitable[bytes]]
+
+
+class JudgeListener:
+    """Listener of the judge's socket.  Where file descriptors run short, Envoy waits: those that are left are for what is under way."""
+
+    def __init__(self, listener: socket.socket, answer: Answer):
+        self._listener = listener
+        self._answer = answer
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(listener, self._accept)
+
+    def _accept(self) -> None:
+        if is_short(self._listener.fileno()):
+            report_shortage(CLIENTS)
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(_LOOK_AGAIN, self._go_on)
+            return
+        with suppress(OSError):  # it was taken back, or there is no descriptor after all
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            adopting = self._loop.connect_accepted_socket(lambda: JudgeConnection(self._answer), connection)
+            spawn(adopting, name="a connection of envoy's to the judge")
+
+    def _go_on(self) -> None:
+        if self._listener.fileno() != -1:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
 
 
 class JudgeConnection(asyncio.Protocol):

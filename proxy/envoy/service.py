@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import secrets
 import shutil
 import socket
@@ -25,12 +26,13 @@ from proxy.envoy.child.overload import watch
 from proxy.envoy.child.process import EnvoyProcess, find
 from proxy.envoy.child.statistics import EnvoyStatistics
 from proxy.envoy.configuration import EnvoyConfiguration
+from proxy.envoy.connections import Connections
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.judge import Judge
-from proxy.envoy.judge_socket import JudgeConnection
+from proxy.envoy.judge_socket import JudgeListener
 from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, Json, bootstrap
 from proxy.envoy.resources.certificates import EnvoyCertificates
-from proxy.envoy.resources.connections import Connections, cut_listener
+from proxy.envoy.resources.cut_listener import cut_listener
 from proxy.envoy.resources.discovery import Discovery, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
@@ -56,6 +58,7 @@ class EnvoyPlane:
     _live: int | None = None  # process id of the Envoy that said it is live
     _watch: asyncio.Task[None] | None = None
     _showing: asyncio.Task[None] | None = None
+    _following: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -80,19 +83,25 @@ class EnvoyPlane:
         self._unconnected_socket = _listening(sockets.unconnected)
         self._certificates = EnvoyCertificates(obtained or AcmeState(), _listening(sockets.acme))
         self._workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        connections = Connections(cuts)
-        self.internal_listener = InternalListener(application, self._judged_mark, scheme, connections.cut)
+        self._connections = connections = Connections(cuts, lambda: self._process.kill())
+        self.internal_listener = InternalListener(application, service, self._judged_mark, scheme, connections.cut)
         self._carried = CarriedRequests(connections, time.monotonic)
-        readers = {OF_JUDGED: self._carried.tell, OF_UPLOADS: self._carried.tell_upload, OF_UPGRADES: EndedUpgrades(connections).tell}
+        readers = {
+            OF_JUDGED: self._carried.tell,
+            OF_UPLOADS: self._carried.tell_upload,
+            OF_UPGRADES: EndedUpgrades(connections.finish).tell,
+        }
         self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
+        self._most = _limits(options, self._workers)
         self._discovery = Discovery(self._files, admin)
-        self._configuration = EnvoyConfiguration(options, self._discovery, self._certificates, self._carried, self._listeners)
+        self._configuration = EnvoyConfiguration(
+            options, self._discovery, self._certificates, self._carried, self._listeners, self._most.to_upstream
+        )
         cluster_of = self._configuration.cluster_of
         self._judge = Judge(service, self._carried, cluster_of, self._token, self._judged_mark, scheme)
         self._judge_socket, self._admin = sockets.judge, admin
         self.statistics = EnvoyStatistics(admin)
-        self._most = EnvoyLimits(options.envoy_max_heap, options.envoy_max_connections)
-        self._server: asyncio.Server | None = None
+        self._judge_listener: JudgeListener | None = None
         self._reader: asyncio.Task[None] | None = None
         started_with = bootstrap(self._files, sockets, admin, self._most, [cut_listener(cuts, options.address.port)])
         write(self._files / "bootstrap.json", json.dumps(started_with))
@@ -102,21 +111,23 @@ class EnvoyPlane:
         arguments = ["-c", str(self._files / "bootstrap.json"), "--disable-hot-restart", "--log-level", "error", "--drain-time-s", "60"]
         arguments += ["--concurrency", str(self._workers), *FLUSH_ARGUMENTS]
         inherited = (self._access_log.fd,)
-        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._carried.envoy_has_ended)
+        return EnvoyProcess(program, arguments, os.getpid(), time.monotonic, inherited, self._envoy_has_ended)
+
+    def _envoy_has_ended(self) -> None:
+        self._connections.envoy_has_ended()
+        self._carried.envoy_has_ended()
 
     def __repr__(self) -> str:
         return f"<EnvoyPlane {self._process}>"
 
     async def start(self) -> None:
         """Start, and return when Envoy listens; ConfigError where it refuses to."""
-        answer = self._judge.answer
-        self._server = await asyncio.get_running_loop().create_unix_server(
-            lambda: JudgeConnection(answer), self._judge_socket, backlog=1024
-        )
+        self._judge_listener = JudgeListener(_listening(self._judge_socket), self._judge.answer)
         self._reader = spawn(self._access_log.run(), name="what envoy carried")
         PlainListener(UnconnectedRequests(self._carried), self._unconnected_socket)
         self._certificates.answer_authority(lambda: ListenerLimits.from_options(self._configuration.options))
         self._configuration.publish()
+        self._following = spawn(self._connections.follow(), name="control connection to envoy")
         self._process.start()
         await self._configuration.taken()
         self._note_live(True)
@@ -135,6 +146,8 @@ class EnvoyPlane:
             return failing(PART, "it does not run, and is started again: the log has its last words")
         if self._live != pid:
             return failing(PART, "it was started, and has not said yet that it is live")
+        if not self._connections.can_cut:
+            return degraded(PART, "gate has no control connection to it, and forwards everything itself")
         late = self._configuration.late
         return (
             degraded(PART, f"its certificates and upstreams are those of before the last reload: {late}") if late else PartReadiness(PART)
@@ -156,15 +169,15 @@ class EnvoyPlane:
                 await self._carried.is_idle.wait()
 
     async def stop(self) -> None:
-        for task in (self._watch, self._showing):
+        for task in (self._watch, self._showing, self._following):
             if task is not None:
                 task.cancel()
         self._configuration.stop()
         await self._process.stop()
         await asyncio.sleep(LAST_WORDS)
         self._carried.end_all()
-        if self._server is not None:
-            self._server.close()
+        if self._judge_listener is not None:
+            self._judge_listener.close()
         if self._reader is not None:
             self._reader.cancel()
         self.close()
@@ -182,6 +195,19 @@ class EnvoyPlane:
         if (http3 := http3_listener(options, self._files, self._judged_mark)) is not None:
             listeners.append(http3)
         return listeners
+
+
+def _limits(options: Options, workers: int) -> EnvoyLimits:
+    _, descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+    heap, wanted = options.envoy_max_heap, options.envoy_max_connections
+    if descriptors == resource.RLIM_INFINITY:
+        return EnvoyLimits(heap, wanted)
+    limits = EnvoyLimits.within(descriptors, heap, wanted, workers)
+    if limits.connections < wanted:
+        log.warning(
+            "envoy_max_connections is lowered: file descriptors are too few", connections=limits.connections, descriptors=descriptors
+        )
+    return limits
 
 
 def _listening(path: Path) -> socket.socket:

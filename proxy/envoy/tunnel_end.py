@@ -6,7 +6,6 @@ it has Envoy's reset first, and ends its own after that.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 from foundation.tasks import spawn
@@ -15,8 +14,6 @@ from proxy.forwarding.tunnel import TunnelConnection
 
 # Resets the connections of clients, and returns how many there were.
 Cut = Callable[[list[Address]], Awaitable[int]]
-# Envoy needs some milliseconds; an Envoy that says nothing keeps no tunnel.
-_PATIENCE = 0.5  # seconds
 
 
 class EnvoyTunnelEnd:
@@ -56,8 +53,6 @@ class EnvoyTunnelEnd:
 
     async def _break_off(self) -> None:
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await self._cut([self._client])
+            await self._cut([self._client])
         finally:
             self._end.abort()

@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
+from twisted.internet.unix import Port as UnixPort
 from twisted.logger import globalLogBeginner
 from zope.interface import implementer
 
@@ -132,14 +133,14 @@ class GateServer(daphne.server.Server):
             port.stopListening()
 
 
-class BoundedAcceptPort(Port):
-    """Listening port that accepts few at once: Twisted (26.4) takes the more connections in one turn of the loop, the more there are.
+class BoundedAccept(Port):
+    """Mixin of listening ports that accept few at once: Twisted (26.4) accepts the more connections in one turn of the loop, the more there
+    are.
 
     Where file descriptors run short new clients wait in the kernel's queue, so that those who are here get their upstreams.
     """
 
     numberAccepts = property(lambda self: 1, lambda self, wished: None)
-    transport = ClientTransport
 
     def doRead(self) -> None:
         """Accept.  Looked at before each: Twisted, which meets a full table by itself, closes whoever waits."""
@@ -159,10 +160,20 @@ class BoundedAcceptPort(Port):
             self.startReading()
 
 
+class BoundedAcceptPort(BoundedAccept):
+    transport = ClientTransport
+
+
+class BoundedAcceptUnixPort(BoundedAccept, UnixPort):
+    """The same of a Unix socket."""
+
+
 def adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPort:
     """Port of a socket that listens already, of which this has its own descriptor."""
     if listener.family == socket.AF_UNIX:
-        return reactor.adoptStreamPort(listener.fileno(), listener.family, factory)
+        port: IListeningPort = BoundedAcceptUnixPort._fromListeningDescriptor(reactor, listener.fileno(), factory)
+        port.startListening()
+        return port
     port = BoundedAcceptPort._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
     port.startListening()
     return port

@@ -93,7 +93,7 @@ head.without("bytes that are no UTF-8 are seen by gate", "EnvoyRequestHead.of", 
 internal_listener = door("proxy.envoy.internal_listener", "unit/proxy/envoy/test_internal_listener.py")
 internal_listener.without(
     "nobody comes in without gate's mark",
-    "InternalListener._as_client_sent",
+    "InternalListener._checked_facts",
     never("len(marks) != 1 or not hmac.compare_digest(marks[0], self._mark)"),
 )
 
@@ -120,6 +120,14 @@ http3 = door("proxy.envoy.resources.http3", "unit/proxy/envoy/resources/test_htt
 http3.without("nobody sends a request again", "_transport", passes(enable_early_data="True"))
 http3.without("who has a connection reaches no other host by it", "_route_config", replaced("sorted(hosts_of(options) - hosts)", "()"))
 http3.without("another host has no connection", "http3_listener", lacks('"filter_chain_match"'))
+
+cuts = door("proxy.envoy.connections", "unit/proxy/envoy/test_connections.py")
+cuts.without("an Envoy that does not confirm a cut is ended", "Connections._cut", never("answer is None and not end.is_set()"))
+shared = door("proxy.envoy.shared_connection", "unit/proxy/envoy/test_shared_connection.py")
+shared.without("clients behind a trusted proxy end alone", "is_shared", replaced("service.is_trusted(incoming)", "False"))
+shared.without("an answer to a sign-out is never cut", "is_misdirected", returns("False"))
+judges = door("proxy.envoy.judge_socket", "unit/proxy/envoy/test_judge_socket.py")
+judges.without("the judge leaves descriptors for others", "JudgeListener._accept", never("is_short(self._listener.fileno())"))
 
 clusters = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
 clusters.without("an upstream's certificate is verified", "_tls", never("not route.tls_skip_verify"))
@@ -169,6 +177,7 @@ may_stream.without(
     "unit/proxy/envoy/test_judge.py",
 )
 bounds = door("proxy.envoy.resources.bootstrap", "unit/proxy/envoy/resources/test_bootstrap.py")
+bounds.without("what waits for gate takes no descriptors", "_thresholds", replaced("connections", "1_000_000"))
 bounds.without("Envoy's memory is bounded", "_overload", lacks('{"name": HEAP, "typed_config": heap}'))
 bounds.without("Envoy's connections are bounded", "_overload", lacks('{"name": CONNECTIONS, "typed_config": connections}'))
 windows = door("proxy.envoy.resources.clusters", "unit/proxy/envoy/resources/test_clusters.py")
@@ -208,4 +217,7 @@ DOORS = (
     connections,
     http3,
     clusters,
+    cuts,
+    shared,
+    judges,
 )

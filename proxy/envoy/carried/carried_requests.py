@@ -9,7 +9,7 @@ from foundation.tasks import spawn
 from proxy.answers.send import CapturedResponse
 from proxy.envoy.carried.carried_request import CarriedRequest, EnvoysWord
 from proxy.envoy.carried.response_details import bad_status_in
-from proxy.envoy.resources.connections import Connections
+from proxy.envoy.connections import Connections
 from proxy.envoy.resources.edge_headers import Address
 
 log = structlog.get_logger(__name__)
@@ -38,6 +38,11 @@ class CarriedRequests:
 
     def __repr__(self) -> str:
         return f"<CarriedRequests {len(self._carried)} under way>"
+
+    @property
+    def can_end(self) -> bool:
+        """Whether what Envoy forwards can be ended: else it is to forward nothing."""
+        return self._connections.can_cut
 
     def begin(self, carried: CarriedRequest) -> None:
         """Begin one, before Envoy is told of it."""

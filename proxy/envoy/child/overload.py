@@ -13,7 +13,7 @@ from proxy.envoy.resources.bootstrap import HEAP, EnvoyLimits
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY = 5.0  # seconds
+LOOK_EVERY, LOOK_WHILE_DOWN = 5.0, 0.25  # seconds
 _REFUSED = "downstream_global_cx_overflow"
 _CONNECTED = "http.edge.downstream_cx_active"
 _STATE = "server.state"  # 0: live
@@ -48,15 +48,18 @@ async def watch(admin: Path, most: EnvoyLimits, is_live: Callable[[bool], None])
     overload = OverloadState(most)
     # No TLS on a Unix socket, so no authorities to load.
     async with httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(admin), verify=False), timeout=LOOK_EVERY) as client:
+        pause = LOOK_EVERY
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(pause)
             try:
                 answer = await client.get("http://envoy/stats", params={"format": "json", "filter": _STATS})
                 stats = _numbers(answer.json())
                 overload.tell(stats)
-                is_live(stats.get(_STATE) == 0)
+                is_up = stats.get(_STATE) == 0
             except (httpx.TransportError, ValueError):
-                is_live(False)
+                is_up = False
+            is_live(is_up)
+            pause = LOOK_EVERY if is_up else LOOK_WHILE_DOWN
 
 
 def _numbers(said: Mapping[str, Any]) -> dict[str, int]:

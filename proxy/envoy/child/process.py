@@ -67,6 +67,11 @@ class EnvoyProcess:
     def start(self) -> None:
         self._keeper = spawn(self._keep(), name="envoy")
 
+    def kill(self) -> None:
+        """End the process at once, whatever state it is in; it is started again."""
+        if self.pid is not None and self._process is not None:
+            self._process.kill()
+
     async def stop(self) -> None:
         self._is_stopping = True
         if self._keeper is None:
@@ -74,8 +79,8 @@ class EnvoyProcess:
         if self.pid is not None and self._process is not None:
             self._process.terminate()
         await self._has_ended(self._keeper)
-        if self.pid is not None and self._process is not None:
-            self._process.kill()
+        if self.pid is not None:
+            self.kill()
             await self._has_ended(self._keeper)  # or it would be left behind, half ended
         self._keeper.cancel()
 
@@ -88,13 +93,21 @@ class EnvoyProcess:
         wait = FIRST_WAIT
         while not self._is_stopping:
             began = self._clock()
-            status = await self._run()
+            status = await self._status()
             self._has_ended_once()
             if self._is_stopping:
                 return
             wait = FIRST_WAIT if self._clock() - began > STEADY else min(2 * wait, LONGEST_WAIT)
             log.error("envoy has ended, and is started again", status=status, wait_seconds=wait)
             await asyncio.sleep(wait)
+
+    async def _status(self) -> int | None:
+        """Exit status of one run; None where the process could not be started."""
+        try:
+            return await self._run()
+        except OSError as error:  # no file descriptor, no memory
+            log.error("envoy can't be started", reason=str(error))
+            return None
 
     async def _run(self) -> int:
         self._process = process = await asyncio.create_subprocess_exec(

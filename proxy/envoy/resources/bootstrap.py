@@ -12,8 +12,12 @@ TYPE = "type.googleapis.com/envoy."
 # connections that Envoy does not read, and who goes on with what Envoy could not connect to its upstream.
 JUDGE, GATE, ACME, UNREAD, UNCONNECTED = "gate-judge", "gate", "gate-acme", "gate-unread", "gate-unconnected"
 LISTENERS, CLUSTERS = "listeners.json", "clusters.json"
-# Of streams and connections to gate itself; what bounds them is how many clients there are.
-_UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 0}
+# One event loop answers no more requests of the judge at once; the others wait in Envoy, where they take no file descriptor.
+MAX_JUDGE_CONNECTIONS = 256
+# Requests that wait for a connection to gate.
+MAX_PENDING = 16_384
+# File descriptors that Envoy needs for itself, and for each of its workers.
+_OWN_DESCRIPTORS, _WORKER_DESCRIPTORS = 64, 16
 _OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 
@@ -40,10 +44,25 @@ _LARGE_STREAM = 16
 
 @dataclass(frozen=True, slots=True)
 class EnvoyLimits:
-    """Limits of Envoy as a whole."""
+    """Limits of Envoy as a whole: its heap in MiB, and its connections: of clients, to the judge, to gate's data plane, and to one
+    upstream."""
 
-    heap: int  # MiB
+    heap: int
     connections: int
+    to_judge: int = MAX_JUDGE_CONNECTIONS
+    to_gate: int = 1_000_000
+    to_upstream: int = 1_000_000
+
+    @classmethod
+    def within(cls, descriptors: int, heap: int, connections: int, workers: int) -> Self:
+        """Limits for which that many file descriptors are enough, on Envoy's side and on gate's.
+
+        gate needs two for each request that it forwards itself.  A client's connection of HTTP/2 may need many upstream connections, so
+        half of what is left is for these, and no upstream takes more than half of that.
+        """
+        to_judge, to_gate = min(MAX_JUDGE_CONNECTIONS, descriptors // 8), descriptors // 4
+        left = max(4, descriptors - to_judge - to_gate - _OWN_DESCRIPTORS - workers * _WORKER_DESCRIPTORS)
+        return cls(heap, min(connections, left // 2), to_judge, to_gate, left // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +79,10 @@ class GateSockets:
     def below(cls, directory: Path) -> Self:
         return cls(*(directory / name for name in ("judge", "gate", "acme", "unread", "unconnected")))
 
-    def clusters(self) -> list[Json]:
-        unread = {**own_cluster(UNREAD, self.unread), "transport_socket": _ANNOUNCED}
-        ways = ((JUDGE, self.judge), (GATE, self.gate), (ACME, self.acme), (UNCONNECTED, self.unconnected))
-        return [*(own_cluster(name, path) for name, path in ways), unread]
+    def clusters(self, limits: EnvoyLimits) -> list[Json]:
+        unread = {**own_cluster(UNREAD, self.unread, limits.to_gate), "transport_socket": _ANNOUNCED}
+        ways = ((GATE, self.gate), (ACME, self.acme), (UNCONNECTED, self.unconnected))
+        return [own_cluster(JUDGE, self.judge, limits.to_judge), *(own_cluster(name, path, limits.to_gate) for name, path in ways), unread]
 
 
 def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits, listeners: Sequence[Json] = ()) -> Json:
@@ -78,7 +97,7 @@ def bootstrap(files: Path, sockets: GateSockets, admin: Path, most: EnvoyLimits,
         "dynamic_resources": {"lds_config": watched(files, LISTENERS), "cds_config": watched(files, CLUSTERS)},
         "static_resources": {
             "listeners": list(listeners),
-            "clusters": sockets.clusters(),
+            "clusters": sockets.clusters(most),
         },
     }
 
@@ -114,7 +133,7 @@ def watched(files: Path, name: str) -> Json:
     }
 
 
-def own_cluster(name: str, path: Path) -> Json:
+def own_cluster(name: str, path: Path, connections: int) -> Json:
     options = {
         "@type": f"{TYPE}{_OPTIONS.removeprefix('envoy.')}",
         "explicit_http_config": {"http_protocol_options": {}},
@@ -125,10 +144,14 @@ def own_cluster(name: str, path: Path) -> Json:
         "name": name,
         "type": "STATIC",
         "connect_timeout": "5s",
-        "circuit_breakers": {"thresholds": [_UNBOUNDED]},
+        "circuit_breakers": {"thresholds": [_thresholds(connections)]},
         "typed_extension_protocol_options": {_OPTIONS: options},
         "load_assignment": endpoint(name, {"pipe": {"path": str(path)}}),
     }
+
+
+def _thresholds(connections: int) -> Json:
+    return {"max_connections": connections, "max_pending_requests": MAX_PENDING, "max_requests": 1_000_000, "max_retries": 0}
 
 
 def endpoint(cluster: str, address: Json) -> Json:

@@ -19,7 +19,7 @@ from proxy.upstreams.route_statistics import route_label, stat_name
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"
 _FAMILIES = {"AUTO": "ALL", "V4_ONLY": "V4_ONLY", "V6_ONLY": "V6_ONLY"}
-# Of all requests at once; a route has no such bound in gate's own data plane.
+# Of all requests at once: a route has no such bound in gate's own data plane.  What bounds connections are Envoy's file descriptors.
 _UNBOUNDED = {"max_connections": 1_000_000, "max_pending_requests": 1_000_000, "max_requests": 1_000_000, "max_retries": 3}
 # So much is read ahead of a client that does not read; and all streams of a connection have room beside each other, so that those of
 # who does not read hold up nobody else's.
@@ -48,11 +48,20 @@ class EnvoyClusters:
 
     With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
     `resources` are JSON, by name.  Made of those of `previous` by what has changed, because of ten thousand routes that is mostly one.
-    `may_be_refused`: something new of the operator's is in them, in which Envoy may find a mistake that gate has not found.
+    At most `max_connections` lead to one upstream.  `may_be_refused`: something new of the operator's is in them, in which Envoy may find a
+    mistake that gate has not found.
     """
 
-    def __init__(self, routes: Iterable[Route], dns_lookup_family: str, *, by_route: bool = False, previous: "EnvoyClusters | None" = None):
-        self.may_be_refused = False
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        dns_lookup_family: str,
+        *,
+        by_route: bool = False,
+        max_connections: int = _UNBOUNDED["max_connections"],
+        previous: "EnvoyClusters | None" = None,
+    ):
+        self.may_be_refused, self._max_connections = False, max_connections
         self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
         self._routes = ConfiguredRoutes.of(routes)
         before = previous if previous is not None and previous._kind() == self._kind() else None
@@ -66,7 +75,7 @@ class EnvoyClusters:
             self._remove(route)
 
     def _kind(self) -> tuple[object, ...]:
-        return self._by_route, self._family, self._bundle
+        return self._by_route, self._family, self._bundle, self._max_connections
 
     def _add(self, route: Route) -> None:
         for position, target in enumerate(route.to):
@@ -100,7 +109,8 @@ class EnvoyClusters:
 
     def _name(self, key: ClusterKey, route: Route, position: int) -> None:
         if _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
-            cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics)
+            thresholds = {**_UNBOUNDED, "max_connections": self._max_connections}
+            cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics, thresholds)
             self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
             self.may_be_refused |= route.tls_custom_ca is not None or route.tls_client_cert is not None
 
@@ -163,13 +173,13 @@ def _can_verify(route: Route, upstream: Upstream, bundle: str | None) -> bool:
     return not upstream.is_ssl() or route.tls_skip_verify or route.tls_custom_ca is not None or bundle is not None
 
 
-def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, statistics: str) -> Json:
+def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, statistics: str, thresholds: Json) -> Json:
     host, port = upstream.host.strip("[]"), upstream.port
     cluster: Json = {
         **({"alt_stat_name": statistics} if statistics else {}),
         "connect_timeout": f"{CONNECT_TIMEOUT:.0f}s",
         "per_connection_buffer_limit_bytes": _AHEAD,
-        "circuit_breakers": {"thresholds": [_UNBOUNDED]},
+        "circuit_breakers": {"thresholds": [thresholds]},
         "typed_extension_protocol_options": {
             _HTTP: {
                 "@type": f"{TYPE}extensions.upstreams.http.v3.HttpProtocolOptions",

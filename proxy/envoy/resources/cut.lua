@@ -1,7 +1,7 @@
 -- Cuts in Envoy: resets the connections of clients whose access has ended.  Only gate reaches it, by a socket of its own.
 --
--- POST /cut, /live and /finish: the body holds 18 bytes for each connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port.  The
--- answer is the same list, of those that are open; /cut has reset them.  /finish ends those that Envoy keeps for their clients alone, as if
+-- POST /cut and /finish: the body holds 18 bytes for each connection, its address as IPv6 (RFC 4291 2.5.5.2) and its port.  The answer to
+-- /cut is the same list, of those that were open and are reset now.  /finish ends those that Envoy keeps for their clients alone, as if
 -- these had closed; its answer lists the ones whose clients have not taken everything yet.
 
 local ffi = require("ffi")
@@ -9,7 +9,7 @@ ffi.cdef [[
 typedef struct gate_directory gate_directory;
 gate_directory *opendir(const char *name);
 void *readdir(gate_directory *directory);
-int closedir(gate_directory *directory);
+void rewinddir(gate_directory *directory);
 int getpeername(int fd, void *address, unsigned int *length);
 int getsockname(int fd, void *address, unsigned int *length);
 int connect(int fd, const void *address, unsigned int length);
@@ -22,6 +22,8 @@ local SIOCOUTQ, SHUT_RD = 0x5411, 0
 local MAPPED = string.rep("\0", 10) .. "\255\255"
 local address, length, nowhere = ffi.new("uint8_t[128]"), ffi.new("unsigned int[1]"), ffi.new("uint8_t[16]")
 local waiting = ffi.new("int[1]")
+-- Opened once: when it is needed, there may be no file descriptor left.
+local directory = C.opendir("/proc/self/fd")
 
 local function name_of(ask, fd)
   length[0] = 128
@@ -40,8 +42,8 @@ local function finish(fd)
 end
 
 local function found(wanted, act)
-  local directory = C.opendir("/proc/self/fd")
   if directory == nil then error("the connections can't be listed") end
+  C.rewinddir(directory)
   local open = {}
   while true do
     local entry = C.readdir(directory)
@@ -57,7 +59,6 @@ local function found(wanted, act)
       end
     end
   end
-  C.closedir(directory)
   return table.concat(open)
 end
 

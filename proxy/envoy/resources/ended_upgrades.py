@@ -5,11 +5,11 @@ connection has no end of its request, and whoever is there waits for it (RFC 645
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 
 from foundation.tasks import spawn
 from proxy.envoy.resources.bootstrap import Json
-from proxy.envoy.resources.connections import Connections, Peer
-from proxy.envoy.resources.edge_headers import address_of
+from proxy.envoy.resources.edge_headers import Address, address_of
 from proxy.envoy.resources.judge_filter import file_log
 
 OF_UPGRADES = "upgraded "
@@ -21,11 +21,11 @@ _PART_OF_TIME = 0.05
 
 
 class EndedUpgrades:
-    """Upgrades that gate has ended."""
+    """Upgrades that gate has ended.  `finish` ends connections, and returns those whose clients have not received everything yet."""
 
-    def __init__(self, connections: Connections):
-        self._connections = connections
-        self._ended: dict[Peer, float] = {}  # and until when Envoy keeps it
+    def __init__(self, finish: Callable[[Iterable[Address]], Awaitable[set[Address]]]):
+        self._finish_connections = finish
+        self._ended: dict[Address, float] = {}  # and until when Envoy keeps it
 
     def __repr__(self) -> str:
         return f"<EndedUpgrades {len(self._ended)}>"
@@ -44,7 +44,7 @@ class EndedUpgrades:
             while self._ended:
                 await asyncio.sleep(max(_EVERY, took / _PART_OF_TIME))
                 asked, began = dict(self._ended), loop.time()
-                left = await self._connections.finish(asked)
+                left = await self._finish_connections(asked)
                 took = loop.time() - began
                 for peer, kept in asked.items():
                     if self._ended.get(peer) == kept and (peer not in left or kept < loop.time()):

@@ -15,7 +15,8 @@ from proxy.envoy.resources.ended_upgrades import KEPT_SECONDS
 from proxy.listener.limits import ListenerLimits
 
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
-MOST_STREAMS = 128
+# For each connection; RFC 9113 6.5.2 advises against fewer.
+MOST_STREAMS = 100
 # Besides those for which the only advice is to try again.
 _OWN_ANSWERS = (400, 408, 411, 413, 414, 421, 426, 431, 501, 505)
 STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from proxy.envoy.carried.carried_requests import CarriedRequests
+from proxy.envoy.connections import Connections
 from proxy.envoy.head import REMOVED
 from proxy.envoy.judge import Judge
-from proxy.envoy.resources.connections import Connections, Peer
-from proxy.envoy.resources.edge_headers import NUMBER
+from proxy.envoy.resources.edge_headers import NUMBER, Address
 from proxy.planes.open_streams import OpenStreams, Stream
 from tests.support.signed_in import SignedIn
 
@@ -28,26 +28,27 @@ ROUTES = [
 
 
 class NoConnections(Connections):
-    """None are open but those in `open_`; which were cut is in `cuts`, and in `finished` which were to be finished.  Clients of those in
+    """None are open; which were cut is in `cuts`, and in `finished` which were to be finished.  Clients of those in
     `unsent` have not taken everything."""
 
     def __init__(self) -> None:
-        super().__init__(Path("/nowhere"))
-        self.cuts: list[set[Peer]] = []
-        self.finished: list[set[Peer]] = []
-        self.unsent: set[Peer] = set()
-        self.open_: set[Peer] = set()
+        super().__init__(Path("/nowhere"), lambda: None)
+        self.cuts: list[set[Address]] = []
+        self.finished: list[set[Address]] = []
+        self.unsent: set[Address] = set()
+        self.is_open = True
 
-    async def cut(self, peers: Iterable[Peer]) -> int:
+    @property
+    def can_cut(self) -> bool:
+        return self.is_open
+
+    async def cut(self, peers: Iterable[Address]) -> int:
         self.cuts.append(set(peers))
         return len(self.cuts[-1])
 
-    async def finish(self, peers: Iterable[Peer]) -> set[Peer]:
+    async def finish(self, peers: Iterable[Address]) -> set[Address]:
         self.finished.append(set(peers))
         return self.finished[-1] & self.unsent
-
-    async def live(self, peers: Iterable[Peer]) -> set[Peer]:
-        return set(peers) & self.open_
 
 
 class Stage:
@@ -72,7 +73,7 @@ class Stage:
     def _streams(self) -> list[Stream]:
         return [stream for streams in self.streams._by_session.values() for stream in streams]
 
-    async def cuts(self) -> list[set[Peer]]:
+    async def cuts(self) -> list[set[Address]]:
         for _ in range(5):
             await asyncio.sleep(0)
         return self.connections.cuts

@@ -57,7 +57,7 @@ class Told:
         files.taken = self.envoy.taken  # type: ignore[assignment, method-assign]
         self.carried = CarriedRequests(NoConnections(), lambda: 0.0)
         certificates = EnvoyCertificates(AcmeState(), listening)
-        self.configuration = EnvoyConfiguration(self.options(1000), files, certificates, self.carried, self._listeners)
+        self.configuration = EnvoyConfiguration(self.options(1000), files, certificates, self.carried, self._listeners, 1000)
         self.configuration.publish()
 
     def options(self, *ports: int, headers: str = "", **of_route: Any) -> Options:

@@ -1,17 +1,27 @@
 """Only our Envoy comes in, with the client that it has seen."""
 
 import asyncio
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
+from proxy.client_address import trusted_peers
 from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.envoy.resources.edge_headers import FACTS, JUDGED, Address
 from proxy.incoming import TLS
+from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.stage import MARK
 
 KNOWN = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 / app.example.com")
+
+
+class Service(ProxyService):
+    """Of an authenticate host, with one trusted proxy."""
+
+    def __init__(self) -> None:
+        self._trusted, self._authenticate_host = trusted_peers((ip_network("192.0.2.9"),)), "auth.example.com"
 
 
 class Application:
@@ -32,7 +42,7 @@ async def test_the_application_sees_the_client_that_envoy_saw() -> None:
     added = ((b"x-forwarded-proto", b"https"), (b"x-envoy-internal", b"true"), (b"x-forwarded-client-cert", b"x"), (b"accept", b"*/*"))
     mark = (JUDGED.encode(), MARK.encode())
     scope = from_envoy(mark, KNOWN, (b"x-gate-edge-proto", b"http"), (b"x-gate-edge-cluster", b"gate"), *added)
-    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     (scope,) = application.scopes
     assert (scope["client"], scope["scheme"]) == (["192.0.2.7", 5000], "https")
     assert scope["extensions"] == {"gate.tunnel": {}, TLS: {"server_name": "app.example.com", "chain": ()}}
@@ -43,7 +53,7 @@ async def test_what_envoy_takes_out_of_a_handshake_is_seen() -> None:
     application = Application()
     known = (FACTS.encode(), b"192.0.2.7:5000 192.0.2.7:5000 HTTP/1.1 /chunked app.example.com")
     scope = from_envoy((JUDGED.encode(), MARK.encode()), known)
-    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert (b"transfer-encoding", b"chunked") in application.scopes[0]["headers"]
 
 
@@ -61,7 +71,7 @@ async def test_through_envoy_neither_end_of_a_tunnel_ends_first_and_over_http_2_
     for protocol in (b"HTTP/1.1", b"HTTP/2"):
         application = Application()
         scope = connect(protocol, {"take_over": None, "half_closes": True})
-        await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
+        await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
         found.append(application.scopes[0]["extensions"].get("gate.tunnel"))
     assert (found[0]["half_closes"], found[1]) == (False, None)
 
@@ -89,20 +99,20 @@ async def test_a_tunnel_that_is_broken_off_is_reset_at_envoy_before_the_request_
         end.close()
 
     offered = {"take_over": lambda headers, protocol: (End(), b"ahead"), "half_closes": True}
-    await InternalListener(application, MARK, "https", cut)(connect(b"HTTP/1.1", offered), body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", cut)(connect(b"HTTP/1.1", offered), body_of(), Answer().send)
     assert done == [[("192.0.2.8", 6000)], "aborted"]
 
 
 async def test_a_connection_that_envoy_has_not_read_is_its_clients_own() -> None:
     application = Application()
     scope = from_envoy((JUDGED.encode(), b"guess"), KNOWN) | {"scheme": "https"}
-    await InternalListener(application, MARK, "https", nobody)(scope, body_of(), Answer().send)
+    await InternalListener(application, Service, MARK, "https", nobody)(scope, body_of(), Answer().send)
     assert application.scopes == [scope]
 
 
 async def test_without_gates_mark_nobody_comes_in() -> None:
     application = Application()
-    internal_listener = InternalListener(application, MARK, "https", nobody)
+    internal_listener = InternalListener(application, Service, MARK, "https", nobody)
     for marks in ((), (b"guess",), (b"",), (MARK.encode(), b"other")):
         with pytest.raises(NoMark):
             await internal_listener(from_envoy(KNOWN, *((JUDGED.encode(), each) for each in marks)), body_of(), Answer().send)

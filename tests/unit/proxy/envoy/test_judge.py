@@ -211,3 +211,12 @@ async def test_who_claims_nothing_can_not_say_that_it_may_stream(stage: Stage, a
 async def test_no_client_chooses_the_protocol_that_an_upstream_is_spoken_to_in(stage: Stage, grpc_call: Ask) -> None:
     """What it says inside HTTP/2 frames might be requests to an upstream that skips what it can't read."""
     assert (await stage.ask(grpc_call("open.example.com")))[CLUSTER] == b"gate"
+
+
+async def test_what_can_not_be_ended_is_gates(stage: Stage, ask: Ask) -> None:
+    question = ask("/in", host="open.example.com")
+    assert (await stage.ask(question))[CLUSTER] != b"gate"
+    stage.connections.is_open = False
+    assert (await stage.ask(ask("/in", host="open.example.com")))[CLUSTER] == b"gate"
+    stage.connections.is_open = True
+    assert (await stage.ask(ask("/in", host="open.example.com", direct="-")))[CLUSTER] == b"gate"

@@ -1,13 +1,16 @@
 """Questions come in pieces, several on one connection, and one that can't be answered ends it."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
 import structlog
 
-from proxy.envoy.judge_socket import LONGEST, JudgeConnection
+from proxy.envoy import judge_socket
+from proxy.envoy.judge_socket import LONGEST, JudgeListener
 
 
 async def echo(head: bytes, body: bytes) -> bytes:
@@ -18,7 +21,11 @@ async def echo(head: bytes, body: bytes) -> bytes:
 
 @asynccontextmanager
 async def connection(directory: Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = await asyncio.get_running_loop().create_unix_server(lambda: JudgeConnection(echo), directory / "judge")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(directory / "judge"))
+    listening.listen()
+    listening.setblocking(False)
+    server = JudgeListener(listening, echo)
     reader, writer = await asyncio.open_unix_connection(directory / "judge")
     try:
         yield reader, writer
@@ -49,3 +56,15 @@ async def test_a_head_without_an_end_is_given_up(tmp_path: Path) -> None:
         writer.write(b"a" * (LONGEST + 1))
         with suppress(ConnectionError):
             assert await reader.read() == b""
+
+
+async def test_where_descriptors_run_short_envoy_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_short = True
+    monkeypatch.setattr(judge_socket, "is_short", lambda descriptor: is_short)
+    async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await reader.readexactly(1)
+        is_short = False
+        assert (await reader.readexactly(1)) == b"<"

@@ -12,7 +12,7 @@ from twisted.internet.testing import StringTransport
 
 from proxy.listener.context import ListenerContext
 from proxy.listener.http1.channel import Channel
-from proxy.listener.server import ACCEPTS, BoundedAcceptPort, default_limits, drain
+from proxy.listener.server import ACCEPTS, BoundedAccept, BoundedAcceptPort, default_limits, drain
 from tests.support.children import Child, clean_environment, free_port, wait_until
 from tests.support.raw_http import RawClient, ask
 from tests.unit.proxy.listener.conftest import start
@@ -49,7 +49,7 @@ def test_few_connections_are_taken_in_one_turn_of_the_loop(monkeypatch):
             waiting[0] -= 1
             self.sessionno += 1
 
-    monkeypatch.setattr(BoundedAcceptPort.__bases__[0], "doRead", take)
+    monkeypatch.setattr(BoundedAccept.__bases__[0], "doRead", take)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port.fileno = listener.fileno
         left = []

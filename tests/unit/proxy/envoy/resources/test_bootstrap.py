@@ -2,7 +2,21 @@
 
 from pathlib import Path
 
-from proxy.envoy.resources.bootstrap import ACME, CLUSTERS, GATE, JUDGE, LISTENERS, UNCONNECTED, UNREAD, EnvoyLimits, GateSockets, bootstrap
+import pytest
+
+from proxy.envoy.resources.bootstrap import (
+    ACME,
+    CLUSTERS,
+    GATE,
+    JUDGE,
+    LISTENERS,
+    MAX_PENDING,
+    UNCONNECTED,
+    UNREAD,
+    EnvoyLimits,
+    GateSockets,
+    bootstrap,
+)
 
 MADE = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(heap=512, connections=77))
 
@@ -43,3 +57,25 @@ def test_memory_and_connections_are_bounded() -> None:
     actions = [action["name"].rpartition(".")[2] for action in overload["actions"]]
     assert {"shrink_heap", "reset_high_memory_stream", "stop_accepting_requests", "stop_accepting_connections"} <= set(actions)
     assert MADE["admin"]["ignore_global_conn_limit"], "gate still learns how it is"
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "connections", "to_judge", "to_gate"),
+    [(65_536, 20_000, 256, 16_384), (20_000, 7_324, 256, 5_000), (1_500, 421, 187, 375), (700, 171, 87, 175), (100, 2, 12, 25)],
+)
+def test_descriptors_are_enough_for_all_connections_at_once(descriptors: int, connections: int, to_judge: int, to_gate: int) -> None:
+    limits = EnvoyLimits.within(descriptors, 512, 20_000, 2)
+    assert (limits.connections, limits.to_judge, limits.to_gate) == (connections, to_judge, to_gate)
+    if descriptors > 200:
+        assert limits.connections + limits.to_judge + limits.to_gate + 2 * limits.to_upstream + 64 <= descriptors
+    assert limits.to_judge + 2 * limits.to_gate < descriptors * 3 / 4, "gate accepts them all"
+
+
+def test_what_waits_for_gate_takes_no_descriptor_and_is_bounded() -> None:
+    made = bootstrap(Path("/files"), GateSockets.below(Path("/s")), Path("/s/admin"), EnvoyLimits(1, 2, to_judge=3, to_gate=4))
+    found = {each["name"]: each["circuit_breakers"]["thresholds"][0] for each in made["static_resources"]["clusters"]}
+    assert {name: threshold["max_connections"] for name, threshold in found.items()} == {
+        **dict.fromkeys((GATE, ACME, UNREAD, UNCONNECTED), 4),
+        JUDGE: 3,
+    }
+    assert all(threshold["max_pending_requests"] == MAX_PENDING for threshold in found.values())

@@ -1,0 +1,113 @@
+"""Access that ends, ends, whatever state Envoy, gate or the machine is in: what Envoy forwards is cut, or Envoy is started again."""
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_envoy import envoy_of
+from tests.support.children import Child, free_port, wait_until
+from tests.support.cookies import of_client
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.raw_http import RawClient
+from tests.support.sample_upstream import SampleUpstream
+
+pytestmark = pytest.mark.slow
+HOST = "app.localhost"
+LASTS = "6s"  # of the session, which time ends: nothing needs a new connection
+SOON = 40.0  # seconds; a generous bound, as machines are busy
+UNCONFIRMED = "envoy is ended: it has not confirmed that connections of ended access are cut"
+BALANCER = """
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+frontend front
+    bind 127.0.0.1:{front}
+    default_backend gate
+backend gate
+    server gate 127.0.0.1:{gate} send-proxy
+"""
+
+
+@contextmanager
+def behind(front: str, builder: GateBuilder, directory: Path) -> Iterator[RunningGate]:
+    with ExitStack() as stack:
+        if front.endswith("dual stack"):
+            builder.setting(address=f":{builder.port}")
+        if front == "PROXY protocol":
+            hidden, file = free_port(), directory / "haproxy.cfg"
+            file.write_text(BALANCER.format(front=builder.port, gate=hidden))
+            builder.setting(address=f"127.0.0.1:{hidden}", use_proxy_protocol=True)
+            stack.enter_context(Child("haproxy", "-db", "-f", file))
+        yield stack.enter_context(builder.start(directory))
+
+
+def has_ended(client: RawClient) -> bool:
+    """Whether the connection ends, however."""
+    client.socket.settimeout(SOON)
+    try:
+        while client.socket.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def take_descriptors(pid: int) -> None:
+    """From now on each new one fails."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, hard))
+
+
+def stop(gate: RunningGate) -> None:
+    os.kill(envoy_of(gate), signal.SIGSTOP)
+
+
+def nothing(gate: RunningGate) -> None: ...
+
+
+SHORTAGES: dict[str, Callable[[RunningGate], None]] = {
+    "none": nothing,
+    "a stopped Envoy": stop,
+    "no descriptors at Envoy": lambda gate: take_descriptors(envoy_of(gate)),
+    "no descriptors at gate": lambda gate: take_descriptors(gate.child.process.pid),
+}
+CASES = [
+    *((front, "none") for front in ("IPv4", "IPv6 of a dual stack", "IPv4 of a dual stack", "PROXY protocol")),
+    *(("IPv4", shortage) for shortage in SHORTAGES if shortage != "none"),
+]
+
+
+@pytest.mark.parametrize(("front", "shortage"), CASES)
+async def test_a_download_ends_with_the_session(
+    front: str, shortage: str, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
+) -> None:
+    builder = GateBuilder(provider.url).route(HOST, to=upstream.url, allow_any_authenticated_user=True, timeout="60s")
+    builder.setting(data_plane="envoy", cookie_expire=LASTS)
+    with behind(front, builder, tmp_path) as gate:
+        async with gate.client() as browser:
+            assert (await sign_in(browser, gate.url(HOST), "alice")).status_code == 200
+            cookie = of_client(browser, HOST)
+        address = "::1" if front.startswith("IPv6") else "127.0.0.1"
+        with RawClient(gate.port, host=address, tls=gate.certificates.client_context(), server_name=HOST) as client:
+            client.send(f"GET /drip HTTP/1.1\r\nHost: {HOST}:{gate.port}\r\nCookie: {cookie}\r\n\r\n".encode())
+            assert b"200 OK" in client.socket.recv(100)
+            before = envoy_of(gate)
+            SHORTAGES[shortage](gate)
+            assert has_ended(client)
+        if shortage == "a stopped Envoy":
+            gate.wait_for_event(UNCONFIRMED)
+            wait_until(lambda: gate._answers_ping(), "the next Envoy answers", SOON)
+            assert envoy_of(gate) != before
+        else:
+            gate.wait_for_event("connections of ended access were cut", lambda entry: entry["connections"] == 1)
+            assert envoy_of(gate) == before
