@@ -1,6 +1,7 @@
 """Client address: which peers' X-Forwarded-For is believed (`trusted_proxies`), and whose address a request is thereby from."""
 
 import ipaddress
+import re
 from collections.abc import Container, Iterable
 from functools import lru_cache, partial
 
@@ -9,6 +10,8 @@ from foundation.values import ip_of
 from proxy.incoming import IncomingRequest
 
 _LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
+
+_WITH_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?")
 
 
 class TrustedPeers:
@@ -36,10 +39,16 @@ def trusted_peers(networks: tuple[object, ...]) -> TrustedPeers:
     return TrustedPeers(networks)
 
 
+def _hops(value: str) -> list[str]:
+    """Addresses of X-Forwarded-For, without the port that some proxies write (`ip:port`, `[v6]`, `[v6]:port`); the rest as it came."""
+    hops = [hop.strip() for hop in value.split(",")]
+    return [match[1] or match[2] if (match := _WITH_PORT.fullmatch(hop)) else hop for hop in hops]
+
+
 def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
     """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
     address = incoming.peer
-    hops = [hop.strip() for hop in incoming.header(b"x-forwarded-for").split(",")] if address in trusted else []
+    hops = _hops(incoming.header(b"x-forwarded-for")) if address in trusted else []
     while hops and address in trusted:
         hop = hops.pop()
         if ip_of(hop) is None:
@@ -57,7 +66,7 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     if peer not in trusted:
         return peer
     lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
-    hops = [hop.strip() for hop in ",".join(lines).split(",")]
+    hops = _hops(",".join(lines))
     for hop in reversed(hops):
         if ip_of(hop) is None:
             return ""

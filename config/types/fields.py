@@ -219,10 +219,13 @@ def web_url(value: Any) -> Url:
 
 
 def network(value: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Network.  An IPv4-mapped one is IPv4, as the addresses are that it is compared with."""
     try:
-        return ipaddress.ip_network(value)
+        parsed = ipaddress.ip_network(value)
     except ValueError as error:
         raise ValueError(f"must be a network such as 10.0.0.0/8: {error}") from None
+    mapped = parsed.network_address.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Network) else None
+    return parsed if mapped is None or parsed.prefixlen < 96 else ipaddress.IPv4Network((mapped, parsed.prefixlen - 96))
 
 
 def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:

@@ -113,6 +113,12 @@ def test_a_refused_key_is_not_repeated_in_the_message(text: str) -> None:
     assert "\N{SNOWMAN}" not in str(error.value)
 
 
+def test_networks_that_are_mapped_to_ipv6_are_ipv4() -> None:
+    written = ["::ffff:127.0.0.0/104", "::ffff:203.0.113.7", "::ffff:0:0/96", "::fffe:0:0/95", "::/0"]
+    read = ["127.0.0.0/8", "203.0.113.7/32", "0.0.0.0/0", "::fffe:0:0/95", "::/0"]
+    assert [str(network) for network in fields.networks(written)] == read
+
+
 def test_networks_are_exact() -> None:
     assert [str(network) for network in fields.networks("10.0.0.0/8,::1")] == ["10.0.0.0/8", "::1/128"]
     with pytest.raises(ValueError, match="host bits set"):
