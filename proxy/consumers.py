@@ -10,6 +10,7 @@ from channels.exceptions import StopConsumer
 from foundation.tasks import spawn
 from proxy.forwarding.messages import ABNORMAL
 from proxy.listener.http1.head import RequestRefused
+from proxy.listener.http1.refusals import note_refusal
 from proxy.other_servers.websocket import DENIAL, AsgiMessage, AsgiWebsocketClient
 
 # Told of each handshake: its Host, its method, the status of the answer.
@@ -58,6 +59,7 @@ class WebsocketConsumer(AsyncConsumer):
         try:
             self._client = AsgiWebsocketClient(self.scope)
         except RequestRefused as refused:
+            note_refusal(refused, self.scope.get("client"))
             self._counted(b"", b"", refused.status)
             await self._refuse(refused)
             raise StopConsumer from refused
@@ -93,6 +95,7 @@ class WebsocketConsumer(AsyncConsumer):
             return
         body = refused.body
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"), (b"content-length", b"%d" % len(body))]
+        headers.append((b"x-request-id", refused.request_id.encode()))
         await self.send({"type": f"{DENIAL}.start", "status": refused.status, "headers": headers})
         await self.send({"type": f"{DENIAL}.body", "body": body})
 

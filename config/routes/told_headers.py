@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Annotated, Any, NamedTuple
 
 from config.routes.policy.language import ENFORCE
@@ -36,6 +37,8 @@ _READ_TOGETHER = (*map(tuple, PRESETS.values()), ("X-Remote-User", "X-Remote-Uid
 
 # Host has its rewrites, a request one id, and who acts for others does so by cluster_service_account_token.
 _NOT_BY_TEMPLATE = ("host", "x-request-id")
+
+_LOOPBACK = "localhost"
 
 _Address = tuple[str, int | None]
 
@@ -140,7 +143,19 @@ def _never(route: Any) -> bool:
 
 def _upstreams(route: Any) -> Iterator[_Address]:
     for upstream in route.to:
-        yield upstream.url.host, upstream.url.port or _PORTS.get(upstream.url.scheme)
+        yield _canonical_host(upstream.url.host), upstream.url.port or _PORTS.get(upstream.url.scheme)
+
+
+@lru_cache(maxsize=1024)
+def _canonical_host(host: str) -> str:
+    """Return one name for all spellings of an address, IPv4-mapped ones included, and for all names of this machine's loopback."""
+    name = host.strip("[]").lower().removesuffix(".")
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return _LOOPBACK if name.endswith(f".{_LOOPBACK}") else name
+    address = getattr(address, "ipv4_mapped", None) or address
+    return _LOOPBACK if str(address) in ("127.0.0.1", "::1") else str(address)
 
 
 def tells_person(route: Any) -> bool:

@@ -119,7 +119,7 @@ class SecretCheck(grpc.aio.ServerInterceptor):
         try:
             proof, admits = self._proof(method, metadata)
         except NotProven as error:
-            REFUSED.warning(method=method, reason=str(error))
+            REFUSED.tell(method=method, reason=str(error))
             self.calls.ended(method, grpc.StatusCode.UNAUTHENTICATED, 0.0, 0, 0)
             return refusal(str(error))
         handler = await continuation(handler_call_details)
@@ -162,7 +162,7 @@ class ServedCall:
     async def prove(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
         """Each side proves itself: nothing of the request is used, and nothing answered, before this."""
         if self.admits is not None and not self.admits(request):
-            REFUSED.warning(method=self.method, reason=NO_TOKEN)
+            REFUSED.tell(method=self.method, reason=NO_TOKEN)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
         # Not where there is nothing to prove: what is sent by itself costs a fifth of a call.
         if self.proof:

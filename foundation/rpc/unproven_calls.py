@@ -70,6 +70,6 @@ class BoundedReader:
             async with asyncio.timeout(READ_TIMEOUT), turns, self._turns:
                 return await context.read()
         except TimeoutError:
-            self._late.warning(client=address)
+            self._late.tell(client=address)
         await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive in time")
         raise AssertionError("abort raises")

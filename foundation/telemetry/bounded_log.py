@@ -15,24 +15,24 @@ SUPPRESSED = "log lines were suppressed"
 class BoundedLog:
     """Log of one kind of event.  Of those beyond the bound the next second's first line is preceded by their count."""
 
-    def __init__(self, event: str, clock: Callable[[], float] = time.monotonic):
-        self._event = event
+    def __init__(self, event: str, *, level: str = "warning", clock: Callable[[], float] = time.monotonic):
+        self._event, self._level = event, level
         self._clock = clock
         self._second = 0.0
         self._lines = self._suppressed = 0
 
-    def warning(self, **fields: Any) -> None:
+    def tell(self, **fields: Any) -> None:
         now = self._clock()
         if now - self._second >= 1.0:
             self._tell_suppressed()
             self._second, self._lines = now, 0
         if self._lines < MAX_LINES:
             self._lines += 1
-            log.warning(self._event, **fields)
+            getattr(log, self._level)(self._event, **fields)
         else:
             self._suppressed += 1
 
     def _tell_suppressed(self) -> None:
         if self._suppressed:
-            log.warning(SUPPRESSED, of=self._event, lines=self._suppressed)
+            getattr(log, self._level)(SUPPRESSED, of=self._event, lines=self._suppressed)
             self._suppressed = 0

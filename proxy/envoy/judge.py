@@ -102,7 +102,8 @@ class Judge:
         if not isinstance(verdict, Carry):
             return None
         is_http2 = verdict.route.route.upstream_http2
-        if not is_http2 and (head.is_doubtful or incoming.wants_events or (head.has_body and not head.is_small)):
+        is_head = head.method == b"HEAD"  # where a body comes all the same, Envoy would take it for the next answer on that connection
+        if not is_http2 and (is_head or head.is_doubtful or incoming.wants_events or (head.has_body and not head.is_small)):
             # gate's plane passes a large body on as it comes, and loses no answer meanwhile, sees what was sent as it was sent, and knows a
             # stream from a client that does not read; but HTTP/2 it does not speak.
             return None

@@ -1,6 +1,7 @@
 """Envoy data plane: a child process that carries, the judge that it asks, the internal listener for what it doesn't carry."""
 
 import asyncio
+import fcntl
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 
@@ -75,6 +77,7 @@ class EnvoyPlane:
         self._token, self._judged_mark = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._files = options.data_dir / "envoy"
         self._files.mkdir(mode=0o700, exist_ok=True)
+        self._lock = _locked(self._files)
         # Paths of sockets are short: 107 bytes.
         self.socket_directory = Path(tempfile.mkdtemp(prefix="gate-"))
         sockets = GateSockets.below(self.socket_directory)
@@ -183,6 +186,7 @@ class EnvoyPlane:
         self.close()
 
     def close(self) -> None:
+        self._lock.close()
         self.socket.close()
         self.unread_socket.close()
         self._unconnected_socket.close()
@@ -208,6 +212,20 @@ def _limits(options: Options, workers: int) -> EnvoyLimits:
             "envoy_max_connections is lowered: file descriptors are too few", connections=limits.connections, descriptors=descriptors
         )
     return limits
+
+
+def _locked(directory: Path) -> TextIO:
+    """Lock a directory for as long as the file is open: Envoy takes its listeners from whoever wrote the files there last."""
+    file = (directory / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        where = directory.parent
+        raise ConfigError(
+            [Problem("data_dir", f"another gate with `data_plane: envoy` uses {where}. Give each its own `data_dir`.")]
+        ) from error
+    return file
 
 
 def _listening(path: Path) -> socket.socket:

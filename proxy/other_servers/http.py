@@ -10,6 +10,7 @@ from proxy.forwarding.http import ABORT
 from proxy.incoming import Receive, Send
 from proxy.listener.context import Ended
 from proxy.listener.http1.head import RequestRefused
+from proxy.listener.http1.refusals import note_refusal
 from proxy.listener.http1.response import ResponseHead
 from proxy.other_servers.scope import strict_scope
 
@@ -27,6 +28,7 @@ async def carry_http(application: Application, scope: Mapping[str, Any], receive
     try:
         strict = strict_scope(scope)
     except RequestRefused as refused:
+        note_refusal(refused, scope.get("client"))
         ended(b"", b"", refused.status, 0.0, 0, 0)
         await send_refused(refused, send)
         return
@@ -105,6 +107,7 @@ async def send_refused(refused: RequestRefused, send: Send) -> None:
         (b"x-content-type-options", b"nosniff"),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
+        *([(b"x-request-id", refused.request_id.encode())] if refused.request_id else []),
     ]
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

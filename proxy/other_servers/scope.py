@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote
 
-from proxy.listener.http1.head import RequestHead, RequestRefused, parse_head
+from proxy.listener.http1.head import HTTP_1_0, RequestHead, RequestRefused, parse_head
 from proxy.upgrades.handshake import PREFIX
 
 Header = tuple[bytes, bytes]
@@ -32,7 +32,7 @@ def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
         raise RequestRefused(501, "This server can't hand a connection over.")
     version = str(scope.get("http_version") or "1.1")
     if version in ("0.9", "1.0"):
-        raise RequestRefused(426, "HTTP/1.1 is required.")
+        raise RequestRefused(426, HTTP_1_0)
     headers = _handshake_headers(scope) if is_websocket else _with_one_cookie(scope["headers"], version)
     head = _parsed("GET" if is_websocket else scope["method"], _target(scope), headers)
     strict: dict[str, Any] = {

@@ -34,6 +34,7 @@ MAX_RESPONSE_HEADER_COUNT = 512
 MOST_INTERIM = 16  # 100 Continue, 102 Processing, 103 Early Hints: no application needs more before it answers
 
 FAMILIES = {"AUTO": socket.AF_UNSPEC, "V4_ONLY": socket.AF_INET, "V6_ONLY": socket.AF_INET6}
+_BODILESS = (204, 304)
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, EofStream, OSError, ValueError)
 
 
@@ -178,9 +179,10 @@ class UpstreamExchange:
         self._is_answered = self._is_taken_over = False
 
     def begin(self, head: bytes) -> None:
-        if self._protocol.needs_parser(for_head=self._request.method == "HEAD"):
+        is_for_head = self._request.method == "HEAD"
+        if is_for_head or not self._protocol.requests:  # else the parser of the request before is used again
             self._protocol.set_response_params(
-                skip_payload=self._request.method == "HEAD",
+                skip_payload=is_for_head,
                 read_until_eof=True,
                 auto_decompress=False,
                 read_bufsize=HELD_AT_FIRST // 2,  # it stops at twice as much
@@ -251,7 +253,9 @@ class UpstreamExchange:
         # An upstream may believe in an upgrade that it did not confirm, or take all that comes on a connection for one user's.
         use = self._request.connection_use
         is_private = (use or message.code == 401) and (use is ConnectionUse.OWN or authenticates_connection(headers))
-        self._is_answered = not (self._request.is_upgrade or is_private)
+        # A body where there is none (RFC 9112 6.3), sent late, would be the answer to the next request.
+        is_bodiless = self._request.method == "HEAD" or message.code in _BODILESS
+        self._is_answered = not (self._request.is_upgrade or is_private or is_bodiless)
         return message.code, headers
 
     def take_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:

@@ -28,20 +28,12 @@ class UpstreamConnection(ResponseHandler):
         super().__init__(loop)
         self.requests = 0
         self.has_spoken = False
-        self._is_for_head = False  # what the parser expects
         self._is_idle = False
         self._piece = 0  # bytes
         self._taken = 0  # bytes in a row, soon enough
         self._given_at = 0.0
         self._opened_for: RouteStatistics | None = None
         self.statistics: RouteStatistics | None = None
-
-    def needs_parser(self, *, for_head: bool) -> bool:
-        """Whether the parser of the request before can't be used again: there is none, or one of the two has no body in its answer."""
-        if self.requests and not (for_head or self._is_for_head):
-            return False
-        self._is_for_head = for_head
-        return True
 
     def begin_request(self, statistics: RouteStatistics | None) -> None:
         """Begin a request of a route."""

@@ -4,6 +4,8 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, does, lacks, never, passes, replaced, returns, skips
 
 judge = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
+files = door("proxy.envoy.service", "unit/proxy/envoy/test_service.py")
+files.without("two gates do not share the files of Envoy", "_locked", skips("fcntl.flock(...)"))
 judge.without("only our Envoy is answered", "Judge.answer", never("len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._token)"))
 judge.without(
     "our own pages are not an application's", "Judge.how_carried", never("service.owner(incoming.request) is not Owner.DATA_PLANE")
@@ -188,6 +190,7 @@ windows.without(
 )
 
 DOORS = (
+    files,
     routes,
     flushed,
     claims,

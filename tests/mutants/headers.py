@@ -310,6 +310,9 @@ connection_auth = door("proxy.rewriting.connection_auth", "unit/proxy/rewriting/
 connection_auth.without("NTLM is refused", "connection_use", never("_NTLM.search(value)"))
 connection_auth.without("Negotiate has a connection of its own", "connection_use", never("_CONNECTION_BOUND.search(value)"))
 connection_auth.without("Negotiate is refused over HTTP/2", "connection_use", never("is_http2"))
+upstream.without(
+    "a connection on which a body may come late is not used again", "UpstreamExchange.response", never("message.code in _BODILESS")
+)
 upstream.without("a connection that waited too long is not used again", "IdleConnections.take", always("now - since <= KEEPALIVE_TIMEOUT"))
 upstream.without(
     "what said something is not taken for stale",
@@ -319,7 +322,6 @@ upstream.without(
 upstream.without("little is held for a slow reader", "UpstreamExchange.begin", passes(read_bufsize="1 << 18"))
 pieces = door("proxy.upstreams.connection", "unit/proxy/upstreams/test_client.py", "unit/proxy/upstreams/test_connection.py")
 pieces.without("nothing that came unasked is part of an answer", "UpstreamConnection.data_received", never("self._is_idle"))
-pieces.without("an answer to HEAD has a parser of its own", "UpstreamConnection.needs_parser", never("for_head or self._is_for_head"))
 pieces.without(
     "less is held for a client that stops reading",
     "UpstreamConnection.asked_for_more",

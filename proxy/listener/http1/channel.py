@@ -26,6 +26,7 @@ from proxy.listener.deadline import Deadline
 from proxy.listener.fair_selector import Priority, SlowReader
 from proxy.listener.http1.body import Body, ChunkedBody, LengthBody, is_short
 from proxy.listener.http1.head import HeadSearch, RequestHead, RequestRefused
+from proxy.listener.http1.refusals import note_refusal
 from proxy.listener.http1.request import Exchange
 from proxy.listener.http1.response import ResponseHead, refusal
 from proxy.listener.tunnel import PlainHalfClose, TunnelEnd
@@ -175,6 +176,8 @@ class Channel(Protocol):
         """Answer for the application where it has not begun to; close in any case."""
         exchange = self._exchange
         if exchange is None or not exchange.is_started:
+            if exchange is None:
+                note_refusal(refused, self.client)
             is_head = exchange.head.method == b"HEAD" if exchange is not None else self._buffer.startswith(b"HEAD ")
             self.write(refusal(refused, with_body=not is_head))
             (self.context if exchange is None else exchange).refused(refused.status)

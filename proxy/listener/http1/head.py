@@ -29,6 +29,8 @@ _USUAL_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE
 IGNORED_NAMES = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
+HTTP_1_0 = 'HTTP/1.1 is required. (nginx: "proxy_http_version 1.1". HAProxy: "http-check send ver HTTP/1.1 hdr Host <host>".)'
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -39,6 +41,7 @@ class RequestRefused(BadRequest):
         """`advice`: the next step, where the usual one of the status does not help."""
         super().__init__(reason)
         self.status, self.advice = status, advice
+        self.request_id = ""  # once it was logged
 
     @property
     def body(self) -> bytes:
@@ -124,14 +127,12 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes]:
     if match is None:
         if len(line) > URL_BYTES + REQUEST_LINE_EXTRA_BYTES:
             raise RequestRefused(414, "The URL is too long.")
+        if not line.isascii():
+            raise RequestRefused(400, "The request target must be percent-encoded: it has a character outside of ASCII.")
         raise RequestRefused(400, "The request line is malformed.")
     method, target, major, minor = match.groups()
     if (major, minor) != (b"1", b"1"):
-        raise (
-            RequestRefused(426, "HTTP/1.1 is required.")
-            if (major, minor) == (b"1", b"0")
-            else RequestRefused(505, "Only HTTP/1.1 is spoken here.")
-        )
+        raise (RequestRefused(426, HTTP_1_0) if (major, minor) == (b"1", b"0") else RequestRefused(505, "Only HTTP/1.1 is spoken here."))
     if len(target) > URL_BYTES:
         raise RequestRefused(414, "The URL is too long.")
     if len(method) > _METHOD_BYTES:

@@ -94,6 +94,8 @@ def refusal(refused: RequestRefused, *, with_body: bool = True) -> bytes:
     """Response of our own as a whole, after which the connection closes."""
     body = refused.body
     extra = {405: _ALLOW, 426: b"Upgrade: HTTP/1.1\r\n"}.get(refused.status, b"")
+    if refused.request_id:
+        extra += b"X-Request-Id: %b\r\n" % refused.request_id.encode()
     connection = b"Upgrade, close" if refused.status == 426 else b"close"
     return b"".join(
         (

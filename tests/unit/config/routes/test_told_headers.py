@@ -103,3 +103,17 @@ def test_what_is_told(keys: dict[str, Any], tells: bool, signs: bool, varies: bo
 def test_what_can_not_be_told_is_an_error(tmp_path: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://up", **keys}])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("127.0.0.1", "localhost"), ("127.0.0.1", "[::ffff:127.0.0.1]"), ("127.0.0.1", "[::1]"), ("localhost", "app.localhost"),
+        ("192.0.2.7", "[::ffff:192.0.2.7]"), ("[2001:db8::1]", "[2001:db8:0:0::1]"),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_address_are_one_upstream(one: str, other: str) -> None:
+    for telling, quiet in ((one, other), (other, one)):
+        names = ToldNames([make_route(to=f"http://{telling}:9000", identity_headers="remote-user")])
+        assert b"remote-user" in names.of(make_route(to=f"http://{quiet}:9000"))
+        assert names.of(make_route(to=f"http://{quiet}:9001")) == ()

