@@ -4,6 +4,7 @@
 |--------------------------------------|--------------------------------------------------------------------------------------|
 | the provider                         | its discovery document and keys, with the checks of a sign-in; its endpoints' addresses |
 | the provider, of us                  | a token request with a code that nobody was given: it is refused, and so may the client be |
+| the provider, of the redirect URI    | a sign-in request, where the provider takes pushed ones; nobody ever uses it         |
 | each upstream                        | a name, an address, a connection, and TLS with the route's own rules                 |
 | the store, the services apart        | one question each, with the credentials of the configuration                         |
 
@@ -11,20 +12,26 @@ Requests are not sent to upstreams: an application would answer them.
 """
 
 import asyncio
+import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from authenticate.provider.client import ProviderClient
+from authenticate.provider.client_refusals import ClientRefusal, client_refusal
+from authenticate.provider.discovery import DiscoveryDocument
+from authenticate.provider.http import ProviderResponse
 from authenticate.provider.kinds.registry import provider_of
-from authenticate.provider.tokens import error_code
+from authenticate.provider.pushed_request import is_accepted, push
+from authenticate.provider.tokens import error_text
 from config.documents.document import KeyPath
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from config.validation import Finding
 from databroker.client import BrokerClient
 from foundation.connection_errors import ConnectionFault, connection_fault
+from foundation.crypto.sealing import to_text
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
@@ -37,13 +44,6 @@ TOTAL_TIMEOUT = 60.0  # for all of them
 AT_ONCE = 64
 # With TLS 1.3 a server says only after the handshake that it wants a certificate (RFC 8446 4.4.2.4).
 LISTENS = 0.3
-
-_NOT_US = {
-    "invalid_client": ("client_secret", "the provider does not take this client: is its client id right, and is this its secret?"),
-    # GitHub's word for the same.
-    "incorrect_client_credentials": ("client_secret", "the provider does not take this client: is this its secret?"),
-    "unauthorized_client": ("client_id", "the provider does not let this client use the authorization code flow: allow it there"),
-}
 
 
 def answers(settings: Any) -> Iterator[Finding]:
@@ -120,12 +120,39 @@ async def _client_of(client: ProviderClient, options: Options, provider: Configu
         "code_verifier": secrets.token_urlsafe(48),
     }
     answer = await client.post_as_client(discovery.token_endpoint, form, discovery)
-    error = error_code(answer)
-    if error in _NOT_US:
-        key, words = _NOT_US[error]
-        yield _place(options, provider, key), f"{words} (its token endpoint says {error})"
+    refusal = client_refusal(answer, form["redirect_uri"])
+    if refusal is not None:
+        yield _place(options, provider, refusal.key), _refused("token endpoint", answer, refusal)
     elif answer.status >= 500:
         yield _place(options, provider, "provider"), f"the provider's token endpoint answers with status {answer.status}"
+    elif discovery.pushed_request_endpoint:
+        answer = await push(client, discovery, _sign_in_params(client, discovery, form["redirect_uri"]))
+        if not is_accepted(answer):
+            refusal = client_refusal(answer, form["redirect_uri"], is_pushed=True)
+            yield (
+                _place(options, provider, refusal.key if refusal else "client_id"),
+                _refused("endpoint for pushed requests", answer, refusal),
+            )
+
+
+def _refused(endpoint: str, answer: ProviderResponse, refusal: ClientRefusal | None) -> str:
+    advice = refusal.advice if refusal is not None else "Look at this client's settings at the provider"
+    return f"refused by the provider's {endpoint} with status {answer.status}: {error_text(answer)}. {advice}"
+
+
+def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redirect_uri: str) -> dict[str, str]:
+    """The parameters of an authorization request, as a sign-in pushes them."""
+    challenge = hashlib.sha256(secrets.token_bytes(32)).digest()
+    return {
+        **client.provider.request_params,
+        "response_type": "code",
+        "scope": " ".join(client.provider.asked_scopes(discovery)),
+        "redirect_uri": redirect_uri,
+        "state": secrets.token_urlsafe(32),
+        "nonce": secrets.token_urlsafe(32),
+        "code_challenge": to_text(challenge),
+        "code_challenge_method": "S256",
+    }
 
 
 def _place(options: Options, provider: ConfiguredProvider, key: str) -> KeyPath:

@@ -78,6 +78,9 @@ provider_http.without(
     "cookies are not kept for the next person", "ProviderHttp.__init__", skips("self._client.cookies.jar.set_policy(...)")
 )
 
+client_refusals = door("authenticate.provider.client_refusals", "unit/gateproject/management/test_online_checks.py")
+client_refusals.without("a wrong secret is suspected first", "client_refusal", never("_CREDENTIALS.search(text)"))
+
 address_scope = door("authenticate.provider.address_scope", "unit/authenticate/provider/test_address_scope.py")
 address_scope.without("an endpoint is in the provider's scope", "AddressScope.check", always("address_kinds(address) <= self._kinds"))
 address_scope.without("the scope is the configured origin's", "AddressScope.learn", always("_endpoint(response.request.url) == self._home"))
@@ -245,6 +248,7 @@ DOORS = (
     authorization_request,
     provider_http,
     address_scope,
+    client_refusals,
     oidc,
     client,
     issuer,

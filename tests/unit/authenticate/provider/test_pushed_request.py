@@ -52,6 +52,21 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
         assert "unauthorized_client (no PAR for this client)" in told
 
 
+@pytest.mark.parametrize(
+    ("description", "status", "advice"),
+    [
+        ("Authentication failed.", 401, "invalid_request (Authentication failed.). The client id or the client secret is wrong"),
+        ("Invalid parameter: redirect_uri", 400, "Register this redirect URI for the client at the provider: https://auth.example.com"),
+    ],
+)
+async def test_the_log_says_what_is_likely_wrong(
+    par: Site, description: str, status: int, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    par.idp.bend.answers["/par"] = Answer.json({"error": "invalid_request", "error_description": description}, status)
+    assert (await par.browser().get(par.sign_in_url())).status == 503
+    assert advice in capsys.readouterr().out
+
+
 async def test_a_provider_that_wants_pushed_requests_says_where(site: Site) -> None:
     site.idp.bend.discovery = {"require_pushed_authorization_requests": True}
     assert (await site.browser().get(site.sign_in_url())).status == 503

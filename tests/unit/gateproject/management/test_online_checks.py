@@ -39,23 +39,68 @@ async def test_a_provider_that_answers_and_takes_the_client_is_no_finding(tmp_pa
     assert asked.form["redirect_uri"].endswith("/oauth2/callback")
 
 
+WRONG_SECRET, NO_FLOW, REGISTER = "client secret is wrong", "Allow the authorization code flow", "Register this redirect URI"
+KEYCLOAK = "Invalid client or Invalid client credentials"
+
+
 @pytest.mark.parametrize(
-    ("error", "status", "key", "words"),
+    ("error", "description", "status", "key", "words"),
     [
-        ("invalid_client", 401, "idp_client_secret", "does not take this client"),
-        ("invalid_client", 400, "idp_client_secret", "(its token endpoint says invalid_client)"),
-        ("incorrect_client_credentials", 200, "idp_client_secret", "does not take this client"),
-        ("unauthorized_client", 400, "idp_client_id", "authorization code flow"),
-        ("", 502, "idp_provider", "status 502"),
+        ("invalid_client", "", 401, "idp_client_secret", WRONG_SECRET),
+        ("invalid_client", "Bad client", 400, "idp_client_secret", "with status 400: invalid_client (Bad client). The client id"),
+        ("incorrect_client_credentials", "", 200, "idp_client_secret", WRONG_SECRET),
+        ("unauthorized_client", KEYCLOAK, 401, "idp_client_secret", WRONG_SECRET),
+        ("unauthorized_client", KEYCLOAK, 400, "idp_client_secret", WRONG_SECRET),
+        ("unauthorized_client", KEYCLOAK, 401, "idp_client_secret", KEYCLOAK),
+        ("unauthorized_client", "", 401, "idp_client_secret", WRONG_SECRET),
+        ("unauthorized_client", "Client not allowed for direct access grants", 400, "idp_client_id", NO_FLOW),
+        ("redirect_uri_mismatch", "", 400, "idp_client_id", REGISTER),
+        ("", "", 502, "idp_provider", "status 502"),
     ],
 )
 async def test_a_client_that_the_provider_does_not_take_is_told(
-    tmp_path: Path, idp: FakeIdP, error: str, status: int, key: str, words: str
+    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, words: str
 ) -> None:
-    idp.bend.answers[TOKEN] = Answer.json({"error": error} if error else {}, status)
+    idp.bend.answers[TOKEN] = Answer.json({"error": error, "error_description": description} if error else {}, status)
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == (key,)
     assert words in found[1]
+    assert CLIENT_SECRET not in found[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "description", "status", "key", "words"),
+    [
+        (
+            "invalid_request",
+            "Authentication failed.",
+            401,
+            "idp_client_secret",
+            f"(Authentication failed.). The client id or the {WRONG_SECRET}",
+        ),
+        (
+            "invalid_request",
+            "Invalid parameter: redirect_uri",
+            400,
+            "idp_client_id",
+            f"{REGISTER} for the client at the provider: https://",
+        ),
+        ("unauthorized_client", "no PAR", 400, "idp_client_id", "Allow pushed authorization requests"),
+        ("invalid_scope", "Invalid scopes: x", 400, "idp_client_id", "invalid_scope (Invalid scopes: x)"),
+    ],
+)
+async def test_a_sign_in_is_pushed_where_the_provider_takes_that(
+    tmp_path: Path, idp: FakeIdP, error: str, description: str, status: int, key: str, words: str
+) -> None:
+    idp.bend.discovery = {"pushed_authorization_request_endpoint": f"{idp.issuer}/par"}
+    idp.bend.answers["/par"] = Answer.json({"request_uri": "urn:x", "expires_in": 60}, 201)
+    assert await online_checks.findings(options(tmp_path, idp)) == []
+    (pushed,) = [request.form for request in idp.requests if request.path == "/par"]
+    assert pushed.keys() >= {"state", "nonce", "code_challenge", "redirect_uri", "scope", "response_type", "client_id"}
+    idp.bend.answers["/par"] = Answer.json({"error": error, "error_description": f"{description}\x00{CLIENT_SECRET}"}, status)
+    (found,) = await online_checks.findings(options(tmp_path, idp))
+    assert found[0] == (key,)
+    assert words.replace(")", " ***)", 1) in found[1] or words in found[1]
     assert CLIENT_SECRET not in found[1]
 
 
