@@ -167,7 +167,7 @@ provider_words.without("a provider's words are bounded", "cleaned", always("len(
 answers = door("authenticate.views.answers", "unit/authenticate/views/test_callback.py")
 answers.without("a network has no more than its share", "sign_in_slot", replaced("places.take(network)", 'places.take("")'))
 pushed_request = door("authenticate.provider.pushed_request", "unit/authenticate/provider/test_pushed_request.py")
-pushed_request.without("a request that the provider did not take is not sent", "pushed", never("answer.status not in (200, 201)"))
+pushed_request.without("a request that the provider did not take is not sent", "pushed", never("not is_accepted(answer)"))
 authorization_request = door("authenticate.views.authorization_request", "unit/authenticate/provider/test_pushed_request.py")
 authorization_request.without("requests are pushed where they can be", "redirect_to_provider", never("is_pushed"))
 

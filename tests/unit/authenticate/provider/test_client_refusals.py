@@ -1,0 +1,40 @@
+"""Which refusals say something of the client; the table is also tried by test_online_checks.py."""
+
+import json
+
+import pytest
+
+from authenticate.provider.client_refusals import client_refusal
+from authenticate.provider.http import ProviderResponse
+
+URI = "https://auth.example.com/oauth2/callback"
+
+
+def answered(error: str, description: str, status: int) -> ProviderResponse:
+    return ProviderResponse(status, "application/json", json.dumps({"error": error, "error_description": description}).encode())
+
+
+@pytest.mark.parametrize(
+    ("error", "description", "status"),
+    [
+        ("invalid_grant", "", 400),
+        ("invalid_request", "", 400),
+        ("bad_verification_code", "", 200),
+        ("invalid_grant", "Code not valid", 401),
+    ],
+)
+def test_other_refusals_of_a_code_say_nothing_of_the_client(error: str, description: str, status: int) -> None:
+    assert client_refusal(answered(error, description, status), URI) is None
+
+
+def test_a_pushed_request_that_is_not_authenticated_has_the_wrong_credentials() -> None:
+    answer = answered("invalid_request", "Authentication failed.", 401)
+    refusal = client_refusal(answer, URI, is_pushed=True)
+    assert refusal is not None
+    assert refusal.key == "client_secret"
+
+
+def test_the_redirect_uri_to_register_is_named() -> None:
+    refusal = client_refusal(answered("invalid_request", "Invalid parameter: redirect_uri", 400), URI, is_pushed=True)
+    assert refusal is not None
+    assert URI in refusal.advice
