@@ -26,6 +26,7 @@ from authenticate.removed_providers import RemovedProviders
 from authenticate.scim.access import ScimAccess
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
+from authenticate.session.linked_index import LinkedIndex
 from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
@@ -35,6 +36,7 @@ from config.routes.configured_routes import ConfiguredRoutes
 from databroker.client import BrokerClient
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
+from databroker.session_reader import SessionReader
 from foundation.backoff import until_done
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
@@ -56,6 +58,9 @@ MOST_AT_PROVIDER, MOST_OF_ONE_NETWORK = 80, 20
 # Calls of the API that are answered at a time, and of them those of one program: people's pages have their turn.
 MOST_API_CALLS, MOST_OF_ONE_PROGRAM = 40, 10
 FIRST_PAUSE = 0.5  # seconds until something is tried again
+STOP_GRACE = 60.0  # seconds for which a sign-in of the former configuration may talk to the provider; four exchanges end within that
+# Seconds before each sweep after a start: the second finds what requests of the former configuration wrote, here or in another process.
+SWEEP_PAUSES = (0.0, STOP_GRACE + 10.0)
 ACCESS_PATH = "/.gate/access"
 BACKCHANNEL_LOGOUT_PATH = "/.gate/backchannel_logout"
 FRONTCHANNEL_LOGOUT_PATH = "/.gate/frontchannel_logout"
@@ -115,7 +120,7 @@ class AuthenticateService:
         self._access_webhook.start()
         if not alone:
             return
-        self._background.append(spawn(RemovedProviders(self.options, self.broker).run(), name="sessions of removed providers"))
+        self._background.append(spawn(self._sweep(), name="sweep of the sessions"))
         self._background.append(spawn(self._tidy(), name="tidying of the directories"))
         self._background.append(spawn(self._provider_watch.run(), name="looks at the providers"))
         self._background.append(spawn(self.published_keys.run(), name="published keys"))
@@ -136,9 +141,21 @@ class AuthenticateService:
         directory = self.scim.get(session.provider)
         return directory is not None and await directory.is_deactivated(session)
 
+    def replaced_by(self, options: Options) -> None:
+        """Another configuration is in force: requests of this one write nothing of providers that it does not have."""
+        self.sessions.successor = SessionReader(options)
+
+    async def _sweep(self) -> None:
+        for pause in SWEEP_PAUSES:
+            await asyncio.sleep(pause)
+            await RemovedProviders(self.options, self.broker).run()
+            await LinkedIndex(self.sessions, self.broker).run()
+
     async def _tidy(self) -> None:
-        await RemovedDirectories(self.options, self.broker).run()
-        await asyncio.gather(*map(self._tidy_scim, self.scim.values()))
+        for pause in SWEEP_PAUSES:
+            await asyncio.sleep(pause)
+            await RemovedDirectories(self.options, self.broker).run()
+            await asyncio.gather(*map(self._tidy_scim, self.scim.values()))
 
     async def _tidy_scim(self, directory: ScimDirectory) -> None:
         def unable(error: GateError) -> None:

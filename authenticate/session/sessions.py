@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Iterable
 
 import structlog
 
-from authenticate.provider.django_oidc import SignedIn
+from authenticate.provider.django_oidc import AskedAnother, SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
 from authorize.identity.person_records import linked_id_of
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, USER, SessionRecord
-from databroker.session_reader import SessionReader, user_of
+from databroker.session_reader import SessionReader, user_of, vouches
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -43,6 +43,8 @@ class Sessions:
         self._cookies = SessionCookies(options)
         self._lifetime = options.cookie_expire.total_seconds()
         self._reader = SessionReader(options)
+        # Of the configuration that has replaced this one while its last requests end.
+        self.successor: SessionReader | None = None
 
     async def create(
         self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: SessionRecord | None
@@ -51,7 +53,7 @@ class Sessions:
 
         `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
         somebody else's ends now.
-        SignedOutMeanwhile.
+        SignedOutMeanwhile; AskedAnother where a configuration without the provider has replaced this one.
         """
         session = SessionRecord(
             id=secrets.token_urlsafe(32),
@@ -80,6 +82,10 @@ class Sessions:
         if await self.at_provider.has_signed_out(session):
             await self.end(session)
             raise SignedOutMeanwhile("you signed out at the sign-in service while this sign-in was under way")
+        # Asked when the session is written: either the sweep of the new configuration finds it (RemovedProviders), or we know of that one.
+        if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
+            await self.end(session)
+            raise AskedAnother(session.vouched_by)
         if before is not None and before.id not in session.earlier:
             await self.end(before)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
@@ -118,15 +124,34 @@ class Sessions:
             return ""
         return linked_id_of(user_of(session, await self._broker.get(USER, session.user_id)), session.claims, provider)
 
+    @property
+    def links_accounts(self) -> bool:
+        """Whether accounts of any provider are linked."""
+        return any(provider.links_by_email for provider in self._reader.providers.values())
+
+    async def index_linked(self, session: SessionRecord) -> None:
+        """Index a session under the id that its account has in this configuration."""
+        if linked_id := await self.linked_id(session):
+            await self.at_provider.remember(session, linked_id)
+
     async def _ids_of_person(self, session: SessionRecord) -> AsyncGenerator[str]:
         """Sessions of this account, and of those that are linked with it, which may have become another person's since they began."""
         async for id in self.at_provider.sessions_of(session):
             yield id
+        accounts = {session.user_id}
         async for id in self.at_provider.sessions_of_linked(await self.linked_id(session)):
             record = await self._broker.get(SESSION, id)
             found = self._reader.read(record) if record is not None else None
-            if found is not None and await self._are_of_one_person(session, found):
-                yield id
+            if found is None or not await self._are_of_one_person(session, found):
+                continue
+            yield id
+            if found.user_id in accounts:
+                continue
+            accounts.add(found.user_id)
+            # A sign-in elsewhere may have verified the address since: then the account's other sessions are this person's, too.
+            async for other in self.at_provider.sessions_of(found):
+                if await self.own(session, other, 0.0) is not None:
+                    yield other
 
     async def of_person(self, session: SessionRecord, now: float) -> list[SessionRecord]:
         """All live sessions of this session's person, in every browser, this one among them."""

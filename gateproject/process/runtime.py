@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import structlog
 from django.conf import settings
 
+from authenticate.service import STOP_GRACE
 from authorize.decision_log import rows
 from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import DecisionRecorder
@@ -56,7 +57,6 @@ from proxy.planes.forwarding_resources import ForwardingResources
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
-SIGN_IN_SECONDS = 60.0  # how long a sign-in may still talk to the provider after a reload; four exchanges end within that
 
 
 def needs_rungate(options: Options) -> Problem | None:
@@ -349,13 +349,14 @@ class Runtime:
         ]
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
-            self._background.append(spawn(old.bearers.close(SIGN_IN_SECONDS), name="old bearer tokens"))
+            self._background.append(spawn(old.bearers.close(STOP_GRACE), name="old bearer tokens"))
         if old.authenticate is not None:
-            self._background.append(spawn(old.authenticate.stop(SIGN_IN_SECONDS), name="old sign-ins"))
+            old.authenticate.replaced_by(options)
+            self._background.append(spawn(old.authenticate.stop(STOP_GRACE), name="old sign-ins"))
         if services.authenticate is not None:
             steps.append(("sign-in", partial(services.authenticate.start, alone=self.is_first)))
         if old.directory is not None:  # first, so that the new one finds the lease free
-            steps.append(("directory of before", partial(old.directory.stop, SIGN_IN_SECONDS)))
+            steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE)))
         if services.directory is not None and self.is_first:
             steps.append(("directory", services.directory.start))
         for part, step in steps:

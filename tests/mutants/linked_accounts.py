@@ -37,6 +37,18 @@ of_linked.without("nobody is linked without an id", "Sessions._are_of_one_person
 of_linked.without(
     "whose address is another now is somebody else", "Sessions._ids_of_person", always("await self._are_of_one_person(session, found)")
 )
+linked_index = door("authenticate.session.linked_index", AT_SIGN_IN)
+linked_index.without("sessions of before a link are indexed", "LinkedIndex.run", never("self._sessions.links_accounts"))
+of_linked.without(
+    "a service that is replaced leaves no session of a removed provider", "Sessions.create", never("self.successor is not None")
+)
+replaced_service = door("authenticate.service", AT_SIGN_IN)
+replaced_service.without(
+    "late writers are found by a second sweep", "AuthenticateService._sweep", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+)
+replaced_service.without(
+    "late pushes are found by a second sweep", "AuthenticateService._tidy", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+)
 renewal = door("authenticate.session.renewal", AT_SIGN_IN)
 renewal.without(
     "an account that becomes another person's signs in anew",
@@ -44,4 +56,4 @@ renewal.without(
     never("_becomes_another(client, session, user, claims)"),
 )
 
-DOORS = (links, records, desk, asked, no_ids, of_linked, renewal)
+DOORS = (links, records, desk, asked, no_ids, of_linked, linked_index, replaced_service, renewal)

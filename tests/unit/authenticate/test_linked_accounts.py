@@ -1,5 +1,6 @@
 """Linked accounts at the authenticate host: whose sessions somebody sees and ends, and when one ends because its address is another now."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import pytest
 from django.core.handlers.asgi import ASGIHandler
 
+from authenticate import service
+from authenticate.session.linked_index import LinkedIndex
 from authenticate.session.refresh import RefreshStep, SessionEnded
+from authenticate.session.sessions import Sessions
 from authenticate.views.person import described_person
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.records import SessionRecord
+from databroker.records import DIRECTORY_USER, SESSION, DirectoryUser, SessionRecord
 from tests.support.authenticate_site import ORIGIN, Browser
-from tests.support.fake_idp import FakeIdP
+from tests.support.fake_idp import ABSENT, FakeIdP
 from tests.support.several_providers import SeveralSite, entry
 from tests.unit.authenticate.test_several_providers import to
 
@@ -162,3 +166,85 @@ async def test_people_see_what_applications_are_told_of_them(
     page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("What the sign-in service says")[0]
     assert told[0] in page
     assert ("may not tell its domain" in page) is (not told[1])
+
+
+@pytest.mark.parametrize("keys", [{"domains": ["shared.example"]}, {"link_by": VERIFIED_EMAIL, "domains": ["shared.example", "a.example"]}])
+async def test_accounts_that_become_linked_under_live_sessions_are_one_person(
+    site: SeveralSite, idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler, keys: dict[str, Any]
+) -> None:
+    """A reload turns `link_by` on, or widens `domains`."""
+    domain = keys["domains"][-1]
+    before = [entry("corp", idps["corp"], **keys), entry("partner", idps["partner"], **{**LINKED, "domains": ["shared.example", domain]})]
+    if "link_by" not in keys:
+        before = [entry(id, idps[id], **keys) for id in ("corp", "partner")]
+    else:
+        before[0]["domains"] = ["shared.example"]
+    reloaded = SeveralSite(tmp_path, idps, django_pages, identity_providers=before)
+    address = f"ann@{domain}"
+    _, at_corp = await signed_in(reloaded, "corp", address)
+    _, at_partner = await signed_in(reloaded, "partner", address, sub="bob")
+    assert at_partner.id not in await seen(reloaded, at_corp)
+    widened = {**LINKED, "domains": ["shared.example", domain]} if "link_by" in keys else LINKED
+    after = SeveralSite(tmp_path, idps, django_pages, identity_providers=[entry(id, idps[id], **widened) for id in ("corp", "partner")])
+    sessions = Sessions(after.options, reloaded.broker)
+    await LinkedIndex(sessions, reloaded.broker).run()
+    both = {at_corp.id, at_partner.id}
+    for session in (at_corp, at_partner):
+        assert {each.id for each in await sessions.of_person(session, reloaded.clock())} == both
+    assert await sessions.end_all_of(at_corp) == 2
+    assert await left(reloaded) == set()
+
+
+async def test_a_session_whose_account_was_verified_by_a_later_sign_in_is_the_person_s_too(site: SeveralSite) -> None:
+    _, at_corp = await signed_in(site, "corp")
+    site.idps["partner"].bend.discovery = {"claims_supported": ["sub"]}
+    _, silent = await signed_in(site, "partner", ANN, ABSENT, sub="bob")
+    record = await site.broker.get(SESSION, silent.id)
+    assert record is not None
+    claims = {name: value for name, value in record.data["claims"].items() if name != "email_verified"}
+    await site.broker.put(SESSION, silent.id, {**record.data, "claims": claims}, expires=silent.expires)
+    assert await seen(site, at_corp) == {at_corp.id}
+    _, verified = await signed_in(site, "partner", ANN, sub="bob")
+    assert await seen(site, at_corp) == {at_corp.id, silent.id, verified.id}
+
+
+async def test_a_sign_in_of_a_configuration_without_the_provider_leaves_no_session(
+    site: SeveralSite, idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler
+) -> None:
+    """Its sweep has been there while the provider held its response."""
+    entries = [entry(id, idps[id], domains=["shared.example"]) for id in ("corp", "third")]
+    without_partner = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
+    says(site, "partner", ANN)
+    says(site, "third", ANN)
+    for id, stays in (("partner", False), ("third", True)):
+        browser = site.browser()
+        url = site.idps[id].pick(await to(site, browser, id), "alice")
+        site.idps[id].bend.holds["/token"] = held = asyncio.Event()
+        site.service.sessions.successor = None
+        under_way = asyncio.create_task(browser.get(url))
+        while not site.idps[id].count("/token"):
+            await asyncio.sleep(0.01)
+        site.service.replaced_by(without_partner.options)
+        held.set()
+        response = await under_way
+        assert (response.status == 302) is stays
+        assert any("_gate" in name for name in browser.cookies) is stays
+        assert bool(await left(site)) is stays
+
+
+async def test_what_comes_after_the_first_sweep_is_found_by_the_second(
+    idps: dict[str, FakeIdP], tmp_path: Path, django_pages: ASGIHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process, or a push under way, writes by the former configuration when this one is in force here."""
+    monkeypatch.setattr(service, "SWEEP_PAUSES", (0.0, 0.3))
+    entries = [entry("corp", idps["corp"]), entry("third", idps["third"])]
+    site = SeveralSite(tmp_path, idps, django_pages, identity_providers=entries)
+    await site.service.start()
+    await asyncio.sleep(0.1)
+    late = SessionRecord("late", "partner/alice", "alice", "partner", site.clock(), site.clock() + 600, issuer=idps["partner"].issuer)
+    await site.broker.put(SESSION, late.id, late.to_data(), expires=late.expires)
+    await site.broker.put(DIRECTORY_USER, "partner/alice", DirectoryUser("partner/alice").to_data())
+    async with asyncio.timeout(20):
+        while await left(site) or await site.broker.page(DIRECTORY_USER, "", 1):
+            await asyncio.sleep(0.02)
+    await site.service.stop()

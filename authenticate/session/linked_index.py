@@ -1,0 +1,44 @@
+"""Index entries of linked accounts whose sessions began before the configuration linked them."""
+
+import structlog
+
+from authenticate.session.sessions import Sessions
+from databroker.client import BrokerClient, every
+from databroker.records import SESSION, SessionRecord
+from foundation.backoff import until_done
+from foundation.errors import GateError
+from foundation.tasks import in_parallel
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE = 0.1
+CONCURRENCY = 10  # sessions
+
+
+class LinkedIndex:
+    """The work `run`, once for each configuration: a sign-in indexes a session under the id that its account has then, and another
+    `link_by` or `domains` gives the account another one.
+    """
+
+    def __init__(self, sessions: Sessions, broker: BrokerClient):
+        self._sessions = sessions
+        self._broker = broker
+
+    async def run(self) -> None:
+        def unable(error: GateError) -> None:
+            log.warning("sessions of linked accounts can't be indexed yet", reason=str(error))
+
+        if self._sessions.links_accounts:
+            await until_done(self._index_all, unable, FIRST_PAUSE)
+
+    async def _index_all(self) -> None:
+        page = list[SessionRecord]()
+        async for record in every(self._broker, SESSION):
+            try:
+                page.append(SessionRecord.from_record(record))
+            except (TypeError, ValueError, KeyError, AttributeError):
+                continue  # the reader of sessions logs what is wrong with it
+            if len(page) == CONCURRENCY:
+                await in_parallel(page, self._sessions.index_linked, CONCURRENCY)
+                page.clear()
+        await in_parallel(page, self._sessions.index_linked, CONCURRENCY)
