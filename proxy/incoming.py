@@ -90,11 +90,15 @@ class IncomingRequest:
         headers, method = self.headers, self.request.method
         if method not in ("GET", "HEAD") and not (method == "POST" and self.media_type in FORM_TYPES):
             return False
-        if self.is_upgrade or b"authorization" in headers or b"x-requested-with" in headers:
+        if self.is_upgrade:
             return False
         if (mode := headers.get(b"sec-fetch-mode")) is not None:
+            # Outranks Authorization and X-Requested-With, because browsers send an application's own Basic login and Android's WebView
+            # its name with navigations, and no script can set it.
             return mode == b"navigate"
-        return b"text/html" in headers.get(b"accept", b"").lower() and not any(name.startswith(b"sec-fetch-") for name in headers)
+        if any(name in (b"authorization", b"x-requested-with") or name.startswith(b"sec-fetch-") for name in headers):
+            return False
+        return b"text/html" in headers.get(b"accept", b"").lower()
 
     @property
     def media_type(self) -> str:

@@ -27,6 +27,8 @@ def test_scripts_are_told_from_people_and_plain_clients(headers: dict[str, str],
 
 HTML = {"accept": "text/html"}
 FORM = {"content-type": "application/x-www-form-urlencoded"}
+BASIC = {"authorization": "Basic YTpi"}
+WEBVIEW = {"x-requested-with": "com.example.app"}
 PARTS = {"content-type": "Multipart/Form-Data; boundary=x"}
 
 
@@ -52,8 +54,14 @@ PARTS = {"content-type": "Multipart/Form-Data; boundary=x"}
         ("GET", {}, False),
         ("GET", {"accept": "application/vnd.docker.distribution.manifest.v2+json"}, False),
         ("POST", CURL | FORM, False),  # curl --data
-        ("GET", NAVIGATION | {"authorization": "Basic YTpi"}, False),
-        ("GET", NAVIGATION | {"x-requested-with": "XMLHttpRequest"}, False),
+        *((method, NAVIGATION | BASIC, True) for method in ("GET", "HEAD")),
+        ("POST", NAVIGATION | FORM | BASIC, True),
+        ("GET", NAVIGATION | WEBVIEW, True),
+        ("GET", NAVIGATION | BASIC | {"sec-fetch-mode": "cors"}, False),
+        ("POST", NAVIGATION | BASIC | {"content-type": "application/json"}, False),
+        ("PROPFIND", NAVIGATION | BASIC, False),
+        ("GET", HTML | BASIC, False),
+        ("GET", HTML | WEBVIEW, False),
         ("GET", HTML | {"upgrade": "websocket", "connection": "Upgrade"}, False),
     ],
 )

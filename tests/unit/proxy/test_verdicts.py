@@ -123,7 +123,8 @@ def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: 
         ({"connection": "Upgrade", "upgrade": "h2c"}, ()),
         (HANDSHAKE, ()),  # a front proxy has taken the upgrade out
         (CURL, (Asker.FRONT_PROXY,)),  # which has decided to redirect
-        ({"authorization": "Basic YTpi"} | NAVIGATION, (Asker.FRONT_PROXY,)),
+        ({"authorization": "Basic YTpi"} | NAVIGATION, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
+        ({"authorization": "Basic YTpi", "accept": "text/html"}, (Asker.FRONT_PROXY,)),
         ({"accept": "text/html"}, (Asker.OURS, Asker.ENVOY, Asker.FRONT_PROXY)),
     ],
 )
