@@ -2,14 +2,17 @@
 
 import ipaddress
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache, partial
 
 from foundation.bounded_cache import bounded_lru_cache
+from foundation.telemetry.bounded_log import BoundedLog
 from foundation.values import ip_of
 from proxy.incoming import IncomingRequest
 
 _LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
+
+MALFORMED = BoundedLog("a forwarding header of a trusted proxy is malformed")
 
 _WITH_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?")
 
@@ -39,22 +42,32 @@ def trusted_peers(networks: tuple[object, ...]) -> TrustedPeers:
     return TrustedPeers(networks)
 
 
-def _hops(value: str) -> list[str]:
+def forwarded_hops(value: str) -> list[str]:
     """Addresses of X-Forwarded-For, without the port that some proxies write (`ip:port`, `[v6]`, `[v6]:port`); the rest as it came."""
     hops = [hop.strip() for hop in value.split(",")]
     return [match[1] or match[2] if (match := _WITH_PORT.fullmatch(hop)) else hop for hop in hops]
 
 
-def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
-    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
-    address = incoming.peer
-    hops = _hops(incoming.header(b"x-forwarded-for")) if address in trusted else []
-    while hops and address in trusted:
-        hop = hops.pop()
+def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> str:
+    """The last address that is not itself a trusted proxy's; what is no address ends the search at the hop after it."""
+    address, remaining = peer, list(hops)
+    while remaining and address in trusted:
+        hop = remaining.pop()
         if ip_of(hop) is None:
             break
         address = hop
     return address
+
+
+def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
+    """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
+    peer = incoming.peer
+    return last_untrusted(peer, _sent_hops(incoming), trusted) if peer in trusted else peer
+
+
+def _sent_hops(incoming: IncomingRequest) -> list[str]:
+    lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
+    return forwarded_hops(",".join(lines)) if any(lines) else []
 
 
 def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
@@ -65,11 +78,11 @@ def source_ip(incoming: IncomingRequest, trusted: Container[str]) -> str:
     peer = incoming.peer
     if peer not in trusted:
         return peer
-    lines = [value.decode("latin-1") for name, value in incoming.scope["headers"] if name == b"x-forwarded-for"]
-    hops = _hops(",".join(lines))
+    hops = _sent_hops(incoming)
     for hop in reversed(hops):
         if ip_of(hop) is None:
+            MALFORMED.tell(header="X-Forwarded-For", peer=peer, entry=hop[:_LONGEST_REMEMBERED])
             return ""
         if hop not in trusted:
             return hop
-    return hops[0]
+    return hops[0] if hops else ""

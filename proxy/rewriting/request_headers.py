@@ -11,11 +11,12 @@ from config.routes.route import Route
 from config.routes.told_headers import ToldNames
 from config.routes.upstreams.credentials import authorizes
 from config.types.header_template import literal
-from foundation.bounded_cache import MIB, Remembered, together
+from foundation.bounded_cache import MIB, Remembered
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
+from proxy.rewriting.forwarding import FORWARDING_HEADERS
 from proxy.rewriting.header_names import (
     CONNECTION_STATES,
     FORWARDING,
@@ -30,7 +31,6 @@ from proxy.rewriting.header_names import (
 )
 
 _OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
-_PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 
 # Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
 # trusts our client certificate believes the others.
@@ -145,8 +145,9 @@ class RouteHeaders:
         kept, options, forwarded = self._cleaned(headers, _WITHHELD[withheld])
         if options - CONNECTION_STATES:
             kept = _without_named(kept, options)
-        trusted = forwarded if forwarded and downstream.address in self.trusted else []
-        own = _FORWARDING[downstream.address, downstream.scheme, downstream.host, tuple(trusted), self.append_address]
+        is_believed = bool(forwarded) and downstream.address in self.trusted
+        believed, trusted = (tuple(forwarded), self.trusted) if is_believed else ((), None)
+        own = FORWARDING_HEADERS[downstream.address, downstream.scheme, downstream.host, believed, self.append_address, trusted]
         result = [(b"host", upstream_host), *kept]
         result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own
         result += self.added
@@ -200,36 +201,3 @@ def _may_be_set(folded: bytes) -> bool:
 def _without_named(kept: Headers, options: set[bytes]) -> Headers:
     """RFC 9110 7.6.1: headers named by Connection go.  Cookie and Authorization are for the end of the path, never for one hop."""
     return [pair for pair in kept if pair[0].lower() not in options or _KNOWN[pair[0]][0] in (COOKIE, AUTHORIZATION)]
-
-
-def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool]) -> tuple[Header, ...]:
-    """The forwarding headers: a trusted peer's values kept and extended by its address, or ours alone."""
-    address, scheme, host, trusted, append = known
-    given: dict[bytes, list[bytes]] = {}
-    for name, value in trusted:
-        given.setdefault(name, []).append(value)
-    peer = address.encode() if append else b""
-    ours = {b"x-forwarded-proto": scheme.encode(), b"x-forwarded-host": host, b"x-forwarded-port": _port(scheme, host)}
-    headers = {b"x-forwarded-for": b", ".join(filter(None, [*given.get(b"x-forwarded-for", []), peer]))}
-    # The nearest hop writes last, so of several values its own is the last one.
-    headers |= {name: given.get(name, [value])[-1] for name, value in ours.items()}
-    headers[b"x-real-ip"] = given.get(b"x-real-ip", [address.encode()])[-1]
-    headers[b"forwarded"] = b", ".join(filter(None, [*given.get(b"forwarded", []), _forwarded(address, scheme, host) if append else b""]))
-    return tuple((name, value) for name, value in headers.items() if value)
-
-
-_FORWARDING = Remembered(_forwarding, 1024, longest=1024, size=together)
-
-
-def _forwarded(address: str, scheme: str, host: bytes) -> bytes:
-    """RFC 7239 4: IPv6 addresses in brackets, and everything with a colon in quotes."""
-    node = f'"[{address}]"' if ":" in address else address or "unknown"
-    parts = [b"for=" + node.encode(), b"proto=" + scheme.encode()]
-    if _PLAIN_HOST.fullmatch(host):
-        parts.insert(1, b'host="' + host + b'"')
-    return b";".join(parts)
-
-
-def _port(scheme: str, host: bytes) -> bytes:
-    _, colon, port = host.rpartition(b":")
-    return port if colon and port.isdigit() else (b"443" if scheme == "https" else b"80")

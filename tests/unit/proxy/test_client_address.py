@@ -4,7 +4,9 @@ import gc
 import weakref
 
 import pytest
+from structlog.testing import capture_logs
 
+from foundation.telemetry.bounded_log import BoundedLog
 from proxy.client_address import TrustedPeers, client_address, source_ip, trusted_peers
 from tests.support.asgi import incoming_from
 
@@ -54,6 +56,28 @@ def test_an_address_that_trusted_proxies_leave_in_doubt_is_none_to_rules(peer: s
     incoming.scope["headers"] += [(b"x-forwarded-for", line.encode()) for line in lines]
     assert source_ip(incoming, TrustedPeers(["10.0.0.0/8"])) == address
     assert source_ip(incoming, TrustedPeers([])) == peer
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded_for", "entry"),
+    [
+        ("10.0.0.1", "203.0.113.9, unknown", "unknown"),
+        ("10.0.0.1", "203.0.113.9:1:2", "203.0.113.9:1:2"),
+        ("10.0.0.1", "x" * 1000, "x" * 64),
+        ("10.0.0.1", "unknown, 203.0.113.9", None),
+        ("10.0.0.1", "203.0.113.9:51234", None),
+        ("192.0.2.7", "unknown", None),
+    ],
+)
+def test_a_malformed_address_of_a_trusted_proxy_is_logged(
+    monkeypatch: pytest.MonkeyPatch, peer: str, forwarded_for: str, entry: str | None
+) -> None:
+    monkeypatch.setattr("proxy.client_address.MALFORMED", BoundedLog("malformed"))
+    incoming = incoming_from("https://a.example/", headers={"x-forwarded-for": forwarded_for}, client=peer)
+    with capture_logs() as lines:
+        source_ip(incoming, TrustedPeers(["10.0.0.0/8"]))
+    expected = [] if entry is None else [("X-Forwarded-For", peer, entry)]
+    assert [(line["header"], line["peer"], line["entry"]) for line in lines] == expected
 
 
 @pytest.mark.parametrize(

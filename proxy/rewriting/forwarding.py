@@ -1,0 +1,87 @@
+"""Forwarding headers: all six name one client, scheme, host and port, so that no application reads another of each from another header."""
+
+import re
+from collections.abc import Sequence
+
+from foundation.bounded_cache import Remembered, together
+from foundation.values import ip_of
+from proxy.client_address import TrustedPeers, forwarded_hops, last_untrusted
+from proxy.rewriting.header_names import Header
+
+_PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
+_DEFAULT_PORTS = {b"http": b"80", b"ws": b"80", b"https": b"443", b"wss": b"443"}
+
+# RFC 7239 4.  A value with an escape in a quoted string is read as none, like everything malformed.
+_PAIR = rb'[ \t]*([A-Za-z]+)=(?:"([^"\\]*)"|([^\s",;=]+))[ \t]*'
+_FORWARDED = re.compile(rb"%s(?:[;,]%s)*" % (_PAIR, _PAIR))
+_EACH_PAIR = re.compile(_PAIR)
+
+
+def _forwarding(known: tuple[str, str, bytes, tuple[Header, ...], bool, TrustedPeers | None]) -> tuple[Header, ...]:
+    """Forwarding headers for (peer, scheme, Host, a trusted peer's forwarding headers, whether to append the peer, trusted peers)."""
+    peer, connection_scheme, connection_host, given_headers, append, trusted = known
+    given: dict[bytes, list[bytes]] = {}
+    for name, value in given_headers:
+        given.setdefault(name, []).append(value)
+    values = _from_forwarded(given[b"forwarded"]) if given.keys() == {b"forwarded"} else given
+    chain = [hop for hop in values.get(b"x-forwarded-for", []) if hop] or _real_ip(values)
+    client = peer if trusted is None else last_untrusted(peer, forwarded_hops(b",".join(chain).decode("latin-1")), trusted)
+    scheme = _last(values, b"x-forwarded-proto").lower()
+    scheme = scheme if scheme in _DEFAULT_PORTS else connection_scheme.encode()
+    host = _last(values, b"x-forwarded-host")
+    host = host if _PLAIN_HOST.fullmatch(host) else connection_host
+    port = _port(scheme, host, _last(values, b"x-forwarded-port"))
+    headers = {
+        b"x-forwarded-for": b", ".join([*chain, peer.encode()] if append and peer else chain),
+        b"x-forwarded-proto": scheme,
+        b"x-forwarded-host": host,
+        b"x-forwarded-port": port,
+        b"x-real-ip": client.encode(),
+        b"forwarded": _forwarded(client, scheme, host, port) if append or b"forwarded" in given else b"",
+    }
+    return tuple((name, value) for name, value in headers.items() if value)
+
+
+FORWARDING_HEADERS = Remembered(_forwarding, 1024, longest=1024, size=together)
+
+
+def _real_ip(values: dict[bytes, list[bytes]]) -> list[bytes]:
+    """X-Real-IP of a peer that sends no X-Forwarded-For."""
+    real = forwarded_hops(_last(values, b"x-real-ip").decode("latin-1"))[-1]
+    return [] if ip_of(real) is None else [real.encode()]
+
+
+def _last(values: dict[bytes, list[bytes]], name: bytes) -> bytes:
+    """The last element of a header, because the nearest hop writes last; empty where there is none."""
+    return values[name][-1].rpartition(b",")[2].strip(b" \t") if name in values else b""
+
+
+def _from_forwarded(values: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+    """The X-Forwarded-* headers that `Forwarded` stands for (RFC 7239 7.4); none where it is malformed."""
+    value, found = b",".join(values), {}
+    if _FORWARDED.fullmatch(value):
+        for name, quoted, token in _EACH_PAIR.findall(value):
+            found.setdefault(b"x-forwarded-" + name.lower(), []).append(quoted or token)
+    hops = forwarded_hops(b",".join(found.get(b"x-forwarded-for", [])).decode("latin-1"))
+    return found | {b"x-forwarded-for": [hop.encode("latin-1") for hop in hops]}
+
+
+def _port(scheme: bytes, host: bytes, given: bytes) -> bytes:
+    """The host's own port; else the one that was sent, unless it is the default port of the other scheme; else the scheme's default."""
+    _, colon, port = host.rpartition(b":")
+    if colon and port.isdigit():
+        return port
+    default = _DEFAULT_PORTS[scheme]
+    is_possible = given.isdigit() and len(given) <= 5 and given not in {*_DEFAULT_PORTS.values()} - {default}
+    return given if is_possible else default
+
+
+def _forwarded(client: str, scheme: bytes, host: bytes, port: bytes) -> bytes:
+    """RFC 7239 4: IPv6 addresses in brackets, and everything with a colon in quotes."""
+    node = f'"[{client}]"' if ":" in client else client or "unknown"
+    if port != _DEFAULT_PORTS[scheme] and not host.endswith(b":" + port):
+        host += b":" + port
+    parts = [b"for=" + node.encode(), b"proto=" + scheme]
+    if _PLAIN_HOST.fullmatch(host):
+        parts.insert(1, b'host="' + host + b'"')
+    return b";".join(parts)
