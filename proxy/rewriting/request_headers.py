@@ -145,8 +145,7 @@ class RouteHeaders:
         kept, options, forwarded = self._cleaned(headers, _WITHHELD[withheld])
         if options - CONNECTION_STATES:
             kept = _without_named(kept, options)
-        is_believed = bool(forwarded) and downstream.address in self.trusted
-        believed, trusted = (tuple(forwarded), self.trusted) if is_believed else ((), None)
+        believed, trusted = (tuple(forwarded), self.trusted) if forwarded and downstream.address in self.trusted else ((), None)
         own = FORWARDING_HEADERS[downstream.address, downstream.scheme, downstream.host, believed, self.append_address, trusted]
         result = [(b"host", upstream_host), *kept]
         result += [pair for pair in own if pair[0] not in self.replaced] if self.replaced else own

@@ -350,11 +350,11 @@ pages.without(
     "a page has the style that its brand's hash names", "headers", replaced("[style, files.style]", "[NO_BRAND.style, files.style]")
 )
 
-forwarding = door("proxy.rewriting.forwarding", "unit/proxy/rewriting/test_forwarding.py")
-forwarding.without("a malformed Forwarded counts for nothing", "_from_forwarded", always("_FORWARDED.fullmatch(value)"))
-forwarding.without("a port belongs to its scheme", "_port", replaced("{*_DEFAULT_PORTS.values()} - {default}", "()"))
-forwarding.without("a host is no list of parameters", "_forwarding", always("_PLAIN_HOST.fullmatch(host)"))
-forwarding.without(
+forwarding_headers = door("proxy.rewriting.forwarding", "unit/proxy/rewriting/test_forwarding.py")
+forwarding_headers.without("a malformed Forwarded counts for nothing", "_from_forwarded", always("_FORWARDED.fullmatch(value)"))
+forwarding_headers.without("a port belongs to its scheme", "_port", replaced("{*_DEFAULT_PORTS.values()} - {default}", "()"))
+forwarding_headers.without("a host is no list of parameters", "_forwarding", always("_PLAIN_HOST.fullmatch(host)"))
+forwarding_headers.without(
     "a trusted peer's Forwarded counts alone", "_forwarding", replaced('given.keys() == {b"forwarded"}', 'b"forwarded" in given')
 )
 client_addresses = door("proxy.client_address", "unit/proxy/test_client_address.py")
@@ -445,5 +445,5 @@ DOORS = (
     own_paths,
     pages,
     client_addresses,
-    forwarding,
+    forwarding_headers,
 )
