@@ -58,7 +58,8 @@ def _last(values: dict[bytes, list[bytes]], name: bytes) -> bytes:
 
 def _from_forwarded(values: Sequence[bytes]) -> dict[bytes, list[bytes]]:
     """The X-Forwarded-* headers that `Forwarded` stands for (RFC 7239 7.4); none where it is malformed."""
-    value, found = b",".join(values), {}
+    value = b",".join(values)
+    found: dict[bytes, list[bytes]] = {}
     if _FORWARDED.fullmatch(value):
         for name, quoted, token in _EACH_PAIR.findall(value):
             found.setdefault(b"x-forwarded-" + name.lower(), []).append(quoted or token)
