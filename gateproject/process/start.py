@@ -4,7 +4,6 @@ import asyncio
 import gc
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +50,7 @@ def prepare(options: Options) -> None:
 def _require_complete(source: ConfigSource) -> None:
     """ConfigError where the files that were read at the start of this process were still being written."""
     if (unsettled := source.unsettled()) is not None:
-        time.sleep(unsettled[1])
+        asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails where a library shifts the clock (faketime)
     if source.has_changed():
         raise ConfigError([Problem("", "has changed while gate was starting. Start gate again", file=shown_path(source.path or Path()))])
 

@@ -76,7 +76,12 @@ class ResponseHeaders:
             name = _NAMES[raw_name]
             if name == b"connection":
                 options.update([option.strip(b" \t").lower() for option in value.split(b",")])
-            elif name is None or name in self.replaced or has_c1_control(value) or (name == b"set-cookie" and self._sets_ours(value)):
+            elif (
+                name is None
+                or name in self.replaced
+                or (not value.isascii() and has_c1_control(value))
+                or (name == b"set-cookie" and self._sets_ours(value))
+            ):
                 continue
             else:
                 kept.append((name, value))

@@ -44,7 +44,11 @@ def test_a_configuration_that_was_still_being_written_starts_nothing(proxy, tmp_
     path = tmp_path / "config.yaml"
     source = ConfigSource(path, {})
     source.load()
-    monkeypatch.setattr(start.time, "sleep", lambda seconds: path.write_bytes(path.read_bytes() + b"# and a deny\n"))
+
+    async def changed_meanwhile(seconds):
+        path.write_bytes(path.read_bytes() + b"# and a deny\n")
+
+    monkeypatch.setattr(start.asyncio, "sleep", changed_meanwhile)
     with override_settings(GATE_SOURCE=source), pytest.raises(ConfigError, match="has changed while gate was starting"):
         prepare(proxy)
     assert not proxy.data_dir.exists()
