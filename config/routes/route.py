@@ -230,8 +230,10 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     )
     websocket_origins: Origins = Field(
         (),
-        description="Additional origins whose pages may open WebSocket connections to this route.",
-        examples=[["https://app.example.com"]],
+        description="Additional origins whose pages may open WebSocket connections to this route: exact origins without "
+        "wildcards, of any scheme that browsers send. `null` and `file://` are refused, because every sandboxed frame and "
+        "local file sends them.",
+        examples=[["https://app.example.com", "capacitor://localhost"]],
     )
     timeout: Duration | None = Field(
         None,

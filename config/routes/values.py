@@ -88,10 +88,24 @@ def origins(value: Any) -> tuple[str, ...]:
     return tuple(_origin(element) for element in text_list(value))
 
 
+# Pages with these schemes send `Origin: null`; ws and wss are no schemes of pages.
+_SCHEMES_WITHOUT_ORIGIN = ("file", "data", "blob", "about", "javascript", "ws", "wss")
+
+
 def _origin(written: str) -> str:
+    if written.lower() == "null" or written.lower().startswith("file:"):
+        raise ValueError(
+            f"{written!a} can't be allowed: every local file (`file://`) and every sandboxed frame (`null`) sends it. "
+            "Serve the page from an origin of its own"
+        )
+    if "*" in written:
+        raise ValueError(f"{written!a} holds a wildcard, which origins can't have. List each origin")
     parsed = parse_url(written)
-    if parsed.scheme not in ("http", "https") or parsed.path or parsed.query:
-        raise ValueError(f"{written!a} is not an origin as browsers send it: https://app.example.com, without a path")
+    if parsed.scheme in _SCHEMES_WITHOUT_ORIGIN or parsed.path or parsed.query:
+        raise ValueError(
+            f"{written!a} is not an origin as browsers send it. Write the scheme and the host without a path: "
+            "https://app.example.com, capacitor://localhost"
+        )
     return parsed.origin
 
 

@@ -158,7 +158,7 @@ def server(
     builder.route(LIBRARY, to=library.url, **opened)
     builder.route(FLAGLESS, to=upstream.url, allow_public_unauthenticated_access=True)
     builder.route(TIMED, to=upstream.url, timeout="300ms", **opened)
-    builder.route(STRICT, to=upstream.url, websocket_origins=["https://friend.example"], **opened)
+    builder.route(STRICT, to=upstream.url, websocket_origins=["https://friend.example", "capacitor://localhost"], **opened)
     builder.route(MEMBERS, to=upstream.url, allow_any_authenticated_user=True, allow_websockets=True)
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "rungate":
@@ -257,7 +257,7 @@ def test_the_101_is_cleaned_like_any_answer(server: Server) -> None:
         ({"origin": "https://evil.example"}, 403),
         ({"host": FLAGLESS}, 403),
         ({"host": MEMBERS}, 401),
-        ({"host": STRICT, "origin": "https://enemy.example"}, 403),
+        *(({"host": STRICT, "origin": origin}, 403) for origin in ("https://enemy.example", "capacitor://other", "null", "file://")),
     ],
 )
 def test_a_refused_handshake_reaches_nobody_and_ends_the_connection(server: Server, changed: dict[str, str], status: int) -> None:
@@ -279,8 +279,9 @@ def test_the_hosts_own_pages_may_open_it(server: Server, host: str) -> None:
         pass
 
 
-def test_pages_of_a_listed_origin_may_open_it(server: Server) -> None:
-    with server.opened("/hold", STRICT, "Origin: https://friend.example"):
+@pytest.mark.parametrize("origin", ["https://friend.example", "capacitor://localhost"])
+def test_pages_of_a_listed_origin_may_open_it(server: Server, origin: str) -> None:
+    with server.opened("/hold", STRICT, f"Origin: {origin}"):
         pass
 
 

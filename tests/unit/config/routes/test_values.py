@@ -33,6 +33,22 @@ def test_claims_are_flattened() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("written", "origin"),
+    [
+        ("HTTPS://App.Example.com:443", "https://app.example.com"),
+        ("capacitor://localhost", "capacitor://localhost"),
+        ("ionic://localhost:8080", "ionic://localhost:8080"),
+        ("chrome-extension://abcdefghijklmnopabcdefghijklmnop", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"),
+        ("moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc", "moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc"),
+        ("app://obsidian.md", "app://obsidian.md"),
+        ("app://x", "app://x"),
+    ],
+)
+def test_origins_of_applications_and_extensions_are_exact(written: str, origin: str) -> None:
+    assert route(allow_websockets=True, websocket_origins=[written]).websocket_origins == (origin,)
+
+
 def test_the_strength_of_a_sign_in_is_a_list_and_a_time() -> None:
     found = route(acr_values="urn:example:mfa,2", max_age="1m")
     assert (found.acr_values, found.max_age) == (("urn:example:mfa", "2"), timedelta(minutes=1))
