@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 class Owner(Enum):
     DATA_PLANE = auto()  # a route decides
-    HEALTH = auto()  # /ping and /healthz, on every host, unknown ones too
+    HEALTH = auto()  # /ping and /healthz, on every host, unknown ones too; not on those of routes without `health_paths_on_routes`
     READINESS = auto()  # /.gate/readyz, there too
     ROBOTS = auto()
     ADD_SLASH = auto()  # /.gate -> /.gate/
@@ -28,11 +28,12 @@ class HostFacts(NamedTuple):
     is_authenticate_host: bool
     is_route_host: bool
     is_forward_auth_host: bool = False
+    has_health_paths: bool = True
 
 
 def owner(path: str, host: HostFacts, callback_path: str) -> Owner:
-    is_authenticate_host, is_route_host, is_forward_auth_host = host
-    if path in HEALTH_PATHS:
+    is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths = host
+    if path in HEALTH_PATHS and has_health_paths:
         return Owner.HEALTH
     if path == READINESS_PATH:
         return Owner.READINESS

@@ -147,11 +147,11 @@ def _host_facts(options: Options, authorize: Authorizer) -> Callable[[tuple[str,
     serves_routes = options.services in SERVES_ROUTES
 
     def facts(address: tuple[str, int | None]) -> HostFacts:
-        return HostFacts(
-            is_authenticate_host=address == authenticate_address,
-            is_route_host=serves_routes and authorize.knows_host(*address),
-            # Whatever the port: front proxies reach us by an inner address.
-            is_forward_auth_host=serves_routes and forward_auth is not None and address[0] == forward_auth.host,
-        )
+        is_authenticate_host = address == authenticate_address
+        is_route_host = serves_routes and authorize.knows_host(*address)
+        # Whatever the port: front proxies reach us by an inner address.
+        is_forward_auth_host = serves_routes and forward_auth is not None and address[0] == forward_auth.host
+        has_health_paths = options.health_paths_on_routes or not is_route_host or is_authenticate_host or is_forward_auth_host
+        return HostFacts(is_authenticate_host, is_route_host, is_forward_auth_host, has_health_paths)
 
     return facts

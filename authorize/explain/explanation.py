@@ -129,8 +129,10 @@ def _route(look: decision_text.RouteLook) -> dict[str, Any]:
 def _note(request: AccessRequest, options: Options) -> str:
     """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
     own = options.authenticate_service_url
-    if request.path.startswith(("/.gate/", "/.well-known/gate/")) or request.path in ("/ping", "/healthz"):
+    is_authenticate_host = (request.host, request.port) == (own.host, own.port)
+    is_health_path = request.path in ("/ping", "/healthz") and (options.health_paths_on_routes or is_authenticate_host)
+    if request.path.startswith(("/.gate/", "/.well-known/gate/")) or is_health_path:
         return "This path is gate's own on every host; no route is asked about it."
-    if (request.host, request.port) == (own.host, own.port):
+    if is_authenticate_host:
         return "This is the authenticate host; where it has no route, gate's own pages answer."
     return ""

@@ -31,6 +31,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "Routes and forwarding": (
         *("policy", "policy_tests", "policy_tests_file", "default_upstream_timeout", "headers", "skip_xff_append", "dns_lookup_family"),
+        "health_paths_on_routes",
         *("enable_cloud_serverless_authentication", "cloud_serverless_authentication_service_account_file"),
         *("cloud_serverless_authentication_service_account", "cloud_serverless_metadata_url"),
     ),

@@ -156,6 +156,12 @@ class ProxySettings(Settings):
             {"disable": True},
         ],
     )
+    health_paths_on_routes: Bool = Field(
+        True,
+        description="Serves gate's `/ping` and `/healthz` on the hosts of routes. `false` forwards both paths there to the upstream, "
+        "under the route's policy. The other hosts, IP addresses and `http_redirect_addr` always serve them.",
+        examples=[False],
+    )
     jwt_claims_headers: ClaimNames = Field(
         (),
         description="Claims that are sent to upstreams as unsigned `X-Gate-Claim-<Name>` headers.",

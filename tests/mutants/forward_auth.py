@@ -98,6 +98,11 @@ elsewhere.without(
 elsewhere.without("no application reads what is for our own pages", "Verdicts._require_askable", never("is_own_page(request.path)"))
 
 own_paths = door("proxy.own_paths", "unit/proxy/test_own_paths.py")
+own_paths.without(
+    "an application may have health paths of its own",
+    "owner",
+    replaced("path in HEALTH_PATHS and has_health_paths", "path in HEALTH_PATHS"),
+)
 own_paths.without("the forward-auth host has no other pages", "owner", never("is_forward_auth_host"))
 
 DOORS = (original, forward_auth, views, elsewhere, own_paths)

@@ -47,3 +47,9 @@ def test_every_path_of_the_forward_auth_host_is_for_other_proxies(path: str) -> 
 def test_the_forward_auth_host_is_alive_like_every_other() -> None:
     found = owner("/ping", HostFacts(False, False, is_forward_auth_host=True), "/oauth2/callback")
     assert found is Owner.HEALTH
+
+
+@pytest.mark.parametrize("path", ["/ping", "/healthz"])
+def test_a_route_host_may_leave_the_health_paths_to_its_application(path: str) -> None:
+    assert owner(path, HostFacts(False, True, has_health_paths=False), "/oauth2/callback") is Owner.DATA_PLANE
+    assert owner("/.gate/readyz", HostFacts(False, True, has_health_paths=False), "/oauth2/callback") is Owner.READINESS

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,9 @@ PRIVATE = {"from": "https://app.example.com", "to": "http://127.0.0.1:9", "allow
 PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow_public_unauthenticated_access": True}
 
 
-def service(directory: Path) -> ProxyService:
-    options = make_options(directory, policy=[PRIVATE, PUBLIC], forward_auth_url="https://forward.example.com")
+def service(directory: Path, **settings: Any) -> ProxyService:
+    given = {"policy": [PRIVATE, PUBLIC], "forward_auth_url": "https://forward.example.com"} | settings
+    options = make_options(directory, **given)
     authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
     return ProxyService(options, authorize, ForwardingResources(), lambda: 0.0)
 
@@ -44,6 +46,15 @@ def service(directory: Path) -> ProxyService:
 )
 def test_each_request_has_one_owner(url: str, owner: Owner, tmp_path: Path) -> None:
     assert service(tmp_path).owner(incoming_from(url).request) is owner
+
+
+@pytest.mark.parametrize("path", ["/ping", "/healthz", "/x/../%70ing"])
+def test_health_paths_of_route_hosts_may_be_the_applications(tmp_path: Path, path: str) -> None:
+    left = service(tmp_path, health_paths_on_routes=False, policy=[PRIVATE | {"from": "https://*.example.com"}])
+    hosts = ("app.example.com", "auth.example.com", "forward.example.com", "unknown.test")
+    found = [left.owner(incoming_from(f"https://{host}{path}").request) for host in hosts]
+    assert found == [Owner.DATA_PLANE, Owner.HEALTH, Owner.HEALTH, Owner.HEALTH]
+    assert service(tmp_path).owner(incoming_from(f"https://app.example.com{path}").request) is Owner.HEALTH
 
 
 def test_the_origin_of_a_route_host_is_its_external_one(tmp_path: Path) -> None:

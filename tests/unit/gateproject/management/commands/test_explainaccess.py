@@ -201,6 +201,11 @@ def test_what_gate_answers_itself_is_said(explain, path: str, words: str) -> Non
     assert words in explain(APP + path)
 
 
+def test_a_health_path_that_is_the_applications_is_not_gates(explain) -> None:
+    assert "gate's own" not in explain(f"{APP}/ping", health_paths_on_routes=False)
+    assert "gate's own" in explain("https://auth.example.com/ping", health_paths_on_routes=False)
+
+
 def test_the_authenticate_host_is_said(explain) -> None:
     assert "This is the authenticate host" in explain("https://auth.example.com/")
     assert "gate's own" not in explain(f"{APP}/x")
