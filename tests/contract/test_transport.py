@@ -87,7 +87,7 @@ def get(gate: RunningGate, host: str, path: str, *lines: str):
 
 @pytest.mark.parametrize(("host", "path", "status"), OWN)
 def test_each_answer_of_our_own_says_once_that_the_host_is_for_tls(gate: RunningGate, host: str, path: str, status: int) -> None:
-    answer = get(gate, host, path)
+    answer = get(gate, host, path, "Accept: text/html")
     assert answer.status == status
     said = [value for name, value in answer.headers if name.lower() == "strict-transport-security"]
     assert said == ["max-age=31536000; includeSubDomains; preload"]

@@ -156,7 +156,7 @@ def _parse_headers(lines: bytes, head: RequestHead) -> bytes:
     """Fill in what the headers say; returns the host."""
     if len(lines) > HEADERS_BYTES:
         raise RequestRefused(431, "The request headers are too large.")
-    if HEADER_LINES.fullmatch(lines) is None or has_c1_control(lines):
+    if HEADER_LINES.fullmatch(lines) is None or (not lines.isascii() and has_c1_control(lines)):
         raise _malformed(lines)
     fields = HEADER_LINE.findall(lines)
     if len(fields) > HEADER_COUNT:
