@@ -174,6 +174,18 @@ class IdentityLoader:
             self._bearers.put(session.id, held, weight_of(held))
         return identity
 
+    async def of_sign_in(self, user: UserRecord, now: float) -> Identity | None:
+        """Return the identity that a sign-in of this user would give now, by what is recorded; None where their provider is not configured.
+
+        For explanations alone: no request has it.  Raises BrokerError.
+        """
+        provider, _, subject = user.id.partition("/")
+        if provider not in self._sessions.providers:
+            return None
+        session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.vouched_by)
+        directory_record = await self._replica.get(DIRECTORY_USER, user.id)
+        return await self._identity(session, user, directory_record, await self._access_record(session, user))
+
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
         user_record, directory_record = await asyncio.gather(
             self._replica.get(USER, session.user_id), self._replica.get(DIRECTORY_USER, session.user_id)

@@ -1,8 +1,10 @@
 """`manage.py explainaccess`: why this person may, or may not, open this URL, by the route table and rules of every request."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from authorize.explain.invented_request import (
     described_moment,
     described_request,
 )
+from authorize.explain.recorded_user import recorded_user
 from authorize.identity.client_certificates import shown_certificate
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
@@ -30,36 +33,54 @@ from authorize.state import default_ports, route_table
 from config.options import Options
 from config.types.fields import duration
 from databroker.adminsite.directory_runs import last_reading
-from foundation.errors import ConfigError
+from foundation.errors import BrokerError, ConfigError
+from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
+
+NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
+NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedUser:
+    """User of an explanation.  `is_hypothetical`: described by the command line, and not read from the records."""
+
+    identity: Identity | None
+    is_hypothetical: bool = False
+    note: str = ""
 
 
 class Command(ConfiguredCommand):
-    help = "Print why a person may, or may not, open a URL: the route that is found, each rule with its reason, and the outcome."
+    help = (
+        "Explain why a user is allowed or denied access to a URL: the matching route, each rule with its reason, and the outcome. "
+        "The user is read from the records of the running gate; --group, --claim, --granted, --session-age and --hypothetical describe "
+        "one instead."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("url", metavar="URL", nargs="?", help="as a browser would ask for it: https://app.example.com/path")
-        parser.add_argument("--request", metavar="ID", help="explain a decision that was made: the request id of its page or log line")
-        parser.add_argument("--user", help="an e-mail address, provider/subject, or a bare subject; without it nobody is signed in")
-        parser.add_argument("--group", action="append", default=[], metavar="ID", help="the id of a group of theirs; may be repeated")
+        parser.add_argument("url", metavar="URL", nargs="?", help="requested URL: https://app.example.com/path")
+        parser.add_argument("--request", metavar="ID", help="explain a logged decision, by the request id on its page or in its log event")
+        parser.add_argument("--user", help="user: e-mail address, provider/subject or subject (default: not signed in)")
+        parser.add_argument("--group", action="append", default=[], metavar="ID", help="group id of a hypothetical user; may be repeated")
         parser.add_argument(
             "--claim",
             action="append",
             default=[],
             metavar="K=V",
-            help='a claim of theirs; V is read as JSON where it is JSON (true, 3, ["a"]), else as text; may be repeated',
+            help='claim of a hypothetical user; V is JSON (true, 3, ["a"]) or text; may be repeated',
         )
-        parser.add_argument("--granted", action="store_true", help="they were given access to the route for a while")
-        parser.add_argument("--method", default="GET", help="the method of the request (default GET)")
-        parser.add_argument("--ip", default="", metavar="ADDRESS", help="the address that the request comes from")
-        parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="a header of the request; may be repeated")
+        parser.add_argument("--granted", action="store_true", help="the hypothetical user has temporary access to the route")
+        parser.add_argument("--method", default="GET", help="HTTP method (default GET)")
+        parser.add_argument("--ip", default="", metavar="ADDRESS", help="client address")
+        parser.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="request header; may be repeated")
         parser.add_argument(
-            "--at", metavar="TIME", help="when: 2027-01-31T18:00 (UTC), 2027-01-31T18:00+01:00, or Unix seconds (default now)"
+            "--at", metavar="TIME", help="time: 2027-01-31T18:00 (UTC), 2027-01-31T18:00+01:00, or Unix seconds (default: now)"
         )
         parser.add_argument(
-            "--session-age", default="0", metavar="DURATION", help="how long ago the person signed in, as in 2h30m (default 0)"
+            "--session-age", metavar="DURATION", help="time since the sign-in of a hypothetical user, as in 2h30m (default 0)"
         )
-        parser.add_argument("--cert", metavar="FILE", help="the client certificate that is shown, PEM, with its intermediates")
+        parser.add_argument("--cert", metavar="FILE", help="client certificate with its intermediates, PEM")
+        parser.add_argument("--hypothetical", action="store_true", help="do not read the user from the records")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
         super().add_arguments(parser)
 
@@ -72,8 +93,11 @@ class Command(ConfiguredCommand):
             return
         request = _request(arguments, default_ports(options))
         now = time.time() if arguments["at"] is None else _read("--at", described_moment, arguments["at"])
-        identity = _person(arguments, options, now)
-        self._write(explained(request, identity, options, table, now), arguments)
+        user = _user(arguments, options, now)
+        found = explained(request, user.identity, options, table, now, user.identity.sources if user.identity else None)
+        if found["person"] is not None:
+            found["person"]["hypothetical"] = user.is_hypothetical
+        self._write({**found, "note": " ".join(filter(None, (found["note"], user.note)))}, arguments)
 
     def _write(self, found: Explanation, arguments: dict[str, Any]) -> None:
         self.stdout.write(json.dumps(found, indent=2) if arguments["json"] else "\n".join(_lines(found)))
@@ -131,12 +155,34 @@ def _certificate(file: str | None) -> ClientCertificate | None:
     return shown_certificate(chain)
 
 
-def _person(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
+def _user(arguments: dict[str, Any], options: Options, now: float) -> ExplainedUser:
+    written = arguments["user"]
+    if written is None or arguments["hypothetical"] or any(arguments[key] for key in ("group", "claim", "granted", "session_age")):
+        described = _described_user(arguments, options, now)
+        return ExplainedUser(described, is_hypothetical=described is not None)
+    try:
+        found = asyncio.run(_recorded(written, options, now))
+    except BrokerError as error:
+        note = f"The records of the running gate cannot be read: {error}."
+        return ExplainedUser(_described_user(arguments, options, now), is_hypothetical=True, note=note)
+    return found or ExplainedUser(_described_user(arguments, options, now), is_hypothetical=True, note=NOT_RECORDED)
+
+
+async def _recorded(written: str, options: Options, now: float) -> ExplainedUser | None:
+    async with opened_broker(options) as broker:
+        ids = [written if "/" in written else f"{options.first_provider.id}/{written}"]
+        if "@" in written and "/" not in written:
+            ids = [record.id for records in (await users_by_email(broker, [written], options)).values() for record in records]
+        found = await recorded_user(ids, broker, options, now)
+    return None if found is None else ExplainedUser(found.identity, note="" if found.has_session else NO_SESSION)
+
+
+def _described_user(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
     user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
     if user is None and (groups or said or arguments["granted"]):
-        raise CommandError("--group, --claim and --granted describe a person: name one with --user")
+        raise CommandError("--group, --claim and --granted describe a user: name one with --user")
     try:
-        signed_in = now - duration(arguments["session_age"]).total_seconds()
+        signed_in = now - duration(arguments["session_age"] or "0").total_seconds()
     except ValueError as error:
         raise CommandError(f"--session-age {error}") from None
     try:
@@ -211,4 +257,5 @@ def _who(person: dict[str, Any] | None) -> str:
     names = [name for name in (person["email"], person["user_id"]) if name]
     ignored = "" if person["email_counts"] or not person["email"] else ", an address that no rule on e-mail takes"
     groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"
-    return f"signed in as {' = '.join(names) or 'somebody'}{ignored}{groups}"
+    how = "hypothetically signed in" if person.get("hypothetical") else "signed in"
+    return f"{how} as {' = '.join(names) or 'a user'}{ignored}{groups}"

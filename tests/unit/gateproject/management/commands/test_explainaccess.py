@@ -116,6 +116,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
     assert found["request"] == {"method": "POST", "host": "app.example.com", "path": "/y", "source_ip": ""}
     assert found["person"] == {
         "user_id": "", "email": "ann@else.com", "email_counts": True, "groups": ["sales"], "claims": {"email": ["ann@else.com"]},
+        "hypothetical": True,
     }  # fmt: skip
     assert [(route["key"], route["misses"]) for route in found["routes"]] == [
         ("policy[0]", ["path: /y is not /open"]),
@@ -138,7 +139,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
 
 def test_people_read_the_same_as_text(explain) -> None:
     assert explain(f"{APP}/boss/1", "--user", "oidc/8", "--group", "a", "--group", "b").splitlines() == [
-        "GET app.example.com/boss/1, signed in as oidc/8, groups a, b",
+        "GET app.example.com/boss/1, hypothetically signed in as oidc/8, groups a, b",
         "",
         "Routes of this host, in order:",
         "  policy[0] https://app.example.com, path /open: does not match",
@@ -327,5 +328,5 @@ def test_access_for_a_while_can_be_described(explain, explained) -> None:
     assert explained(f"{APP}/", "--user", "ann@corp.com", policy=policy)["outcome"] == "forbidden"
     assert explained(f"{APP}/", "--user", "service_account/ci", "--granted", policy=policy)["outcome"] == "forbidden"
     assert explained(f"{APP}/", "--user", "google/1", "--granted", policy=policy)["outcome"] == "forbidden"
-    with pytest.raises(CommandError, match="--granted describe a person"):
+    with pytest.raises(CommandError, match="--granted describe a user"):
         explain(f"{APP}/", "--granted", policy=policy)
