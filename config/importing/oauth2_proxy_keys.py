@@ -70,7 +70,7 @@ LOST = {
     "ssl_insecure_skip_verify": "the provider's certificate is always verified; certificate_authority adds one of your own",
     "custom_templates_dir": "gate's pages can't be replaced",
     "proxy_prefix": "gate's own paths begin with /.gate/",
-    "ping_path": "it is /ping and /healthz",
+    "ping_path": "it is /ping and /healthz; health_paths_on_routes: false leaves both to the applications on the hosts of routes",
     "redis_use_sentinel": "a sentinel URL says it in databroker_storage_connection_string",
     "redis_use_cluster": "a cluster URL says it in databroker_storage_connection_string",
 }

@@ -28,7 +28,6 @@ ABSENT = {
     "insecure_oidc_allow_unverified_email": "unverified",
     "custom_templates_dir": "templates?(_dir|_file)?$",
     "proxy_prefix": "proxy_prefix",
-    "ping_path": "ping_path|health_path",
     "runtime_flags": "runtime_flags",
     "jwt_issuer_format": "issuer_format",
     "envoy_admin_address": "envoy_admin",
