@@ -16,10 +16,10 @@ from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.claim_limits import ClaimsTooLarge, check_claims
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.clients import ProviderClients
-from authenticate.provider.discovery import ACCEPTED_ALGORITHMS, PATH, is_safe
+from authenticate.provider.discovery import PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
-from authenticate.provider.key_set import KeySet
+from authenticate.provider.key_set import ALGORITHMS, KeySet
 from authenticate.provider.kinds.base import AccessRefused, ScopeMissing
 from authenticate.provider.kinds.oidc import is_verified
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
@@ -185,7 +185,7 @@ class BearerTokens:
         ProviderError where the keys or the provider are away.
         """
         if trust.kind == JWT:
-            issuer, algorithms = self._issuers[trust], frozenset(ACCEPTED_ALGORITHMS)
+            issuer, algorithms = self._issuers[trust], frozenset(ALGORITHMS)
             claims = await verified(token, trust, trust.issuer, algorithms, issuer.keys, issuer.newer_keys, self._clock)
             return check_claims(claims, f"the issuer {trust.issuer}")
         client = self._client(trust)

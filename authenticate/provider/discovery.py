@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from authenticate.provider.http import ProviderHttp
+from authenticate.provider.key_set import ALGORITHMS
 from authenticate.provider.single_flight import SingleFlightCache
 from foundation.errors import ProviderError
 from foundation.values import is_confidential
@@ -15,7 +16,6 @@ LIFETIME = 3600.0
 STALE = 6 * 3600.0  # endpoints hardly ever change; a document that can't be had for a while must not stop sign-ins
 
 # Symmetric algorithms and `none` are never among them, whatever a provider offers.
-ACCEPTED_ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
     if named != issuer:
         raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
     offered = document.get("id_token_signing_alg_values_supported", ["RS256"])
-    algorithms = frozenset(name for name in ACCEPTED_ALGORITHMS if isinstance(offered, list) and name in offered)
+    algorithms = frozenset(name for name in ALGORITHMS if isinstance(offered, list) and name in offered)
     if not algorithms:
-        raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ACCEPTED_ALGORITHMS)}")
+        raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ALGORITHMS)}")
     return DiscoveryDocument(
         issuer=issuer,
         authorization_endpoint=_endpoint(document, issuer, "authorization_endpoint"),

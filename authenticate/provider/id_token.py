@@ -1,19 +1,17 @@
 """ID token validation (OpenID Connect Core 3.1.3.7): keys and a clock in, claims or one of three ProviderErrors out."""
 
-import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import issuer_for, signs_for
+from authenticate.provider.key_set import ALGORITHMS
 from authenticate.provider.signed_token import TokenKind, WrongToken
 from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
 
 ID_TOKEN = TokenKind("ID token", frozenset({"jwt"}))
-
-_HASHES = {"RS256": hashlib.sha256, "PS256": hashlib.sha256, "ES256": hashlib.sha256, "EdDSA": hashlib.sha512}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def _check_nonce(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
 def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm: str) -> None:
     if "at_hash" not in payload:
         return
-    digest = _HASHES[algorithm](access_token.encode()).digest()
+    digest = ALGORITHMS[algorithm].hash(access_token.encode()).digest()
     claimed = payload["at_hash"]
     expected = to_text(digest[: len(digest) // 2])
     if not isinstance(claimed, str) or not hmac.compare_digest(claimed.encode(), expected.encode()):

@@ -1,7 +1,8 @@
 """Key set (JWKS) of the provider: only from its `jwks_uri`, chosen by strict rules, fetched again at most every few seconds."""
 
+import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 
@@ -14,8 +15,28 @@ REFETCH_INTERVAL = 10.0  # seconds between two fetches that unknown keys may cau
 MAX_KEYS = 100
 MIN_RSA_BITS = 2048
 
-# What a key must be for an algorithm (RFC 7518 6.1, RFC 8037 2): kind, curve.
-_FITTING = {"RS256": ("RSA", None), "PS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+
+class SigningAlgorithm(NamedTuple):
+    """What a key must be for an algorithm (RFC 7518 3.1, 6.1, RFC 8037 2), and the hash of `at_hash` (OpenID Connect Core 3.1.3.6)."""
+
+    kind: str
+    curve: str | None
+    hash: Callable[[bytes], Any]
+
+
+# In the order of preference.
+ALGORITHMS: Mapping[str, SigningAlgorithm] = {
+    "RS256": SigningAlgorithm("RSA", None, hashlib.sha256),
+    "RS384": SigningAlgorithm("RSA", None, hashlib.sha384),
+    "RS512": SigningAlgorithm("RSA", None, hashlib.sha512),
+    "PS256": SigningAlgorithm("RSA", None, hashlib.sha256),
+    "PS384": SigningAlgorithm("RSA", None, hashlib.sha384),
+    "PS512": SigningAlgorithm("RSA", None, hashlib.sha512),
+    "ES256": SigningAlgorithm("EC", "P-256", hashlib.sha256),
+    "ES384": SigningAlgorithm("EC", "P-384", hashlib.sha384),
+    "ES512": SigningAlgorithm("EC", "P-521", hashlib.sha512),
+    "EdDSA": SigningAlgorithm("OKP", "Ed25519", hashlib.sha512),
+}
 
 
 class KeySet:
@@ -64,7 +85,7 @@ def parse(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 def fitting_key(keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: str | None) -> jwt.PyJWK | None:
     """The one key for this algorithm with this `kid`; without `kid` only where exactly one key fits at all."""
     fitting = [key for key in keys if _fits(key, algorithm) and (kid is None or key.get("kid") == kid)]
-    if len(fitting) != 1:
+    if not fitting or any(key != fitting[0] for key in fitting):  # a key that is published twice is one key
         return None
     try:
         return jwt.PyJWK(dict(fitting[0]), algorithm=algorithm)
@@ -73,7 +94,7 @@ def fitting_key(keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: str | 
 
 
 def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
-    kind, curve = _FITTING[algorithm]
+    kind, curve, _ = ALGORITHMS[algorithm]
     operations = key.get("key_ops")
     return (
         key.get("kty") == kind

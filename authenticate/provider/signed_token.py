@@ -51,7 +51,8 @@ class TokenKind:
     def algorithm(self, header: Mapping[str, Any], allowed: frozenset[str]) -> str:
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in allowed:
-            raise WrongToken(f"the {self.name} is signed with an algorithm that the provider does not offer or we do not accept")
+            named = ascii(algorithm)[:40]
+            raise WrongToken(f"the {self.name} is signed with the algorithm {named}; accepted here: {', '.join(sorted(allowed))}")
         if any(name in header for name in _REFUSED_HEADERS):
             raise WrongToken(f"the {self.name}'s header demands what we do not do")
         kind = header.get("typ", "JWT")

@@ -13,7 +13,7 @@ DOCUMENT = {
     "authorization_endpoint": f"{ISSUER}/authorize",
     "token_endpoint": f"{ISSUER}/token",
     "jwks_uri": f"{ISSUER}/jwks",
-    "id_token_signing_alg_values_supported": ["RS256", "HS256", "none", "ES512"],
+    "id_token_signing_alg_values_supported": ["RS256", "HS256", "none", "ES256K"],
 }
 
 

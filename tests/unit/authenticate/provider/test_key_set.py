@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import ProviderHttp
-from authenticate.provider.key_set import KeySet, parse
+from authenticate.provider.key_set import ALGORITHMS, KeySet, fitting_key, parse
 from foundation.errors import ProviderError
 from tests.support.authenticate_site import Clock, Site
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, FakeIdP
@@ -96,3 +98,43 @@ async def test_keys_of_another_place_are_never_asked(site: Site) -> None:
     site.idp.bend.header = {"jku": f"{site.idp.issuer}/evil", "x5u": f"{site.idp.issuer}/evil"}
     assert (await site.browser().sign_in()).status == 302
     assert site.idp.count("/evil") == 0
+
+
+RSA_KEY = rsa.generate_private_key(65537, 2048)
+PRIVATE = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), RSA_KEY),
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "ES384": ec.generate_private_key(ec.SECP384R1()),
+    "ES512": ec.generate_private_key(ec.SECP521R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+}
+
+
+def published(algorithm: str) -> dict:
+    return {**jwt.get_algorithm_by_name(algorithm).to_jwk(PRIVATE[algorithm].public_key(), as_dict=True), "kid": "1"}
+
+
+def test_there_is_a_key_for_each_algorithm() -> None:
+    assert PRIVATE.keys() == ALGORITHMS.keys()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_token_is_verified_by_the_key_of_its_algorithm(algorithm: str) -> None:
+    token = jwt.encode({"sub": "a"}, PRIVATE[algorithm], algorithm)
+    key = fitting_key((published(algorithm),), algorithm, "1")
+    assert key is not None
+    assert jwt.decode(token, key, algorithms=[algorithm]) == {"sub": "a"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "other"), [("ES256", "ES384"), ("ES384", "ES512"), ("ES512", "ES256"), ("ES384", "RS384"), ("RS512", "ES512")]
+)
+def test_a_key_of_another_kind_or_curve_does_not_fit(algorithm: str, other: str) -> None:
+    assert fitting_key((published(other),), algorithm, "1") is None
+
+
+@pytest.mark.parametrize("kid", ["1", None])
+def test_a_key_that_is_published_twice_is_one_key_and_two_keys_are_not(kid: str | None) -> None:
+    key, other = published("ES256"), {**published("ES256"), "use": "sig"}
+    assert fitting_key((key, dict(key)), "ES256", kid) is not None
+    assert fitting_key((key, other), "ES256", kid) is None
