@@ -34,7 +34,7 @@ class Connections:
         self._path = path
         self._end_envoy = end_envoy
         self._control: ControlConnection | None = None
-        self._is_missing = asyncio.Event()
+        self._is_missing, self._is_open = asyncio.Event(), asyncio.Event()
         self._is_missing.set()
         self._turn = asyncio.Lock()
         self._envoy_end = asyncio.Event()  # of the Envoy that runs now
@@ -55,6 +55,10 @@ class Connections:
                 await self._open()
             except OSError:  # Envoy does not listen yet, or gate has no file descriptor
                 await asyncio.sleep(_RECONNECT_INTERVAL)
+
+    async def opened(self) -> None:
+        """Wait until the control connection is open."""
+        await self._is_open.wait()
 
     async def cut(self, peers: Iterable[Address]) -> int:
         """Reset the connections of these peers.  Return how many were open, once Envoy has confirmed that none is, or has ended."""
@@ -130,11 +134,13 @@ class Connections:
             return
         self._control, self._was_open = control, True
         self._is_missing.clear()
+        self._is_open.set()
 
     def _close(self) -> None:
         if self._control is not None:
             control, self._control = self._control, None
             control.close()
+            self._is_open.clear()
             self._is_missing.set()
 
     def _lost(self, control: ControlConnection) -> None:

@@ -51,6 +51,7 @@ from proxy.service import ProxyService
 log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 10.0
+CONTROL_TIMEOUT = 10.0  # seconds, at the start, for the control connection
 PART = "envoy"
 
 
@@ -133,6 +134,9 @@ class EnvoyPlane:
         self._following = spawn(self._connections.follow(), name="control connection to envoy")
         self._process.start()
         await self._configuration.taken()
+        with suppress(TimeoutError):  # without it gate forwards everything itself, and readiness says so
+            async with asyncio.timeout(CONTROL_TIMEOUT):
+                await self._connections.opened()
         self._note_live(True)
         self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
         self._showing = spawn(self._certificates.follow(self._discovery), name="what envoy shows")

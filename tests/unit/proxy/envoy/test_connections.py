@@ -172,3 +172,19 @@ async def test_a_request_to_finish_that_is_not_answered_finishes_nobody_and_ends
     envoy.is_silent = False
     await until(lambda: connections.can_cut)
     assert await connections.cut([OTHER]) == 1
+
+
+async def test_opened_waits_until_the_control_connection_is_open(tmp_path: Path) -> None:
+    envoy = FakeEnvoy(tmp_path / "cuts")
+    connections = Connections(envoy.path, lambda: None)
+    following = asyncio.create_task(connections.follow())
+    opened = asyncio.create_task(connections.opened())
+    await asyncio.sleep(0.1)
+    assert not opened.done()
+    await envoy.start()
+    async with asyncio.timeout(10):
+        await opened
+    assert connections.can_cut
+    following.cancel()
+    connections.envoy_has_ended()
+    await envoy.stop()
