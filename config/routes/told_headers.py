@@ -25,7 +25,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
         "X-Goog-IAP-JWT-Assertion": "${assertion}",
     },
     "cloudflare": {"Cf-Access-Authenticated-User-Email": _EMAIL, "Cf-Access-Jwt-Assertion": "${assertion}"},
-    "remote-user": {"Remote-User": _USERNAME, "Remote-Name": "${claim.name}", "Remote-Email": _EMAIL, "Remote-Groups": "${groups}"},
+    "remote-user": {"Remote-User": "${user}", "Remote-Name": "${claim.name}", "Remote-Email": _EMAIL, "Remote-Groups": "${groups}"},
 }
 
 _PORTS = {"http": 80, "https": 443}

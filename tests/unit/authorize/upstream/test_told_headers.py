@@ -36,18 +36,20 @@ def told(tmp_path: Path, identity: Identity | None, /, *, certificate: ClientCer
 def test_a_preset_says_what_is_known_and_leaves_out_the_rest(tmp_path: Path) -> None:
     person = user(groups=("g1", "Sales, EU"), claims={"preferred_username": ("ann",)})
     assert told(tmp_path, person, identity_headers="remote-user") == {
-        "remote-user": "ann",
+        "remote-user": "oidc/1",
         "remote-email": "ann@corp.com",
         "remote-groups": "g1,Sales%2C EU",
     }
-    assert told(tmp_path, user("", rule_email=""), identity_headers="remote-user") == {}
+    assert told(tmp_path, user("", rule_email=""), identity_headers="remote-user") == {"remote-user": "oidc/1"}
+    by_claim = {"identity_headers": "remote-user", "set_request_headers": {"Remote-User": "${claim.preferred_username}"}}
+    assert told(tmp_path, person, **by_claim)["remote-user"] == "ann"
     assert told(tmp_path, None, identity_headers="remote-user") == {}
 
 
 def test_who_another_issuer_names_is_told_of_by_their_id_alone(tmp_path: Path) -> None:
     """An application would take their name for one of our people's."""
-    for preset in ("oauth2-proxy", "remote-user"):
-        assert told(tmp_path, FOREIGN, identity_headers=preset) == {}
+    assert told(tmp_path, FOREIGN, identity_headers="oauth2-proxy") == {}
+    assert told(tmp_path, FOREIGN, identity_headers="remote-user") == {"remote-user": "https://ci.example.com#alice"}
     assert told(tmp_path, FOREIGN, set_request_headers={"X-User": "${user}"}) == {"x-user": "https://ci.example.com#alice"}
     account = user("", user_id="service_account/alice", subject="alice", provider="service_account")
     assert "x-forwarded-user" not in told(tmp_path, account, identity_headers="oauth2-proxy")
@@ -57,7 +59,7 @@ def test_who_another_issuer_names_is_told_of_by_their_id_alone(tmp_path: Path) -
 def test_an_empty_claim_is_none(tmp_path: Path, empty: Any) -> None:
     """An application may take an empty name for that of a request of its own, or for its first account."""
     person = user(claims={"preferred_username": empty})
-    assert "remote-user" not in told(tmp_path, person, identity_headers="remote-user")
+    assert "x-forwarded-preferred-username" not in told(tmp_path, person, identity_headers="oauth2-proxy")
     with pytest.raises(NobodyToActFor):
         told(tmp_path, person, set_request_headers={"Authorization": "App ${claim.preferred_username}"})
 

@@ -164,7 +164,7 @@ def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
         ({"policy": [{"allow": {"provider": "nobody"}}]}, "policy[0].allow.provider", "there are: corp, partner"),
         ({"allowed_idp_claims": {"team": ["a"]}}, "allowed_idp_claims", "may be said by any provider"),
         ({"policy": [{"allow": {"claim/team": "a"}}]}, "policy[0].allow.claim/team", "may be said by any provider"),
-        ({"identity_headers": "remote-user"}, "identity_headers", "tells preferred_username, which may be said by any provider"),
+        ({"identity_headers": "oauth2-proxy"}, "identity_headers", "tells preferred_username, which may be said by any provider"),
         ({"set_request_headers": {"X-User": "${claim.upn}"}}, "set_request_headers", "tells upn, which may be said by any provider"),
         ({"pass_identity_headers": True}, "pass_identity_headers", "tells nickname"),
         (
