@@ -1,6 +1,7 @@
 """Weak settings: allowed, but weaker than they could be.  Advice for checkconfig; nothing here stops a start."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from config.routes.provider_tokens import may_go_unencrypted
 from config.routes.told_headers import sends_assertion, tells_person
 from config.settings.autocert import is_covered, why_not
 from config.validation import Finding, Rule
-from foundation.values import ip_of, is_loopback
+from foundation.values import SecretText, ip_of, is_loopback
 
 # Setting -> its weak value, and what follows from it.
 SETTINGS: dict[str, tuple[Any, str]] = {
@@ -103,6 +104,43 @@ def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
             ("use_proxy_protocol",),
             "believes whoever connects about who the client is: let nobody but the balancer reach `address`",
         )
+
+
+def _every_peer_is_trusted(settings: Any) -> Iterator[Finding]:
+    for index, network in enumerate(settings.trusted_proxies):
+        if network.prefixlen == 0:
+            yield (
+                ("trusted_proxies", index),
+                "trusts every peer, so that clients choose their own address in X-Forwarded-For. List the networks of your proxies",
+            )
+
+
+# What templates and examples leave in place of a value.
+_PLACEHOLDER = re.compile(r"\$\{.*\}|\$[A-Za-z_]+|\{\{.*\}\}|<.*>|change[-_ ]?me|replace[-_ ]?me", re.IGNORECASE)
+_DISCOVERY = "/.well-known/openid-configuration"
+
+
+def _unfilled_provider(settings: Any) -> Iterator[Finding]:
+    for path, prefix, entry in _providers(settings):
+        for key in ("client_id", "client_secret"):
+            value = getattr(entry, f"{prefix}{key}")
+            written = value.reveal() if isinstance(value, SecretText) else value or ""
+            if _PLACEHOLDER.fullmatch(written.strip()):
+                yield (*path, f"{prefix}{key}"), "is a placeholder. Write the value that the provider gave you"
+        url, kind = str(getattr(entry, f"{prefix}provider_url" if prefix else "url") or ""), getattr(entry, f"{prefix}provider")
+        key = f"{prefix}provider_url" if prefix else "url"
+        if url.rstrip("/").endswith(_DISCOVERY):
+            yield (*path, key), f"is the discovery document. Write the issuer, without {_DISCOVERY}"
+        elif kind == "azure" and url and not url.rstrip("/").endswith("/v2.0"):
+            yield (*path, key), "lacks /v2.0, and tokens of version 2.0 name an issuer with it. Append it"
+
+
+def _providers(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
+    """Each provider: its path, the prefix of its keys, and the object that has them."""
+    if settings.identity_providers is None:
+        yield (), "idp_", settings
+    for index, entry in enumerate(settings.identity_providers or ()):
+        yield ("identity_providers", index), "", entry
 
 
 _PLAIN = "is http, which is for development on one machine: use https"
@@ -214,6 +252,8 @@ WEAKNESSES: tuple[Rule, ...] = (
     _anybody_may_say_who_asks,
     _anybody_may_be_a_balancer,
     _plain_provider,
+    _every_peer_is_trusted,
+    _unfilled_provider,
     _nobody_can_verify_assertions,
     _sessions_without_end,
     _hosts_without_a_certificate,

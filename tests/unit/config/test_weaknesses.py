@@ -53,6 +53,33 @@ def test_a_weak_setting_is_a_warning(tmp_path: Path, settings: dict[str, Any]) -
     assert weak(tmp_path, ROUTE, **settings) == set(settings)
 
 
+AZURE = {"idp_provider": "azure", "idp_provider_url": "https://login.microsoftonline.com/11111111-2222-3333-4444-555555555555"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"trusted_proxies": ["10.0.0.0/8", "0.0.0.0/0"]}, "trusted_proxies[1]"),
+        ({"trusted_proxies": ["::/0"]}, "trusted_proxies[0]"),
+        ({"idp_client_secret": "${CLIENT_SECRET}"}, "idp_client_secret"),
+        ({"idp_client_secret": "$CLIENT_SECRET"}, "idp_client_secret"),
+        ({"idp_client_secret": "{{ vault_secret }}"}, "idp_client_secret"),
+        ({"idp_client_secret": "changeme"}, "idp_client_secret"),
+        ({"idp_client_id": "<your client id>"}, "idp_client_id"),
+        ({"idp_provider_url": "https://idp.example.com/.well-known/openid-configuration"}, "idp_provider_url"),
+        (AZURE, "idp_provider_url"),
+    ],
+    ids=str,
+)
+def test_what_was_not_filled_in_or_trusts_everybody_is_a_warning(tmp_path: Path, settings: dict[str, Any], key: str) -> None:
+    assert weak(tmp_path, ROUTE, **settings) == {key}
+
+
+def test_what_was_filled_in_is_left_alone(tmp_path: Path) -> None:
+    filled = {"idp_client_secret": "a$b{c}<d>", "trusted_proxies": ["10.0.0.0/8", "fd00::/8"]}
+    assert weak(tmp_path, ROUTE, **filled, **AZURE | {"idp_provider_url": f"{AZURE['idp_provider_url']}/v2.0"}) == set()
+
+
 def test_one_secret_for_two_purposes_is_a_warning(tmp_path: Path) -> None:
     assert weak(tmp_path, ROUTE, shared_secret=STRONG["cookie_secret"]) == {"shared_secret"}
 
