@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -14,6 +14,16 @@ Page = Callable[[str, str], tuple[int, str]]
 Labels = frozenset[tuple[str, str]]
 _ROUTE = "envoy_cluster_name"
 _TIME = "envoy_cluster_upstream_rq_time_bucket"
+# With `workers` each process has its own sample.  These say the same of every process, and are not added up: the earliest start, the
+# oldest configuration, the worst of what each of them sees.
+_NOT_ADDED: Mapping[str, Callable[[Iterable[float]], float]] = {
+    "process_start_time_seconds": min,
+    "gate_config_last_reload_success": min,
+    "gate_config_last_reload_success_timestamp": min,
+    "gate_certificate_expiry_timestamp": min,
+    "envoy_cluster_membership_healthy": min,
+    "envoy_cluster_membership_total": max,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +38,21 @@ class Reading:
     trouble: str = ""
 
     def value(self, name: str) -> float | None:
-        """Sum of a metric over its labels; None where there is no such metric."""
+        """Return a metric over all its labels; None where there is no such metric."""
         found = self.samples.get(name)
-        return None if found is None else sum(found.values())
+        return None if not found else _NOT_ADDED.get(name, sum)(found.values())
 
     def label(self, name: str, label: str) -> str:
         """Value of a label of a metric's first sample, "" for none."""
         return next((dict(labels).get(label, "") for labels in self.samples.get(name, ())), "")
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """Sums of a metric by one of its labels."""
-        found: dict[str, float] = {}
+        """Return a metric by one of its labels, over all others."""
+        found: dict[str, list[float]] = {}
         for labels, value in self.samples.get(name, {}).items():
             if key := dict(labels).get(label):
-                found[key] = found.get(key, 0.0) + value
-        return found
+                found.setdefault(key, []).append(value)
+        return {key: _NOT_ADDED.get(name, sum)(values) for key, values in found.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,3 +107,38 @@ def test_who_answers_in_another_way_is_named(status: int, text: str, words: str)
 
 def test_metrics_that_can_t_be_read_are_told() -> None:
     assert "in another way" in reading("a{ 1", 1.0).trouble
+
+
+WORKERS = """process_start_time_seconds{worker="0"} 100
+process_start_time_seconds{worker="1"} 160
+process_resident_memory_bytes{worker="0"} 10
+process_resident_memory_bytes{worker="1"} 20
+gate_config_last_reload_success_timestamp{service="gate",worker="0"} 200
+gate_config_last_reload_success_timestamp{service="gate",worker="1"} 201
+gate_config_last_reload_success{service="gate",worker="0"} 1
+gate_config_last_reload_success{service="gate",worker="1"} 0
+envoy_cluster_membership_total{envoy_cluster_name="wiki",worker="0"} 2
+envoy_cluster_membership_total{envoy_cluster_name="wiki",worker="1"} 2
+envoy_cluster_membership_healthy{envoy_cluster_name="wiki",worker="0"} 2
+envoy_cluster_membership_healthy{envoy_cluster_name="wiki",worker="1"} 1
+envoy_cluster_upstream_rq_total{envoy_cluster_name="wiki",worker="0"} 3
+envoy_cluster_upstream_rq_total{envoy_cluster_name="wiki",worker="1"} 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("process_start_time_seconds", 100),
+        ("process_resident_memory_bytes", 30),
+        ("gate_config_last_reload_success_timestamp", 200),
+        ("gate_config_last_reload_success", 0),
+    ],
+)
+def test_of_workers_only_what_adds_up_is_added(name: str, value: float) -> None:
+    assert reading(WORKERS, 1.0).value(name) == value
+
+
+def test_an_upstream_that_every_worker_has_counts_once() -> None:
+    (route,) = routes(reading(WORKERS, 2.0), reading(WORKERS, 1.0))
+    assert (route.upstreams, route.healthy) == (2, 1)
