@@ -15,7 +15,7 @@ from config.shown.places import Places
 from config.types.files import seconds_since_change, stamp_of
 from foundation.errors import ConfigError, Problem
 
-SETTLED_SECONDS = 1.0  # a file that has not changed for so long is complete
+SETTLED_SECONDS = 1.0  # a file without a change in this time is complete
 MAX_SETTLING_SECONDS = 10.0
 
 

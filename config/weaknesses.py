@@ -115,7 +115,7 @@ def _every_peer_is_trusted(settings: Any) -> Iterator[Finding]:
             )
 
 
-# What templates and examples leave in place of a value.
+# Text that templates and examples have in place of a value.
 _PLACEHOLDER = re.compile(r"\$\{.*\}|\$[A-Za-z_]+|\{\{.*\}\}|<.*>|change[-_ ]?me|replace[-_ ]?me", re.IGNORECASE)
 _DISCOVERY = "/.well-known/openid-configuration"
 

@@ -98,7 +98,7 @@ def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> b
 
 
 def email_assertions(user: UserRecord, session_claims: Mapping[str, Any]) -> list[Any]:
-    """What the sources say about the verification of the address."""
+    """Return the `email_verified` values of all sources."""
     said = (user.email_verified, user.claims.get("email_verified"), session_claims.get("email_verified"))
     return [value for value in said if value is not None]
 

@@ -134,7 +134,7 @@ async def resolved(host: str, port: int) -> list[Address]:
 
 
 def address_kinds(address: Address) -> frozenset[str]:
-    """What keeps an address from being one that the whole internet reaches; empty for a public one.  Embedded IPv4 addresses count."""
+    """Return the reasons why an address is not public; empty for a public one.  Embedded IPv4 addresses count."""
     address = _embedded(address)
     if address.is_loopback:
         kind = LOOPBACK

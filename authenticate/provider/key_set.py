@@ -17,7 +17,7 @@ MIN_RSA_BITS = 2048
 
 
 class SigningAlgorithm(NamedTuple):
-    """What a key must be for an algorithm (RFC 7518 3.1, 6.1, RFC 8037 2), and the hash of `at_hash` (OpenID Connect Core 3.1.3.6)."""
+    """Key type and curve of an algorithm (RFC 7518 3.1, 6.1, RFC 8037 2), and the hash of `at_hash` (OpenID Connect Core 3.1.3.6)."""
 
     kind: str
     curve: str | None

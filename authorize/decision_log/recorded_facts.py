@@ -21,7 +21,7 @@ LONGEST_PATH = 2048
 LONGEST_TEXT = 1024
 MOST_VALUES = 1000
 
-# What a rule must know of a claim besides its values.
+# Properties of a claim that rules read in addition to its values.
 _KINDS = {"partial": PartialValues, "null": NullValues}
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 

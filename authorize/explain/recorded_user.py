@@ -9,16 +9,20 @@ from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.client import BrokerClient, every
-from databroker.records import SESSION, USER, Record, UserRecord
+from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
+from foundation.challenges import RefusedToken
+
+NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."
+DEACTIVATED = "The user has no live session and is deactivated in the directory: a sign-in is refused."
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedUser:
-    """User found in the records; `has_session` is False where the identity is that of a sign-in at this moment."""
+    """User found in the records; `identity` is None where a sign-in is refused.  `note` says how the identity was obtained."""
 
-    identity: Identity
-    has_session: bool
+    identity: Identity | None
+    note: str = ""
 
 
 async def recorded_user(ids: Collection[str], broker: BrokerClient, options: Options, now: float) -> RecordedUser | None:
@@ -28,20 +32,22 @@ async def recorded_user(ids: Collection[str], broker: BrokerClient, options: Opt
     """
     for id in ids:
         if id.startswith(f"{PROVIDER}/") and (account := await identity_of_account(id, broker, now)) is not None:
-            return RecordedUser(account, has_session=True)
+            return RecordedUser(account)
     loader = IdentityLoader.of(options, Replica(broker))
     sessions = [record async for record in every(broker, SESSION) if record.data.get("user_id") in ids]
-    for record in sorted(sessions, key=_issued, reverse=True):
+    for record in sorted(sessions, key=lambda record: _number(record, "issued"), reverse=True):
         if (identity := await loader.load(record.id, now)) is not None:
-            return RecordedUser(identity, has_session=True)
-    found = [await broker.get(USER, id) for id in ids]
-    users = [UserRecord.from_record(record) for record in found if record is not None]
-    for user in sorted(users, key=lambda user: user.last_sign_in, reverse=True):
-        if (identity := await loader.of_sign_in(user, now)) is not None:
-            return RecordedUser(identity, has_session=False)
+            return RecordedUser(identity)
+    users = [user for id in ids if (user := await broker.get(USER, id)) is not None]
+    for record in sorted(users, key=lambda record: _number(record, "last_sign_in"), reverse=True):
+        found = await loader.of_sign_in(record, now)
+        if isinstance(found, RefusedToken):
+            return RecordedUser(None, DEACTIVATED)
+        if found is not None:
+            return RecordedUser(found, NO_SESSION)
     return None
 
 
-def _issued(record: Record) -> float:
-    issued = record.data.get("issued", 0)
-    return float(issued) if isinstance(issued, int | float) else 0.0
+def _number(record: Record, name: str) -> float:
+    value = record.data.get(name, 0)
+    return float(value) if isinstance(value, int | float) else 0.0

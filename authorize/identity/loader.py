@@ -27,7 +27,7 @@ from databroker.records import (
     UserRecord,
 )
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of
+from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of, vouches
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -174,17 +174,27 @@ class IdentityLoader:
             self._bearers.put(session.id, held, weight_of(held))
         return identity
 
-    async def of_sign_in(self, user: UserRecord, now: float) -> Identity | None:
-        """Return the identity that a sign-in of this user would give now, by what is recorded; None where their provider is not configured.
+    async def of_sign_in(self, record: Record, now: float) -> Identity | RefusedToken | None:
+        """Return the identity that a sign-in of a recorded user would give now; None where their issuer is not configured or the record
+        is malformed, RefusedToken for a user whom the directory has deactivated.
 
         For explanations alone: no request has it.  Raises BrokerError.
         """
-        provider, _, subject = user.id.partition("/")
-        if provider not in self._sessions.providers:
+        try:
+            user = UserRecord.from_record(record)
+            provider, _, subject = user.id.partition("/")
+            session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.vouched_by)
+            configured = self._sessions.providers.get(provider)
+            if configured is None or not vouches(configured, session):
+                return None
+            directory_record = await self._replica.get(DIRECTORY_USER, user.id)
+            person = person_of(session, directory_record) if configured.has_directory else None
+            if person is not None and person.is_deactivated:
+                return RefusedToken(f"{user.id} is deactivated")
+            return await self._identity(session, user, directory_record, await self._access_record(session, user))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            log.warning("a user's record is malformed, so it counts as none", user_id=record.id, error=type(error).__name__)
             return None
-        session = SessionRecord("", user.id, subject, provider, now, math.inf, user.claims, issuer=user.vouched_by)
-        directory_record = await self._replica.get(DIRECTORY_USER, user.id)
-        return await self._identity(session, user, directory_record, await self._access_record(session, user))
 
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
         user_record, directory_record = await asyncio.gather(

@@ -201,7 +201,7 @@ def _path(route: ConvertedPart, upstream: _OAuth2ProxyUpstream) -> None:
 
 
 def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> None:
-    """What the upstream is told of people, and what the provider gave for them."""
+    """Convert the identity headers and provider tokens that the upstream receives."""
     if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
         said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion says the same, signed"
         route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=said)

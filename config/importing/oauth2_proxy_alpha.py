@@ -54,7 +54,7 @@ def _alpha_server(value: Any) -> Iterator[Flattened]:
 
 
 def _alpha_headers(value: Any) -> Iterator[Flattened]:
-    """Headers of the usual names are told by `identity_headers`, others one by one."""
+    """Headers with the usual names become `identity_headers`, others become `set_request_headers`."""
     headers: dict[str, str] = {}
     has_usual = False
     for index, header in enumerate(value if isinstance(value, list) else []):

@@ -45,7 +45,7 @@ CLOSING: tuple[str, ...] = (
     *("keycloak_group", "keycloak_groups", "allowed_role", "allowed_roles", "azure_tenant"),
 )
 RESTRICTIONS: tuple[str, ...] = ("email_domains", "authenticated_emails_file", "allowed_groups", *CLOSING)
-# What an upstream is sent of the provider's tokens.
+# Keys that send the provider's tokens to upstreams.
 TOKEN_HEADERS = {
     "pass_access_token": ("X-Forwarded-Access-Token", "${access_token}"),
     "pass_authorization_header": ("Authorization", "Bearer ${id_token}"),

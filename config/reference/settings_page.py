@@ -68,7 +68,7 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
     yield ""
     yield " · ".join(facts)
     yield ""
-    if key.name != "policy" or needs_restart is None:  # routes have a page of their own
+    if key.name != "policy" or needs_restart is None:  # routes have a separate page
         yield "```yaml"
         yield yaml.safe_dump({key.name: _example(key)}, sort_keys=False, width=1000).rstrip()
         yield "```"

@@ -141,7 +141,7 @@ class ProxySettings(Settings):
     )
     forward_auth_url: ServiceUrl | None = Field(
         None,
-        description="URL of the forward-auth endpoint, on a host of its own: `<url>/verify?uri=<original URL>`. Empty disables "
+        description="URL of the forward-auth endpoint, on a dedicated host: `<url>/verify?uri=<original URL>`. Empty disables "
         "forward auth.",
         examples=["https://fwdauth.example.com"],
     )

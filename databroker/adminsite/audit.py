@@ -42,7 +42,7 @@ AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_
 
 
 class ActorKind(StrEnum):
-    """What the one is who acts, in words that are shown."""
+    """Kind of an actor, as shown in the audit log."""
 
     USER = "user"
     PASSWORD = "account with a password"  # noqa: S105 - a kind of account of the admin
@@ -54,7 +54,7 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The one who acts: `id` is theirs alone, `name` is for people to read."""
+    """Actor of an audit entry: `id` is unique, `name` is for display."""
 
     kind: ActorKind
     id: str

@@ -38,7 +38,6 @@ from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
 
 NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
-NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ async def _recorded(written: str, options: Options, now: float) -> ExplainedUser
         if "@" in written and "/" not in written:
             ids = [record.id for records in (await users_by_email(broker, [written], options)).values() for record in records]
         found = await recorded_user(ids, broker, options, now)
-    return None if found is None else ExplainedUser(found.identity, note="" if found.has_session else NO_SESSION)
+    return None if found is None else ExplainedUser(found.identity, note=found.note)
 
 
 def _described_user(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
