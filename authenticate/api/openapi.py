@@ -50,7 +50,7 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gate",
             "version": "1",
-            "description": "What the pages of gate do, for programs. docs/api.md begins with examples.",
+            "description": "What the pages of gate do, for programs. docs/reference/api.md begins with examples.",
         },
         "servers": [{"url": API_PATH.rstrip("/")}],
         "security": [{"service_account": []}],

@@ -161,7 +161,7 @@ class CallbackView(GateCallbackView):
         """
         self._tell(
             "the provider gave no auth_time in the ID token, though max_age was asked for: have it say auth_time, "
-            "or take max_age off the route (docs/providers.md)"
+            "or take max_age off the route (docs/guides/identity-providers/README.md)"
         )
         response = responses.error_page(
             self.request,

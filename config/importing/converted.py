@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Of a key that no importer knows.
-NO_COUNTERPART = "it has no counterpart that this importer knows: docs/settings.md has all settings"
+NO_COUNTERPART = "it has no counterpart that this importer knows: docs/reference/settings.md has all settings"
 GRANTS = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
 OPEN = ("allow_public_unauthenticated_access", "allow_any_authenticated_user")
 # Without one of these a route takes more requests than it was made for, or lets more people in.

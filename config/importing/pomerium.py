@@ -47,7 +47,7 @@ WHY_LOST = {
     "xff_num_trusted_hops": "say whom to believe with trusted_proxies: addresses, not a number",
     "bearer_token_format": "per route: bearer_token",
     "idp_access_token_allowed_audiences": "per route: bearer_token_audience",
-    "identity_providers": "identity_providers of gate has another form (docs/several_providers.md)",
+    "identity_providers": "identity_providers of gate has another form (docs/guides/multiple-providers.md)",
     "runtime_flags": "they switch Pomerium's own code",
     "tracing_otlp_endpoint": "write tracing_provider: otlp and tracing_span_endpoint",
     "authenticate_url": "write it as authenticate_service_url",
@@ -120,7 +120,10 @@ def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
     mtls = foreign.values.get("downstream_mtls")
     for key in MTLS_LOST:
         if isinstance(mtls, dict) and mtls.get(key):
-            yield foreign.source("downstream_mtls", key), "choice among an authority's certificates, but of single ones (docs/policy.md)"
+            yield (
+                foreign.source("downstream_mtls", key),
+                "choice among an authority's certificates, but of single ones (docs/guides/policy.md)",
+            )
 
 
 def _routes(top: ConvertedPart, foreign: ForeignConfig, key: str, value: Any, identity_for_all: bool) -> list[ConvertedPart]:
@@ -243,7 +246,7 @@ def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
             said = "it also refused people, so this route's other rules were left out as well: nobody passes until you say who"
             route.note("from", f"{source}: {said}")
     else:
-        route.set(source, "policy", ours, check="read it once against docs/policy.md")
+        route.set(source, "policy", ours, check="read it once against docs/guides/policy.md")
 
 
 PUBLIC, ANY_USER = OPEN

@@ -68,7 +68,7 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-_WHAT_GATE_KNOWS = "what gate fills into headers stands in docs/identity_headers.md"
+_WHAT_GATE_KNOWS = "what gate fills into headers stands in docs/guides/identity-headers.md"
 
 
 def template_in(value: Any) -> str:

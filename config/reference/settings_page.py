@@ -1,4 +1,4 @@
-"""Reference pages of settings and route keys (docs/settings.md, docs/route.md), generated from the declarations."""
+"""Reference pages of settings and route keys (docs/reference/settings.md, docs/reference/route.md), generated from the declarations."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ _SETTINGS = f"""# Settings
 gate reads each setting from its environment variable, else from the configuration file, else uses the default. An empty variable
 or an empty key counts as unset. The file is YAML, JSON, TOML or properties, by its extension (`.yaml`, `.yml`, `.json`, `.toml`,
 `.properties`). For completion and checks in an editor, add
-`# yaml-language-server: $schema=<path of docs/config.schema.json>` as the first line of a YAML file.
+`# yaml-language-server: $schema=<path of docs/reference/config.schema.json>` as the first line of a YAML file.
 
 *Applied* says when a changed value takes effect: on *reload*, which happens when the file changes and on SIGHUP, or on *restart*.
 

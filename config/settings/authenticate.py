@@ -195,7 +195,7 @@ class AuthenticateSettings(Settings):
         (),
         description="OAuth 2.0 scopes to request. Some providers do not support `offline_access`.",
         examples=[["openid", "profile", "email"], "openid,profile,email"],
-        json_schema_extra={"when_unset": "the scopes that the provider needs for sign-in (docs/providers.md)"},
+        json_schema_extra={"when_unset": "the scopes that the provider needs for sign-in (docs/guides/identity-providers/README.md)"},
     )
     idp_request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict,

@@ -166,7 +166,7 @@ class DirectorySettings(Settings):
         None,
         validate_default=True,
         description="Credentials for the provider's directory API, from which gate reads groups: base64 of JSON. "
-        "docs/directory.md lists the members for each provider.",
+        "docs/guides/groups.md lists the members for each provider.",
         examples=["BASE64-OF-idp-account.json"],
     )
     idp_refresh_directory_timeout: PositiveDuration = Field(
@@ -184,5 +184,5 @@ class DirectorySettings(Settings):
         "",
         description="URL of the directory API, where it cannot be derived from `idp_provider_url`.",
         examples=["https://graph.microsoft.us"],
-        json_schema_extra={"when_unset": "derived from the provider (docs/directory.md)"},
+        json_schema_extra={"when_unset": "derived from the provider (docs/guides/groups.md)"},
     )

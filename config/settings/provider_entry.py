@@ -139,7 +139,7 @@ class IdentityProvider(Settings):
         "",
         description="URL of the directory API, as `idp_directory_url`.",
         examples=["https://graph.microsoft.us"],
-        json_schema_extra={"when_unset": "derived from the provider (docs/directory.md)"},
+        json_schema_extra={"when_unset": "derived from the provider (docs/guides/groups.md)"},
     )
     directory_file: ExistingFile | None = Field(
         None,

@@ -19,16 +19,16 @@ FILE = "config.yaml"
 _COMMENTS = {
     "authenticate_service_url": "Where people reach the sign-in. The redirect URI that the provider knows: {redirect_uri}",
     "address": "Where gate listens.",
-    "autocert": "Certificates come from Let's Encrypt, for each host of a route and for the sign-in (docs/certificates.md).",
+    "autocert": "Certificates come from Let's Encrypt, for each host of a route and for the sign-in (docs/guides/certificates.md).",
     "insecure_server": "Something in front of gate ends TLS: what it says of clients (X-Forwarded-For) is believed from these addresses.",
     "certificate_file": "A certificate for the sign-in and for the host of each route.",
-    "idp_provider": "The identity provider (docs/providers.md).",
+    "idp_provider": "The identity provider (docs/guides/identity-providers/README.md).",
     "databroker_storage_type": "Sessions are in a database below data_dir, so a restart signs nobody out.",
-    "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations.md.",
+    "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations/README.md.",
     "signing_key": "Signs what applications learn about people; they verify it with the keys at {sign_in_url}/.well-known/gate/jwks.json.",
     "admin_allowed_users": "Who enters the admin at {sign_in_url}/.gate/admin/",
     "metrics_address": "Prometheus reads /metrics here, `gate ready` asks /readyz, and `gate status` shows both.",
-    "policy": "Routes are tried from top to bottom; the first that matches decides (docs/policy.md).",
+    "policy": "Routes are tried from top to bottom; the first that matches decides (docs/guides/policy.md).",
 }
 _ORDER = (
     *("authenticate_service_url", "address", "http_redirect_addr", "autocert", "insecure_server", "trusted_proxies", "certificate_file"),

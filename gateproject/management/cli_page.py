@@ -1,4 +1,4 @@
-"""Command-line reference (docs/cli.md), generated from the declarations of the commands."""
+"""Command-line reference (docs/reference/cli.md), generated from the declarations of the commands."""
 
 from collections.abc import Iterator
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Metrics reference (docs/metrics.md), generated from the declarations."""
+"""Metrics reference (docs/reference/metrics.md), generated from the declarations."""
 
 from collections.abc import Iterable
 

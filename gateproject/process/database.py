@@ -41,7 +41,9 @@ def _require_none_newer(loader: MigrationLoader) -> None:
     for label, name in sorted(loader.applied_migrations or ()):
         if name > newest.get(label, name):
             said = f"the database is of a newer release ({label} {name}; this is gate v{RELEASE})"
-            raise ConfigError([Problem("database_url", f"{said}: install that one, or restore a copy from before (docs/operations.md)")])
+            raise ConfigError(
+                [Problem("database_url", f"{said}: install that one, or restore a copy from before (docs/operations/README.md)")]
+            )
 
 
 @contextmanager

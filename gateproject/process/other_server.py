@@ -21,7 +21,7 @@ from proxy.other_servers.http import Application, carry_http, send_refused
 
 log = structlog.get_logger(__name__)
 
-# What our listener does, and nobody does here (docs/servers.md).
+# What our listener does, and nobody does here (docs/operations/servers.md).
 MISSING = (
     *("back-pressure and timeouts are the server's", "TCP tunnels are refused", "upgrades but websockets are refused"),
     *("client certificates are not seen: such routes answer 495", "a broken answer breaks off as the server lets it"),
@@ -105,7 +105,7 @@ def begin(runtime: Runtime) -> None:
     raise_limit()
     runtime.open_grpc()
     log.warning(
-        "served by another ASGI server: what only our listener does is missing (docs/servers.md)",
+        "served by another ASGI server: what only our listener does is missing (docs/operations/servers.md)",
         missing=list(MISSING),
         settings_without_effect=without_effect(runtime.options),
     )

@@ -93,7 +93,7 @@ class Refusals:
             reason = sentence(decision)
             challenge = step_up_challenge(decision.route.route, decision.trace[-1].reason.value)
         elif incoming.is_connect:
-            # What the program does next stands in docs/tcp.md.
+            # What the program does next stands in docs/guides/tcp.md.
             error = "invalid_token" if credentials.shows_token_of_ours(incoming.request) else ""
             challenge = challenges.challenge("Gate", realm=incoming.request.host_port, error=error)
         elif credentials.shows_token_of_ours(incoming.request):

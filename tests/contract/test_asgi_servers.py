@@ -407,7 +407,7 @@ def test_messages_pass_whole_both_ways(stage: Stage, opcode: int, size: int) -> 
 
 def test_a_client_that_stops_reading_stops_the_upstream(stage: Stage) -> None:
     if stage.server == "Daphne's own classes":
-        return  # they know no back-pressure, which docs/servers.md says
+        return  # they know no back-pressure, which docs/operations/servers.md says
     upstream = stage.sockets
     upstream.forget()
     with stage.client(SOCKETS) as client:
@@ -583,7 +583,7 @@ def is_hypercorns_own(line: str) -> bool:
 
 
 def test_what_is_missing_is_said_once(stage: Stage) -> None:
-    lines = [line for line in stage.gate.log if "docs/servers.md" in line["event"]]
+    lines = [line for line in stage.gate.log if "docs/operations/servers.md" in line["event"]]
     assert len(lines) == (not stage.is_ours)
     assert tracebacks(stage.gate) == []
 

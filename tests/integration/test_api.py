@@ -106,15 +106,15 @@ async def test_a_long_body_is_refused_as_a_problem(own_gate: RunningGate, token:
 
 async def test_the_document_that_is_served_is_the_one_of_the_documentation(own_gate: RunningGate) -> None:
     served = await ask(own_gate, "GET", "openapi.json")
-    assert served.json() == json.loads((ROOT / "docs" / "openapi.json").read_text())
+    assert served.json() == json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
 
 
 EXAMPLE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 async def test_the_examples_of_the_documentation_do_what_they_say(own_gate: RunningGate, token: str) -> None:
-    """Each `curl` of docs/api.md, by Bash, with things that are there."""
-    examples = "".join(EXAMPLE.findall((ROOT / "docs" / "api.md").read_text()))
+    """Each `curl` of docs/reference/api.md, by Bash, with things that are there."""
+    examples = "".join(EXAMPLE.findall((ROOT / "docs" / "reference" / "api.md").read_text()))
     async with own_gate.client() as alice:
         assert (await sign_in(alice, own_gate.url(APP), "alice")).status_code == 200
         session = await until_listed(own_gate, token, "sessions?q=alice@example")
@@ -190,7 +190,7 @@ def test_schemathesis_finds_nothing(own_gate: RunningGate, token: str, tmp_path:
     arguments = ["--url", address(own_gate).rstrip("/"), "--header", f"Authorization: Bearer {token}", "--tls-verify", "false"]
     bounds = ["--max-examples", "6", "--seed", "1", "--no-color", "--phases", "coverage,fuzzing", "--request-timeout", "20"]
     done = subprocess.run(
-        [sys.executable, "-m", "schemathesis.cli", "run", ROOT / "docs" / "openapi.json", *arguments, *bounds],
+        [sys.executable, "-m", "schemathesis.cli", "run", ROOT / "docs" / "reference" / "openapi.json", *arguments, *bounds],
         env={**os.environ, "SCHEMATHESIS_HOOKS": str(hooks), "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,

@@ -454,7 +454,7 @@ def test_a_callback_leaks_nothing_and_carries_no_form_on(stage: Stage) -> None:
     assert answers[1].header("referrer-policy") in ("no-referrer", "same-origin")
 
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "relying_party.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "security" / "oidc-conformance.md"
 
 
 def test_the_page_names_all_28_cases_and_tests_that_are_there() -> None:

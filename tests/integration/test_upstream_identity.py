@@ -1,4 +1,4 @@
-"""What upstreams are told by the running product: verified as docs/upstreams.md shows, with replaced keys, and a cluster's token."""
+"""What upstreams are told by the running product: verified as docs/guides/upstreams.md shows, with replaced keys, and a cluster's token."""
 
 import base64
 import json
@@ -18,7 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.sample_upstream import SampleUpstream
 
-PAGE = Path(__file__).parents[2] / "docs" / "upstreams.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "upstreams.md"
 JACKSON = [Path(f"/usr/share/java/jackson-{part}.jar") for part in ("core", "annotations", "databind")]
 # Big, so nobody is made to install them: where they are, their samples are tried, too.
 HAS_GO = shutil.which("go") is not None

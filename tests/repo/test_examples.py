@@ -19,7 +19,7 @@ from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.certs import CertificateFiles, certificate_files
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = ROOT / "docs" / "config.schema.json"
+SCHEMA = ROOT / "docs" / "reference" / "config.schema.json"
 VALIDATOR = Draft202012Validator(json_schema())
 SPLIT = sorted((ROOT / "examples" / "split").glob("*.yaml"))
 EXAMPLES = [ROOT / "config.example.yaml", *sorted((ROOT / "examples").glob("*/gate.yaml")), *SPLIT]

@@ -21,7 +21,7 @@ from tests.support.children import ROOT
 
 SERVICES = ("databroker", "authorize", "authenticate", "proxy")
 VALUES = {path.name.removesuffix("-values.yaml"): path.read_text() for path in sorted((CHART / "ci").glob("*-values.yaml"))}
-IN_DOCS = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
+IN_DOCS = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / "operations" / "kubernetes.md").read_text(), re.MULTILINE | re.DOTALL)
 # What is not Kubernetes' own has no schema there: the fields that its users look for.
 OTHERS = {"ServiceMonitor": ("selector", "endpoints"), "Certificate": ("secretName", "issuerRef"), "Issuer": ()}
 

@@ -1,11 +1,11 @@
-"""docs/security.md promises nothing that no test holds: every test and every class of attacks that it names is there."""
+"""docs/security/README.md promises nothing that no test holds: every test and every class of attacks that it names is there."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "security.md").read_text()
-CLASSES = set(re.findall(r"^\| (B\d+) \|", (ROOT / "docs" / "attack.md").read_text(), re.MULTILINE))
+PAGE = (ROOT / "docs" / "security" / "README.md").read_text()
+CLASSES = set(re.findall(r"^\| (B\d+) \|", (ROOT / "docs" / "security" / "attack-suite.md").read_text(), re.MULTILINE))
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
@@ -47,4 +47,4 @@ def test_each_published_weakness_has_its_ids_once_and_is_of_these_years() -> Non
 
 
 def test_the_page_is_found_from_the_front_page() -> None:
-    assert "(docs/security.md)" in (ROOT / "README.md").read_text()
+    assert "(docs/security/README.md)" in (ROOT / "README.md").read_text()

@@ -34,7 +34,7 @@ CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]]
 class Command(GateCommand):
     help = (
         "Read a configuration of Pomerium (0.13 and later), oauth2-proxy, Authelia or authentik (a blueprint), or Traefik's labels in a "
-        "Docker Compose file, and print it as gate's. What can't be carried over is said (docs/coming_from.md)."
+        "Docker Compose file, and print it as gate's. What can't be carried over is said (docs/integrations/migrate.md)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -62,7 +62,7 @@ class Command(GateCommand):
             raise SystemExit(1)
 
 
-_WITHOUT_ROUTES = "Give the file that names its hosts or upstreams; docs/coming_from.md lists what is read"
+_WITHOUT_ROUTES = "Give the file that names its hosts or upstreams; docs/integrations/migrate.md lists what is read"
 
 
 def _counted(number: int, what: str) -> str:

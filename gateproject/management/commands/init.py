@@ -162,7 +162,7 @@ class Dialog:
             "Register gate at the provider as a web application (confidential client, authorization code flow), if it is not there yet:\n"
             f"  redirect URI               {uri}\n"
             f"  after signing out          {uri.removesuffix('/oauth2/callback')}/.gate/signed_out\n"
-            "docs/providers.md has the steps for each kind of provider."
+            "docs/guides/identity-providers/README.md has the steps for each kind of provider."
         )
         input("Press Enter to go on. ")
 

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 COMMANDS = (
     "`manage.py rungate -config config.yaml` serves gate with its own TLS, websockets and TCP, "
     "`GATE_CONFIG=config.yaml daphne -p 8000 gateproject.asgi:application` at an address of its own, "
-    "`manage.py demo` with a provider and applications to try (docs/servers.md)"
+    "`manage.py demo` with a provider and applications to try (docs/operations/servers.md)"
 )
 
 

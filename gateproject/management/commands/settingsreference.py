@@ -1,4 +1,4 @@
-"""`manage.py settingsreference`: writes the generated reference pages below docs/."""
+"""`manage.py settingsreference`: writes the generated reference pages in docs/reference."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
 from gateproject.process.restart_only import NEEDS_RESTART
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 
 
 class Command(GateCommand):
@@ -22,7 +22,7 @@ class Command(GateCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
-        parser.add_argument("--directory", type=Path, default=DOCS, help="where the files are; by default docs")
+        parser.add_argument("--directory", type=Path, default=DOCS, help="where the files are; by default docs/reference")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for name, content in files().items():

@@ -23,7 +23,7 @@ from gateproject.management.configured_command import ConfiguredCommand, configu
 
 MOST_LINES = 500
 BAR = 30
-NO_DIRECTORY = "there is no directory to read: idp_service_account (docs/directory.md) or directory_file names one"
+NO_DIRECTORY = "there is no directory to read: idp_service_account (docs/guides/groups.md) or directory_file names one"
 NO_DIRECTORY_OF_ENTRIES = "there is no directory to read: service_account or directory_file of a provider in identity_providers names one"
 
 

@@ -143,7 +143,7 @@ CERTIFICATE_KEY: []
 {{/* What can't work, said before anything is installed. */}}
 {{- define "gate.check" -}}
 {{- if not .Values.secrets.existingSecret -}}
-  {{- fail "secrets.existingSecret: name the Secret that holds SHARED_SECRET, COOKIE_SECRET and IDP_CLIENT_SECRET (docs/kubernetes.md)" -}}
+  {{- fail "secrets.existingSecret: name the Secret that holds SHARED_SECRET, COOKIE_SECRET and IDP_CLIENT_SECRET (docs/operations/kubernetes.md)" -}}
 {{- end -}}
 {{- range $key, $_ := include "gate.secrets" . | fromYaml -}}
   {{- range $place := list $.Values $.Values.pod $.Values.single $.Values.databroker $.Values.authorize $.Values.authenticate $.Values.proxy -}}

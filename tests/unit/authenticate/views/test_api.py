@@ -56,7 +56,7 @@ async def test_where_nothing_is_a_problem_says_so(api: ApiSite, path: str) -> No
 
 async def test_the_document_is_for_everybody_and_is_the_committed_one(api: ApiSite) -> None:
     response = await api.ask("GET", "openapi.json", token="")
-    assert json.loads(response.text) == json.loads((ROOT / "docs" / "openapi.json").read_text())
+    assert json.loads(response.text) == json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
 
 
 async def test_unknown_keys_and_cursors_of_others_are_named(api: ApiSite) -> None:

@@ -78,7 +78,7 @@ async def test_it_begins_and_ends_with_its_server(tmp_path: Path) -> None:
     assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert runtime.calls == ["gRPC", "begin", "ready", "stop"]
     (line,) = logs
-    assert "docs/servers.md" in line["event"]
+    assert "docs/operations/servers.md" in line["event"]
 
 
 async def test_without_lifespan_it_begins_with_the_first_request(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_an_allow_block_beside_an_open_door_has_no_effect(route_problems: Proble
 
 
 def test_the_examples_of_the_documentation_are_right() -> None:
-    page = (Path(__file__).parents[5] / "docs" / "policy.md").read_text()
+    page = (Path(__file__).parents[5] / "docs" / "guides" / "policy.md").read_text()
     examples = [yaml.safe_load(part.partition("```")[0]) for part in re.split(r"```yaml(?: title=\"config.yaml\")?\n", page)[1:]]
     routes = [written["policy"][0] if "from" in written.get("policy", ({},))[0] else written for written in examples]
     with_policy = [route for route in routes if "policy" in route]
