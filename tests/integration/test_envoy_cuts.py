@@ -1,15 +1,18 @@
 """Access that ends, ends, whatever state Envoy, gate or the machine is in: what Envoy forwards is cut, or Envoy is started again."""
 
+import asyncio
 import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
-from tests.integration.test_envoy import envoy_of
+from tests.integration.test_behind_a_balancer import is_open
+from tests.integration.test_envoy import DRIP, end_session, envoy_of, rest_of, service
 from tests.support.children import Child, free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
@@ -18,7 +21,7 @@ from tests.support.raw_http import RawClient
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
-HOST = "app.localhost"
+HOST, API = "app.localhost", "api.localhost"
 LASTS = "6s"  # of the session, which time ends: nothing needs a new connection
 SOON = 40.0  # seconds; a generous bound, as machines are busy
 UNCONFIRMED = "envoy is ended: it has not confirmed that connections of ended access are cut"
@@ -33,6 +36,19 @@ frontend front
     default_backend gate
 backend gate
     server gate 127.0.0.1:{gate} send-proxy
+"""
+HTTP2_PROXY = """
+defaults
+    mode http
+    http-reuse always
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+frontend front
+    bind 127.0.0.1:{front} proto h2
+    default_backend gate
+backend gate
+    server gate 127.0.0.1:{gate} ssl verify none alpn h2 sni str(api.localhost)
 """
 
 
@@ -111,3 +127,28 @@ async def test_a_download_ends_with_the_session(
         else:
             gate.wait_for_event("connections of ended access were cut", lambda entry: entry["connections"] == 1)
             assert envoy_of(gate) == before
+
+
+async def test_behind_an_http2_proxy_a_sign_out_ends_only_calls_of_that_user(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    front, file = free_port(), tmp_path / "haproxy.cfg"
+    async with AsyncExitStack() as stack:
+        url, _ = await stack.enter_async_context(service())
+        builder = GateBuilder(provider.url).route(API, to=url, allow_any_authenticated_user=True, upstream_http2=True)
+        builder.setting(data_plane="envoy", trusted_proxies=["127.0.0.1/32"])
+        file.write_text(HTTP2_PROXY.format(front=front, gate=builder.port))
+        gate = stack.enter_context(builder.start(tmp_path))
+        haproxy = stack.enter_context(Child("haproxy", "-db", "-f", file))
+        haproxy.wait_for(lambda: is_open(front), "HAProxy answers")
+        clients = {name: await stack.enter_async_context(gate.client()) for name in ("alice", "bob")}
+        options = [("grpc.default_authority", f"{API}:{gate.port}")]
+        calls = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{front}", options=options))
+        drips = {}
+        for name, client in clients.items():
+            await sign_in(client, gate.url(API, "/x"), name)
+            drips[name] = calls.unary_stream(DRIP)(b"", metadata=(("cookie", of_client(client, API)),))
+            assert await asyncio.wait_for(drips[name].read(), SOON) == b"."
+        await end_session(clients["alice"], gate)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await asyncio.wait_for(rest_of(drips["alice"]), SOON)
+        for _ in range(20):
+            assert await asyncio.wait_for(drips["bob"].read(), SOON) == b"."

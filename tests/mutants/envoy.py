@@ -111,6 +111,7 @@ judge_filter.without("an answer of gate's frames no request", "_OF_ANSWER", repl
 judge_filter.without("nothing of ours goes to an upstream", "JudgeFilter._to_upstream", lacks("*OURS"))
 listener = door("proxy.envoy.resources.listener", "unit/proxy/envoy/resources/test_listener.py")
 listener.without("nobody resumes with a certificate", "_chain", lacks('"disable_stateless_session_resumption"'))
+listener.without("clients behind a trusted proxy share no connection", "_of_proxies", returns("[]"))
 hosts = door("proxy.envoy.resources.hosts", "unit/proxy/envoy/resources/test_hosts.py")
 hosts.without("a host of pages is read by Envoy", "tunnel_hosts", replaced("tcp.difference", "tcp.union"))
 hosts.without("where addresses count, none is as old as its connection", "http3_hosts", never('"source_ip" in route.criteria'))

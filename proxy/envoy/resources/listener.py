@@ -4,10 +4,12 @@ No route looks at a host or a path, and gate names the cluster of each request. 
 from gate's: Envoy passes them on as they came, and sends what gate wrote.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from config.options import Options
+from config.types.fields import Networks
 from proxy import keep_alive
 from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.answers import failures, silences
@@ -41,7 +43,6 @@ _TLS_1_2 = (
 # What a method is, gate says.
 _HTTP1 = {"allow_custom_methods": True}
 _HTTP2 = {
-    "max_concurrent_streams": MOST_STREAMS,
     "initial_stream_window_size": STREAM_WINDOW,
     "initial_connection_window_size": CONNECTION_WINDOW,
 }
@@ -49,19 +50,27 @@ _HTTP2 = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionKind:
-    """Kind of connections: to which hosts, or to all others; whether Envoy `asks` for a client certificate, and tells of HTTP/3."""
+    """Kind of connections: to which hosts, or to all others; from which networks, or from all others; whether Envoy `asks` for a client
+    certificate, and tells of HTTP/3."""
 
     name: str
     hosts: frozenset[str] = frozenset()
     asks: bool = False
     tells_http3: bool = False
+    networks: Networks = ()
+
+    def match(self) -> Json:
+        """Envoy's FilterChainMatch; empty for the connections that no other kind takes."""
+        ranges = [{"address_prefix": str(network.network_address), "prefix_len": network.prefixlen} for network in self.networks]
+        return ({"server_names": sorted(self.hosts)} if self.hosts else {}) | ({"source_prefix_ranges": ranges} if ranges else {})
 
 
 def listener(options: Options, files: Path, judge: JudgeFilter) -> Json:
     """Listener resource."""
     limits = ListenerLimits.from_options(options)
     address = options.address
-    chains = [_chain(options, limits, files, judge, kind) for kind in _kinds(options)]
+    kinds = _kinds(options)
+    chains = [_chain(options, limits, files, judge, kind) for kind in [*kinds, *_of_proxies(options, kinds)]]
     tunnels = [] if options.insecure_server else sorted(tunnel_hosts(options))
     # Each by itself: Envoy ends the connections of a chain that changes.
     chains += [
@@ -123,13 +132,25 @@ def _kinds(options: Options) -> list[ConnectionKind]:
     return [ConnectionKind("certified", frozenset(certified), asks=True), *kinds, ConnectionKind("nameless", asks=True)]
 
 
+def _of_proxies(options: Options, kinds: Sequence[ConnectionKind]) -> list[ConnectionKind]:
+    """Kinds of the connections of trusted proxies.
+
+    Only Envoy forwards to `upstream_http2` routes, and it ends a request with its whole connection, on which a proxy sends requests of
+    several clients.  With one stream a connection, none but the client whose access has ended is cut.
+    """
+    networks = options.trusted_proxies
+    if not networks or not any(route.upstream_http2 for route in options.policy):
+        return []
+    return [replace(kind, name=f"{kind.name}-proxies", networks=networks) for kind in kinds]
+
+
 def _chain(options: Options, limits: ListenerLimits, files: Path, judge: JudgeFilter, kind: ConnectionKind) -> Json:
-    connections = _connections(limits, judge, asks=kind.asks)
+    connections = _connections(limits, judge, asks=kind.asks, streams=1 if kind.networks else MOST_STREAMS)
     if kind.tells_http3:
         connections["typed_config"]["route_config"]["response_headers_to_add"] = [alternative(options)]
     chain: Json = {"name": kind.name, "filters": [connections]}
-    if kind.hosts:
-        chain["filter_chain_match"] = {"server_names": sorted(kind.hosts)}
+    if match := kind.match():
+        chain["filter_chain_match"] = match
     if options.insecure_server:
         return chain
     lowest = f"TLSv{options.tls_min_version.replace('.', '_')}"
@@ -160,11 +181,11 @@ def _authorities(options: Options) -> str:
     return "\n".join(pem.decode("ascii") for pem in found)
 
 
-def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool) -> Json:
+def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool, streams: int) -> Json:
     idle = seconds(limits.idle)
     more: Json = {
         "http_protocol_options": _HTTP1,
-        "http2_protocol_options": _HTTP2,
+        "http2_protocol_options": _HTTP2 | {"max_concurrent_streams": streams},
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "access_log": [judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)],
         # No page of gate's stands in for what is said of a body that was not announced: that is final.

@@ -53,6 +53,19 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         assert mapper["filter"] in ends["or_filter"]["filters"]
 
 
+@pytest.mark.parametrize(
+    ("proxies", "http2", "streams"), [([], True, {100}), (["10.0.0.0/8"], False, {100}), (["10.0.0.0/8"], True, {100, 1})]
+)
+def test_connections_of_trusted_proxies_that_only_envoy_can_forward_have_one_stream(
+    proxies: list[str], http2: bool, streams: set[int], tmp_path: Path, with_tls: dict[str, Any]
+) -> None:
+    chains = made(tmp_path, policy=[PAGES | {"upstream_http2": http2}], trusted_proxies=proxies, **with_tls)["filter_chains"]
+    found = {manager(chain)["http2_protocol_options"]["max_concurrent_streams"]: chain for chain in chains}
+    assert set(found) == streams
+    if 1 in streams:
+        assert found[1]["filter_chain_match"] == {"source_prefix_ranges": [{"address_prefix": "10.0.0.0", "prefix_len": 8}]}
+
+
 @pytest.mark.parametrize(("read", "looks"), [("30s", "5.000s"), ("1200ms", "0.200s"), ("0s", None)])
 def test_envoy_tells_of_bodies_often_enough_to_find_who_drips(read: str, looks: str | None, tmp_path: Path) -> None:
     (chain,) = made(tmp_path, timeout_read=read)["filter_chains"]
