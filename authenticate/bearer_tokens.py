@@ -191,7 +191,7 @@ class BearerTokens:
         client = self._client(trust)
         discovery = await client.discovery()
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
-            claims = await client.provider.userinfo(client.http, discovery, token)
+            claims = await client.provider.userinfo(client, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _TokenRefused("the provider does not say whose token it is")
             return client.bounded(claims, discovery)

@@ -4,7 +4,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import structlog
@@ -31,6 +31,9 @@ TOKEN_CLAIMS = frozenset({"iss", "aud", "azp", "exp", "iat", "nbf", "nonce", "at
 DISCOVERY_TIMEOUT = 3.0
 REVOCATION = 30.0
 LONGEST_HINT = 6000
+
+Keys = tuple[Mapping[str, Any], ...]
+_Verified = TypeVar("_Verified")
 
 log = structlog.get_logger(__name__)
 
@@ -76,39 +79,48 @@ class ProviderClient:
         expected = id_token.ExpectedIdToken(
             discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed=refreshed is not None
         )
+        return await self._by_keys(
+            discovery, lambda keys: id_token.verify(token, keys, expected, self._clock()), than=refreshed or float("-inf")
+        )
+
+    async def verified_userinfo(self, token: str, discovery: DiscoveryDocument) -> dict[str, Any]:
+        """Return the claims about the user in a signed userinfo response; WrongToken, WrongTime, ProviderError."""
+        issuer, algorithms = discovery.issuer, discovery.algorithms | discovery.userinfo_algorithms
+
+        def verify(keys: Keys) -> dict[str, Any]:
+            return id_token.verify_userinfo(token, keys, issuer, self.client_id, algorithms, self._clock())
+
+        return about_user(await self._by_keys(discovery, verify))
+
+    async def _by_keys(
+        self, discovery: DiscoveryDocument, verify: Callable[[Keys], _Verified], *, than: float = float("-inf")
+    ) -> _Verified:
+        """Return `verify(keys)`; for an unknown key once more with newer keys, because the provider may have changed them."""
         try:
-            return id_token.verify(token, await self._key_set.keys(discovery.jwks_uri), expected, self._clock())
+            return verify(await self._key_set.keys(discovery.jwks_uri))
         except UnknownKey:
-            # The provider may have changed its keys just now.
-            newer = await self._key_set.newer_keys(discovery.jwks_uri, than=refreshed or float("-inf"))
+            newer = await self._key_set.newer_keys(discovery.jwks_uri, than=than)
         try:
-            return id_token.verify(token, newer, expected, self._clock())
+            return verify(newer)
         except UnknownKey as error:
             raise WrongToken(str(error)) from error
 
-    async def keys(self, discovery: DiscoveryDocument) -> tuple[Mapping[str, Any], ...]:
+    async def keys(self, discovery: DiscoveryDocument) -> Keys:
         return await self._key_set.keys(discovery.jwks_uri)
 
-    async def newer_keys(self, discovery: DiscoveryDocument) -> tuple[Mapping[str, Any], ...]:
+    async def newer_keys(self, discovery: DiscoveryDocument) -> Keys:
         return await self._key_set.newer_keys(discovery.jwks_uri)
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
         """The content of a logout token that passed every check but the one for use; WrongToken, WrongTime, ProviderError."""
         discovery = await self.discovery()
 
-        def verified(keys: tuple[Mapping[str, Any], ...]) -> logout_token.SignedOut:
+        def verify(keys: Keys) -> logout_token.SignedOut:
             return logout_token.verify(token, keys, discovery.issuer, self.client_id, discovery.algorithms, self._clock())
 
         if not discovery.jwks_uri:
             raise WrongToken("this provider sends no logout tokens")
-        try:
-            return verified(await self._key_set.keys(discovery.jwks_uri))
-        except UnknownKey:
-            newer = await self._key_set.newer_keys(discovery.jwks_uri)
-        try:
-            return verified(newer)
-        except UnknownKey as error:
-            raise WrongToken(str(error)) from error
+        return await self._by_keys(discovery, verify)
 
     async def claims(
         self, payload: dict[str, Any], access_token: str, discovery: DiscoveryDocument, *, told_before: Iterable[str] = ()
@@ -120,14 +132,14 @@ class ProviderClient:
         ClaimsTooLarge; ProviderError where userinfo tells of another person: else a substituted access token would bring that one's claims
         (OpenID Connect Core 5.3.2).
         """
-        userinfo = await self.provider.userinfo(self.http, discovery, access_token)
+        userinfo = await self.provider.userinfo(self, discovery, access_token)
         if not payload:
             return self.bounded(userinfo, discovery), ()
         if not discovery.userinfo_endpoint:
             return self.bounded(payload, discovery), tuple(told_before)
         if userinfo.get("sub") != payload["sub"]:
             raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
-        about_person = {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
+        about_person = about_user(userinfo)
         gone = frozenset(told_before) - about_person.keys()
         still_said = {name: value for name, value in payload.items() if name not in gone}
         return self.bounded(merged(still_said, about_person), discovery), tuple(sorted({*told_before, *about_person}))
@@ -197,6 +209,10 @@ class ProviderClient:
     async def close(self) -> None:
         await self.http.close()
         await self._own_http.close()
+
+
+def about_user(userinfo: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in userinfo.items() if name not in TOKEN_CLAIMS}
 
 
 def with_query(url: str, params: dict[str, str]) -> str:

@@ -27,6 +27,7 @@ class DiscoveryDocument:
     token_endpoint: str
     jwks_uri: str
     algorithms: frozenset[str]
+    userinfo_algorithms: frozenset[str] = frozenset()  # empty where it names none of ours
     userinfo_endpoint: str = ""
     revocation_endpoint: str = ""
     end_session_endpoint: str = ""
@@ -57,8 +58,7 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
     named = document.get("issuer")
     if named != issuer:
         raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
-    offered = document.get("id_token_signing_alg_values_supported", ["RS256"])
-    algorithms = frozenset(name for name in ALGORITHMS if isinstance(offered, list) and name in offered)
+    algorithms = _names(document.get("id_token_signing_alg_values_supported", ["RS256"])) & ALGORITHMS.keys()
     if not algorithms:
         raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ALGORITHMS)}")
     return DiscoveryDocument(
@@ -67,6 +67,7 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
         token_endpoint=_endpoint(document, issuer, "token_endpoint"),
         jwks_uri=_endpoint(document, issuer, "jwks_uri"),
         algorithms=algorithms,
+        userinfo_algorithms=_names(document.get("userinfo_signing_alg_values_supported")) & ALGORITHMS.keys(),
         userinfo_endpoint=_endpoint(document, issuer, "userinfo_endpoint", required=False),
         revocation_endpoint=_endpoint(document, issuer, "revocation_endpoint", required=False),
         end_session_endpoint=_endpoint(document, issuer, "end_session_endpoint", required=False),

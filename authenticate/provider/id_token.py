@@ -1,4 +1,4 @@
-"""ID token validation (OpenID Connect Core 3.1.3.7): keys and a clock in, claims or one of three ProviderErrors out."""
+"""ID token and signed userinfo validation (OpenID Connect Core 3.1.3.7, 5.3.2): keys and a clock in, claims or a ProviderError out."""
 
 import hmac
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
 
 ID_TOKEN = TokenKind("ID token", frozenset({"jwt"}))
+USERINFO = TokenKind("userinfo response", frozenset({"jwt"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,26 @@ class ExpectedIdToken:
 
 def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: ExpectedIdToken, now: float) -> dict[str, Any]:
     """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
-    header, payload = ID_TOKEN.parts(token)
-    algorithm = ID_TOKEN.algorithm(header, expected.algorithms)
-    try:
-        issuer = issuer_for(expected.issuer, payload)
-    except ProviderError as error:
-        raise WrongToken(str(error)) from error
-    usable = tuple(key for key in keys if signs_for(key, expected.issuer, issuer))
-    ID_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
-    _check_who(payload, expected, issuer)
+    payload, algorithm = _authenticate(ID_TOKEN, token, keys, expected.issuer, expected.algorithms)
+    _check_recipient(payload, expected)
     _check_nonce(payload, expected)
     ID_TOKEN.check_times(payload, now)
     _check_access_token(payload, expected.access_token, algorithm)
+    return payload
+
+
+def verify_userinfo(
+    token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
+) -> dict[str, Any]:
+    """Return the claims of a signed userinfo response; UnknownKey, WrongToken, WrongTime as `verify`.
+
+    `iss`, `aud` and the times are optional there: they are checked where present.
+    """
+    payload, _ = _authenticate(USERINFO, token, keys, issuer, algorithms)
+    if "aud" in payload:
+        USERINFO.audiences(payload, client_id)
+    USERINFO.check_times({"exp": now + 1, "iat": now, **payload}, now)
+    USERINFO.text(payload, "sub")
     return payload
 
 
@@ -51,9 +60,24 @@ def payload_of(token: str) -> dict[str, Any]:
     return ID_TOKEN.parts(token)[1] if token else {}
 
 
-def _check_who(payload: Mapping[str, Any], expected: ExpectedIdToken, issuer: str) -> None:
-    if payload.get("iss") != issuer:
-        raise WrongToken("the ID token is of another issuer")
+def _authenticate(
+    kind: TokenKind, token: str, keys: tuple[Mapping[str, Any], ...], configured: str, algorithms: frozenset[str]
+) -> tuple[dict[str, Any], str]:
+    """Return the claims that the configured issuer signed, and the algorithm; UnknownKey, WrongToken."""
+    header, payload = kind.parts(token)
+    algorithm = kind.algorithm(header, algorithms)
+    try:
+        issuer = issuer_for(configured, payload)
+    except ProviderError as error:
+        raise WrongToken(str(error)) from error
+    usable = tuple(key for key in keys if signs_for(key, configured, issuer))
+    kind.check_signature(token, usable, algorithm, header.get("kid"))
+    if payload.get("iss", issuer if kind is USERINFO else None) != issuer:
+        raise WrongToken(f"the {kind.name} is of another issuer")
+    return payload, algorithm
+
+
+def _check_recipient(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
     audiences = ID_TOKEN.audiences(payload, expected.client_id)
     # OpenID Connect Core 3.1.3.7: with several audiences, the token must say that we are the one it was issued to.
     issued_to = payload.get("azp", expected.client_id if len(audiences) == 1 else None)

@@ -83,8 +83,13 @@ def parse(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def fitting_key(keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: str | None) -> jwt.PyJWK | None:
-    """The one key for this algorithm with this `kid`; without `kid` only where exactly one key fits at all."""
-    fitting = [key for key in keys if _fits(key, algorithm) and (kid is None or key.get("kid") == kid)]
+    """Return the one key for this algorithm with this `kid`; None for no or several keys.
+
+    Where the token or the only key has no `kid`, exactly one key must fit.
+    """
+    fitting = [key for key in keys if _fits(key, algorithm)]
+    if kid is not None and any("kid" in key for key in fitting):
+        fitting = [key for key in fitting if key.get("kid") == kid]
     if not fitting or any(key != fitting[0] for key in fitting):  # a key that is published twice is one key
         return None
     try:

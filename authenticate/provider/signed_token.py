@@ -12,6 +12,7 @@ from foundation.errors import ProviderError
 
 LEEWAY = 60.0
 MAX_TOKEN = 64 * 1024
+ENCRYPTED_SEGMENTS = 5  # RFC 7516 3.1
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 
 # Each of these changes how the rest of a token is read; we do not read it in any other way.
@@ -40,6 +41,8 @@ class TokenKind:
     def parts(self, token: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """(header, claims), of which nothing is verified yet; WrongToken."""
         segments = token.split(".")
+        if len(segments) == ENCRYPTED_SEGMENTS:
+            raise WrongToken(f"the {self.name} is encrypted (JWE). Turn off its encryption for this client at the provider")
         if len(token) > MAX_TOKEN or len(segments) != 3:
             raise WrongToken(f"the {self.name} is not a signed token of a sensible size")
         try:

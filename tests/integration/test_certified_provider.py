@@ -61,6 +61,18 @@ def _sign_out_leads_to_the_provider(response: httpx.Response) -> None:
     assert parse_qs(location.query)["id_token_hint"]
 
 
+async def test_signed_userinfo_signs_her_in(tmp_path: Path) -> None:
+    builder = GateBuilder("http://set.below.invalid")
+    callback = builder.url(builder.authenticate_host, "/oauth2/callback")
+    with CertifiedProvider(callback, features={"jwtUserinfo": {"enabled": True}}, userinfo_signed_response_alg="RS256") as provider:
+        builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, groups_claim="groups")
+        with builder.start(tmp_path) as gate:
+            async with gate.client() as client:
+                assert (await picked(client, await at_the_provider(gate, client))).status_code == 200
+                own = await client.get(gate.url(builder.authenticate_host, "/.gate/sessions"), headers={"Accept": "text/html"})
+                assert "alice@corp.example" in own.text
+
+
 async def at_the_provider(gate: RunningGate, client: httpx.AsyncClient) -> httpx.URL:
     """Where the browser is sent to sign in."""
     response = await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers={"Accept": "text/html"})

@@ -32,9 +32,20 @@ signed_token.without(
 )
 
 id_token = door("authenticate.provider.id_token", "unit/authenticate/provider/test_id_token.py")
-id_token.without("an ID token's signature is asked for", "verify", skips("ID_TOKEN.check_signature(...)"))
-id_token.without("an ID token is of our issuer", "_check_who", never('payload.get("iss") != issuer'))
-id_token.without("an ID token was issued to us", "_check_who", never("issued_to != expected.client_id"))
+id_token.without("an ID token's signature is asked for", "_authenticate", skips("kind.check_signature(...)"))
+id_token.without(
+    "an ID token is of our issuer",
+    "_authenticate",
+    never('payload.get("iss", issuer if kind is USERINFO else None) != issuer'),
+)
+id_token.without(
+    "an ID token names its issuer",
+    "_authenticate",
+    replaced('payload.get("iss", issuer if kind is USERINFO else None)', 'payload.get("iss", issuer)'),
+)
+id_token.without("signed userinfo is for this client", "verify_userinfo", skips("USERINFO.audiences(payload, client_id)"))
+id_token.without("signed userinfo expires", "verify_userinfo", skips("USERINFO.check_times(...)"))
+id_token.without("an ID token was issued to us", "_check_recipient", never("issued_to != expected.client_id"))
 id_token.without(
     "an ID token is of this sign-in",
     "_check_nonce",
@@ -48,7 +59,9 @@ id_token.without(
 )
 
 key_set = door("authenticate.provider.key_set", "unit/authenticate/provider/test_key_set.py", "unit/authenticate/provider/test_id_token.py")
-key_set.without("the key is the one that the token names", "fitting_key", always('kid is None or key.get("kid") == kid'))
+key_set.without("the key is the one that the token names", "fitting_key", always('key.get("kid") == kid'))
+key_set.without("a key with an id is not guessed", "fitting_key", never('kid is not None and any(("kid" in key for key in fitting))'))
+key_set.without("at_hash is of its algorithm", "ALGORITHMS", replaced("hashlib.sha384", "hashlib.sha256", 3))
 key_set.without("a flood of unknown keys costs one fetch", "KeySet.newer_keys", always("not 0 <= now - self._refetched < REFETCH_INTERVAL"))
 key_set.without(
     "older keys judge no refreshed token", "KeySet.newer_keys", omits("fetched_after"), "unit/authenticate/session/test_refresh.py"

@@ -57,6 +57,7 @@ class Bend:
     header: dict[str, Any] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     userinfo: dict[str, Any] = field(default_factory=dict)
+    signed_userinfo: dict[str, Any] | None = None  # further claims of a signed response, instead of a JSON object
     tokens: dict[str, Any] = field(default_factory=dict)  # members of the token endpoint's answer
     token: Callable[[dict[str, Any], dict[str, Any]], str] | None = None  # (header, claims) -> a whole ID token
     answers: dict[str, Answer | Callable[[], Answer]] = field(default_factory=dict)  # by path, instead of everything else
@@ -271,7 +272,13 @@ class FakeIdP:
         if sub is None:
             return Answer.json({"error": "invalid_token"}, 401)
         claims = {"sub": sub, **PEOPLE[sub], **self.bend.userinfo}
-        return Answer.json({name: value for name, value in claims.items() if value is not ABSENT})
+        if self.bend.signed_userinfo is not None:
+            claims |= {"iss": self.issuer, "aud": CLIENT_ID, **self.bend.signed_userinfo}
+        claims = {name: value for name, value in claims.items() if value is not ABSENT}
+        if self.bend.signed_userinfo is None:
+            return Answer.json(claims)
+        token = signed({"kid": self.kid, "alg": self.algorithm}, claims, self.signing_key, self.algorithm)
+        return Answer(200, token.encode(), "application/jwt; charset=utf-8")
 
 
 def signed(header: dict[str, Any], claims: dict[str, Any], key: Any, algorithm: str) -> str:

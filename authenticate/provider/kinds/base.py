@@ -40,6 +40,8 @@ class OAuthClient(Protocol):
 
     def basic_credentials(self) -> dict[str, str]: ...
 
+    async def verified_userinfo(self, token: str, discovery: DiscoveryDocument) -> dict[str, Any]: ...
+
     async def post_as_client(self, url: str, form: dict[str, str], discovery: DiscoveryDocument) -> ProviderResponse: ...
 
 
@@ -89,7 +91,7 @@ class Provider(Protocol):
 
     def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]: ...
 
-    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         """Claims of the userinfo endpoint, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         ...
 

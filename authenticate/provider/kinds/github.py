@@ -50,14 +50,14 @@ class GitHubProvider(OIDCProvider):
         names = super().scope_names(scopes)
         return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
 
-    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
-        user = _accepted(await http.get(self._api + "/user", headers)).json()
+        user = _accepted(await client.http.get(self._api + "/user", headers)).json()
         login, number = user.get("login"), user.get("id")
         if not isinstance(login, str) or not 0 < len(login) <= 255 or not login.isprintable() or not isinstance(number, int):
             raise ProviderError("GitHub's answer about the person has no login or no id")
         claims = {"sub": login, "user": login, "id": str(number), "name": user.get("name") or login, "picture": user.get("avatar_url")}
-        emails = await http.get(self._api + "/user/emails", headers)
+        emails = await client.http.get(self._api + "/user/emails", headers)
         if emails.status in (403, 404):  # idp_scopes without user:email
             return claims
         return {**claims, **_primary_email(_accepted(emails))}

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from authenticate.provider.discovery import DiscoveryDocument, fetched
-from authenticate.provider.http import ProviderHttp
+from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
 from authenticate.provider.tokens import bearer_error, error_code, error_text
 from config.identity_provider import ConfiguredProvider
@@ -86,10 +86,10 @@ class OIDCProvider:
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
         return discovery.tells_email_verified
 
-    async def userinfo(self, http: ProviderHttp, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         if not discovery.userinfo_endpoint:
             return {}
-        answer = await http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
+        answer = await client.http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
         # RFC 6750 3.1 gives each error a status, but not everybody keeps to it.
         error = bearer_error(answer) if answer.status in (400, 401, 403) else ""
         if answer.status == 401 or error == "invalid_token":
@@ -98,7 +98,12 @@ class OIDCProvider:
             raise ScopeMissing("the access token lacks the scope for the provider's userinfo endpoint (openid)")
         if answer.status != 200:
             raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {error_text(answer)}")
-        return answer.json()
+        if answer.media_type == "application/jwt":  # OpenID Connect Core 5.3.2
+            return await client.verified_userinfo(_text_of(answer), discovery)
+        try:
+            return answer.json()
+        except ProviderError as error:
+            raise ProviderError("the provider's userinfo response is neither a JSON object nor a signed JWT (application/jwt)") from error
 
     async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         if not discovery.revocation_endpoint:
@@ -135,6 +140,10 @@ class OIDCProvider:
     def email(self, claims: Mapping[str, Any]) -> str:
         mail = _text(claims.get("mail"))  # as Ping names it
         return _text(claims.get("email")) or (mail if "@" in mail else "")
+
+
+def _text_of(answer: ProviderResponse) -> str:
+    return answer.body.decode("ascii", errors="replace").strip()
 
 
 def _text(value: object) -> str:

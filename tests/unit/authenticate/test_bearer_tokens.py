@@ -327,6 +327,17 @@ async def test_an_issuer_that_is_away_lets_nobody_in_and_is_no_refusal(world: Wo
     assert await world.ask("jwt", token) is not None
 
 
+async def test_signed_userinfo_is_verified_for_a_bearer_token(world: World) -> None:
+    world.idp.bend.signed_userinfo = {}
+    bearer = await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
+    assert bearer is not None
+    assert bearer.user.id == "oidc/alice"
+    assert "aud" not in bearer.session.claims
+    world.idp.bend.signed_userinfo = {"iss": "https://evil.example"}
+    with pytest.raises(ProviderError, match="another issuer"):
+        await world.ask("opaque", world.idp.signed_in("alice")["access_token"])
+
+
 @pytest.mark.parametrize(
     "answer", [Answer(500), Answer(200, b"x" * 2_000_000), Answer(200, b"<html>"), Answer(302, headers={"Location": "/x"})]
 )

@@ -125,7 +125,7 @@ async def test_no_question_leaves_its_secrets_in_the_trouble_that_it_ends_in(cli
         await client.revoke(replace(SESSION, access_token="access-token-1"))
     told = str(logs)
     for question in (
-        client.provider.userinfo(client.http, discovery, "access-token-1"),
+        client.provider.userinfo(client, discovery, "access-token-1"),
         pushed(client, discovery, {"state": "some-state"}),
     ):
         try:

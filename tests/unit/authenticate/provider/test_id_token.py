@@ -12,15 +12,28 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from authenticate.provider.id_token import ExpectedIdToken, payload_of, verify
+from authenticate.provider.id_token import ExpectedIdToken, payload_of, verify, verify_userinfo
 from authenticate.provider.signed_token import UnknownKey
 from foundation.errors import ProviderError
 from tests.support.fake_idp import ABSENT, EC_KEY, ED_KEY, OTHER_RSA_KEY, RSA_KEY, encoded, public_jwk, signed
 
 NOW = 1_800_000_000.0
 ISSUER = "https://idp.example.com"
-KEYS = (public_jwk(RSA_KEY, "RS256", "rsa"), public_jwk(EC_KEY, "ES256", "ec"), public_jwk(ED_KEY, "EdDSA", "ed"))
-PRIVATE = {"RS256": (RSA_KEY, "rsa"), "PS256": (RSA_KEY, "rsa"), "ES256": (EC_KEY, "ec"), "EdDSA": (ED_KEY, "ed")}
+P384_KEY, P521_KEY = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP521R1())
+KEYS = (
+    public_jwk(RSA_KEY, "RS256", "rsa"),
+    public_jwk(EC_KEY, "ES256", "ec"),
+    public_jwk(P384_KEY, "ES384", "p384"),
+    public_jwk(P521_KEY, "ES512", "p521"),
+    public_jwk(ED_KEY, "EdDSA", "ed"),
+)
+PRIVATE = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), (RSA_KEY, "rsa")),
+    "ES256": (EC_KEY, "ec"),
+    "ES384": (P384_KEY, "p384"),
+    "ES512": (P521_KEY, "p521"),
+    "EdDSA": (ED_KEY, "ed"),
+}
 ALL = frozenset(PRIVATE)
 EXPECTED = ExpectedIdToken(ISSUER, "gate", "the-nonce", "the-access-token", ALL)
 CLAIMS = {"iss": ISSUER, "aud": "gate", "sub": "alice", "exp": NOW + 600, "iat": NOW, "nonce": "the-nonce"}
@@ -93,7 +106,7 @@ def test_an_algorithm_that_the_provider_does_not_offer_is_refused(algorithm: str
 
 
 @pytest.mark.parametrize(
-    "name", ["none", "None", "nOnE", "NONE", "", None, 0, ["RS256"], ABSENT, "HS256", "HS512", "RS512", "ES384", "rs256"]
+    "name", ["none", "None", "nOnE", "NONE", "", None, 0, ["RS256"], ABSENT, "HS256", "HS512", "RS1", "ES256K", "rs256"]
 )
 def test_no_signature_and_foreign_algorithms_are_refused(name: Any) -> None:
     bent = token(header={"alg": name})
@@ -235,7 +248,8 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 
 
 def test_an_encrypted_token_is_refused() -> None:
-    refused(".".join([encoded(b'{"alg":"RSA-OAEP","enc":"A256GCM"}'), *["AAAA"] * 4]))
+    encrypted = ".".join([encoded(b'{"alg":"RSA-OAEP","enc":"A256GCM"}'), *["AAAA"] * 4])
+    assert "ID token is encrypted (JWE). Turn off its encryption for this client at the provider" in refused(encrypted)
 
 
 def test_a_nested_token_is_refused() -> None:
@@ -324,8 +338,53 @@ def test_clocks_may_differ_by_a_minute_and_no_more() -> None:
 
 @pytest.mark.parametrize("algorithm", sorted(ALL))
 def test_the_access_token_must_be_the_one_the_token_came_with(algorithm: str) -> None:
-    digest = hashlib.new("sha512" if algorithm == "EdDSA" else "sha256", b"the-access-token").digest()
+    bits = "512" if algorithm == "EdDSA" else algorithm[-3:]  # RFC 8037 3.1
+    digest = hashlib.new(f"sha{bits}", b"the-access-token").digest()
     right = encoded(digest[: len(digest) // 2])
     assert accepted(token(algorithm, at_hash=right))
     for wrong in (encoded(digest), right[:-1], "", None, 7):
         assert "at_hash" in refused(token(algorithm, at_hash=wrong))
+
+
+USERINFO = {"iss": ISSUER, "aud": "gate", "sub": "alice"}
+
+
+def userinfo_of(algorithm: str = "RS256", key: Any = None, header: dict[str, Any] | None = None, **claims: Any) -> dict[str, Any]:
+    default_key, kid = PRIVATE[algorithm]
+    said = {name: value for name, value in {**USERINFO, **claims}.items() if value is not ABSENT}
+    text = signed({"alg": algorithm, "kid": kid, **(header or {})}, said, key or default_key, algorithm)
+    return verify_userinfo(text, KEYS, ISSUER, "gate", ALL - {"PS512"}, NOW)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [{}, {"aud": ["other", "gate"]}, {"aud": ABSENT}, {"iss": ABSENT}, {"exp": NOW + 1, "iat": NOW, "nbf": NOW}],
+    ids=lambda claims: ",".join(claims) or "as it is",
+)
+def test_signed_userinfo_of_the_provider_is_accepted(claims: dict[str, Any]) -> None:
+    assert userinfo_of(**claims)["sub"] == "alice"
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"iss": "https://evil.example"}, "userinfo response is of another issuer"),
+        ({"iss": None}, "another issuer"),
+        ({"aud": "other"}, "another audience"),
+        ({"aud": None}, "another audience"),
+        ({"exp": NOW - 100}, "expired"),
+        ({"iat": NOW + 100}, "future"),
+        ({"nbf": NOW + 100}, "future"),
+        ({"exp": "soon"}, "not a time"),
+        ({"sub": ABSENT}, "sub is missing"),
+        ({"key": OTHER_RSA_KEY}, "signature is wrong"),
+        ({"algorithm": "PS512"}, "signed with the algorithm 'PS512'"),
+        ({"header": {"alg": "none"}}, "signed with the algorithm 'none'"),
+        ({"header": {"typ": "logout+jwt"}}, "another type"),
+        ({"header": {"kid": "another"}}, "does not publish"),
+    ],
+    ids=str,
+)
+def test_other_signed_userinfo_is_refused(claims: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ProviderError, match=reason):
+        userinfo_of(**claims)

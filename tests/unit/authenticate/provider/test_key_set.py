@@ -133,6 +133,41 @@ def test_a_key_of_another_kind_or_curve_does_not_fit(algorithm: str, other: str)
     assert fitting_key((published(other),), algorithm, "1") is None
 
 
+def without_id(key: dict) -> dict:
+    return {name: value for name, value in key.items() if name != "kid"}
+
+
+KEY, OTHER = published("ES256"), {**published("RS256"), "alg": "ES256"}
+SECOND = jwt.get_algorithm_by_name("ES256").to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key(), as_dict=True)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kid", "is_found"),
+    [
+        ([without_id(KEY)], "2", True),
+        ([without_id(KEY), without_id(KEY)], "2", True),  # published twice
+        ([without_id(KEY), OTHER], "2", True),  # the other one is no key of this algorithm
+        ([without_id(KEY), SECOND], "2", False),
+        ([without_id(KEY), {**SECOND, "kid": "1"}], "2", False),
+        ([without_id(KEY), {**SECOND, "kid": "2"}], "2", True),
+        ([KEY], "2", False),
+        ([{**KEY, "kid": None}], "2", False),
+        ([KEY], "", False),
+        ([], "2", False),
+        ([without_id(KEY), {**SECOND, "kid": "1"}], None, False),
+    ],
+)
+def test_a_key_without_an_id_fits_where_it_is_the_only_one(keys: list[dict], kid: str | None, is_found: bool) -> None:
+    assert (fitting_key(tuple(keys), "ES256", kid) is not None) == is_found
+
+
+async def test_a_token_with_key_id_is_fine_where_the_only_key_has_none(site: Site) -> None:
+    site.idp.bend.answers["/jwks"] = Answer.json({"keys": [without_id(site.idp.jwks()["keys"][0])]})
+    assert (await site.browser().sign_in()).status == 302
+    site.idp.signing_key = OTHER_RSA_KEY
+    assert (await site.browser().sign_in()).status == 503
+
+
 @pytest.mark.parametrize("kid", ["1", None])
 def test_a_key_that_is_published_twice_is_one_key_and_two_keys_are_not(kid: str | None) -> None:
     key, other = published("ES256"), {**published("ES256"), "use": "sig"}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 from databroker.records import USER, SessionRecord, UserRecord
 from foundation.client_network import ConcurrencyLimit
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
-from tests.support.fake_idp import ABSENT, Answer
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, encoded, signed
 
 
 async def test_a_sign_in_ends_at_the_route_host_with_a_session_for_the_first_url(site: Site) -> None:
@@ -264,6 +265,58 @@ async def test_userinfo_about_another_person_is_refused(site: Site) -> None:
     site.idp.bend.userinfo = {"sub": "bob"}
     assert (await site.browser().sign_in("alice")).status == 503
     assert await site.sessions() == []
+
+
+async def test_signed_userinfo_is_verified_and_read(site: Site) -> None:
+    site.idp.bend.signed_userinfo = {"name": "Alice A.", "nonce": "other", "iat": int(site.clock())}
+    await site.browser().sign_in("alice")
+    user = UserRecord.from_record(await site.broker.get(USER, "oidc/alice"))
+    assert user.name == "Alice A."
+    assert user.claims["nonce"] != "other"
+    site.idp.signing_key, site.idp.kid = OTHER_RSA_KEY, "key-2"
+    assert (await site.browser().sign_in("bob")).status == 302, "the keys are fetched again"
+
+
+@pytest.mark.parametrize(
+    ("bend", "reason"),
+    [
+        ({"sub": "bob"}, "another person"),
+        ({"aud": "another-client"}, "userinfo response is for another audience"),
+        ({"iss": "https://evil.example"}, "userinfo response is of another issuer"),
+        ({"exp": 1}, "userinfo response has expired"),
+    ],
+)
+async def test_signed_userinfo_for_another_client_or_of_another_issuer_is_refused(site: Site, bend: dict[str, Any], reason: str) -> None:
+    site.idp.bend.signed_userinfo = bend
+    with capture_logs() as logs:
+        assert (await site.browser().sign_in()).status == 503
+    assert reason in str(logs)
+    assert await site.sessions() == []
+
+
+FORGED = signed({"alg": "RS256", "kid": "key-1"}, {"sub": "alice"}, OTHER_RSA_KEY, "RS256").encode()
+ENCRYPTED = ".".join([encoded(b'{"alg":"RSA-OAEP","enc":"A256GCM"}'), *["AAAA"] * 4]).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(200, ENCRYPTED, "application/jwt"), "the userinfo response is encrypted (JWE). Turn off its encryption"),
+        (
+            Answer(200, FORGED, "application/jwt"),
+            "signature",
+        ),
+        (Answer(200, b"\xff.\xff.\xff", "application/jwt"), "the userinfo response can't be read"),
+        (Answer(200, b'{"sub": "alice"}', "application/jwt"), "the userinfo response is not a signed token"),
+        (Answer(200, b"<html>", "text/html"), "userinfo response is neither a JSON object nor a signed JWT (application/jwt)"),
+    ],
+    ids=["encrypted", "another key", "no ASCII", "JSON", "HTML"],
+)
+async def test_userinfo_that_is_no_signed_jwt_is_named_in_the_log(site: Site, answer: Answer, reason: str) -> None:
+    site.idp.bend.answers["/userinfo"] = answer
+    with capture_logs() as logs:
+        assert (await site.browser().sign_in()).status == 503
+    assert reason in str(logs)
 
 
 @pytest.mark.parametrize("tokens", [{"id_token": ABSENT}, {"access_token": ABSENT}, {"id_token": 7}, {"token_type": "mac"}])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ class Api:
 
 async def claims(tmp_path: Path, api: Api, url: str | None = None) -> dict[str, Any]:
     provider = provider_of(make_options(tmp_path, idp_provider="github", idp_provider_url=url).first_provider)
-    return await provider.userinfo(api, DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
+    return await provider.userinfo(SimpleNamespace(http=api), DiscoveryDocument("", "", "", "", frozenset()), "token")  # type: ignore[arg-type]
 
 
 async def test_the_person_is_the_login_with_the_primary_address(tmp_path: Path) -> None:
