@@ -1,10 +1,18 @@
 """Upstream errors in words: for the log line of a request, and for the admin while they last."""
 
+import re
+
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from foundation.machine.fd_limit import UPSTREAMS, report_shortage
 
 MALFORMED = "sent what is no answer of HTTP"
+
+# What aiohttp and llhttp call a malformed response.  Each sentence is theirs alone; bytes of the response follow it, and stay out of logs.
+_PARSER_REASON = re.compile(
+    r"(?:Bad status line:\n  )?(?P<llhttp>[A-Z][A-Za-z ',/-]{1,60}):\n\n  b['\"]"
+    r"|(?P<aiohttp>Invalid HTTP header|Too many headers received|Got more than \d{1,9} bytes when reading)(?::|$)"
+)
 
 UpstreamEndpoint = tuple[str, int | None]  # host and port, as configured: so there are as many as upstreams
 
@@ -18,6 +26,12 @@ def bad_status(status: int, *, is_upgrade: bool) -> str:
     if not 100 <= status <= 599:
         return f"answered with the status {status:03}, which HTTP does not have"
     return "changed protocols unasked" if status == 101 and not is_upgrade else ""
+
+
+def malformed(error: BaseException) -> str:
+    """Return how a response is malformed, without any of its bytes."""
+    match = _PARSER_REASON.match(str(getattr(error, "message", "")))
+    return f"{MALFORMED}: {match['llhttp'] or match['aiohttp']}" if match else MALFORMED
 
 
 class UpstreamErrors:
@@ -37,7 +51,7 @@ class UpstreamErrors:
     def response_error(self, endpoint: UpstreamEndpoint, error: BaseException, kind: type[UpstreamError] = UpstreamError) -> UpstreamError:
         """Error to raise where a connection brings no answer."""
         trouble = connection_fault(error)
-        return self._reported(endpoint, trouble, MALFORMED if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
+        return self._reported(endpoint, trouble, malformed(error) if trouble is ConnectionFault.UNKNOWN else str(trouble), kind)
 
     def protocol_error(self, endpoint: UpstreamEndpoint, words: str) -> UpstreamError:
         return self._reported(endpoint, ConnectionFault.UNKNOWN, words)

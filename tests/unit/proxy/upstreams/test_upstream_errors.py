@@ -1,9 +1,15 @@
+import asyncio
 import errno
+from unittest.mock import MagicMock
+
+import pytest
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 
 from foundation.connection_errors import ConnectionFault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from proxy.upstreams.client import StaleConnection
-from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors
+from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors, malformed
 
 PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)
 
@@ -27,6 +33,53 @@ def test_errors_are_of_the_kind_that_was_asked_for() -> None:
     assert isinstance(upstream_errors.response_error(PLACE, ConnectionResetError(), StaleConnection), StaleConnection)
     assert str(upstream_errors.response_error(PLACE, ValueError("x"))).endswith(MALFORMED)
     assert type(upstream_errors.reported(PLACE, ConnectionFault.EXPIRED)) is UpstreamError
+
+
+SECRET = b"t0ps3cret"
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        (OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding can't be present with Content-Length"),
+        (OK + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n", "Duplicate Content-Length"),
+        (OK + b"Content-Length: 5, 5\r\n\r\n", "Invalid character in Content-Length"),
+        (OK + b"Content-Length:\r\n\r\n", "Empty Content-Length"),
+        (OK + b"X-" + SECRET + b" : b\r\n\r\n", "Invalid header token"),
+        (OK + SECRET + b"\r\n\r\n", "Invalid header token"),
+        (OK + b"X: " + SECRET + b"\x00\r\n\r\n", "Invalid HTTP header"),
+        (OK + b"X: " + SECRET * 50 + b"\r\n\r\n", "Got more than 100 bytes when reading"),
+        (OK + b"X: 1\r\n" * 6 + b"\r\n", "Too many headers received"),
+        (b"ICY 200 " + SECRET + b"\r\n\r\n", "Expected HTTP/, RTSP/ or ICE/"),
+        (b"HTTP/1.1 2x0 " + SECRET + b"\r\n\r\n", "Invalid status code"),
+        (b"HTTP/7.7 200 " + SECRET + b"\r\n\r\n", "Invalid HTTP version"),
+        (SECRET + b":\n\n  b'" + SECRET + b"\r\n\r\n", "Expected HTTP/, RTSP/ or ICE/"),
+    ],
+)
+async def test_a_malformed_response_is_named_without_a_byte_of_it(response: bytes, reason: str) -> None:
+    protocol = ResponseHandler(asyncio.get_running_loop())
+    protocol.connection_made(MagicMock(asyncio.Transport))
+    protocol.set_response_params(max_line_size=100, max_field_size=100, max_headers=5)
+    protocol.data_received(response)
+    with pytest.raises(HttpProcessingError) as caught:
+        await protocol.read()
+    assert str(UpstreamErrors().response_error(PLACE, caught.value)) == f"upstream app.internal:8000 {MALFORMED}: {reason}"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        SECRET.decode(),
+        f"{SECRET.decode()}:\n\n  b'x'",
+        f"A{SECRET.decode()}:\n\n  b'x'",
+        "Bad status line 't0ps3cret'",
+        "A" * 70 + ":\n\n  b'",
+    ],
+)
+def test_a_message_of_another_form_adds_nothing(message: str) -> None:
+    assert malformed(HttpProcessingError(message=message)) == MALFORMED
 
 
 def test_what_we_lack_ourselves_is_no_trouble_of_the_upstream() -> None:
