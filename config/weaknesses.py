@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.routes.provider_tokens import may_go_unencrypted
-from config.routes.told_headers import sends_assertion, tells_person
+from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates, upstream_addresses
+from config.routes.upstreams.credentials import token_key
 from config.settings.autocert import is_covered, why_not
+from config.types.header_template import ASSERTION, Variable
+from config.types.headers import folded
 from config.validation import Finding, Rule
 from foundation.values import SecretText, ip_of, is_loopback
 
@@ -143,6 +146,33 @@ def _providers(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str, Any]
         yield ("identity_providers", index), "", entry
 
 
+def _clusters_without_upgrades(settings: Any) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if route.cluster_service_account_token is not None and not (route.allow_websockets or route.allow_spdy):
+            yield (
+                ("policy", index, token_key(route)),
+                "allows no upgrades, so kubectl exec, attach, cp and port-forward fail. Set allow_websockets and allow_spdy on the route",
+            )
+
+
+def _identity_in_a_cookie_of_clients(settings: Any) -> Iterator[Finding]:
+    """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
+    open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
+    for index, route in enumerate(settings.policy):
+        for name, parts in told_templates(route).items():
+            is_proof = names_token(parts) or any(isinstance(part, Variable) and part.name == ASSERTION for part in parts)
+            if folded(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
+                yield (
+                    ("policy", index, "set_request_headers"),
+                    f"sets {name}, which clients set themselves on another route to the same upstream. "
+                    f"Choose another header, or list {name} in remove_request_headers there",
+                )
+
+
+def _replaces_cookies(route: Any) -> bool:
+    return "cookie" in map(folded, (*route.set_request_headers, *route.remove_request_headers))
+
+
 _PLAIN = "is http, which is for development on one machine: use https"
 
 
@@ -254,6 +284,8 @@ WEAKNESSES: tuple[Rule, ...] = (
     _plain_provider,
     _every_peer_is_trusted,
     _unfilled_provider,
+    _clusters_without_upgrades,
+    _identity_in_a_cookie_of_clients,
     _nobody_can_verify_assertions,
     _sessions_without_end,
     _hosts_without_a_certificate,

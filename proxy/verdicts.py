@@ -23,7 +23,8 @@ from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn,
 
 NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
 UNKNOWN = "no application is configured at this address"
-NO_WEBSOCKETS = "this application's route carries no websockets"
+NO_WEBSOCKETS = "the route of this application does not allow WebSocket connections; its operator can set allow_websockets"
+NO_SPDY = "the route of this application does not allow SPDY/3.1; its operator can set allow_spdy"
 
 
 class CarriedElsewhere(BadRequest):
@@ -134,10 +135,14 @@ def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake |
             if not route.allow_websockets:
                 raise CarriedElsewhere(NO_WEBSOCKETS)
             require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
+        if not route.allow_spdy and spdy.is_offered(headers):
+            raise CarriedElsewhere(NO_SPDY)
         return None
     if incoming.is_connect or not incoming.is_upgrade:
         return None
-    if route.allow_spdy and spdy.is_offered(headers):
+    if spdy.is_offered(headers):
+        if not route.allow_spdy:  # without the offer, an API server answers that it lacks upgrade headers
+            raise HandshakeRefused(403, NO_SPDY)
         return spdy.offer(method, headers)
     if not any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers):
         return None

@@ -119,7 +119,7 @@ class ToldNames:
         self._by_upstream = dict[_Address, dict[bytes, None]]()
         for route in routes:
             if (names := route.told_header_names.withheld_everywhere) and route.mode == ENFORCE:
-                for upstream in _upstreams(route):
+                for upstream in upstream_addresses(route):
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
     def of(self, route: Any) -> tuple[bytes, ...]:
@@ -127,21 +127,21 @@ class ToldNames:
         own = told_names(route)
         if not self._by_upstream:
             return own
-        there = (name for upstream in _upstreams(route) for name in self._by_upstream.get(upstream, ()))
+        there = (name for upstream in upstream_addresses(route) for name in self._by_upstream.get(upstream, ()))
         return tuple(dict.fromkeys((*own, *there)))
 
     def changed_since(self, before: "ToldNames") -> Callable[[Any], bool]:
         """Whether other names count on a route than did, as far as other routes have a say in that."""
         now, then = self._by_upstream, before._by_upstream
         changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
-        return (lambda route: not changed.isdisjoint(_upstreams(route))) if changed else _never
+        return (lambda route: not changed.isdisjoint(upstream_addresses(route))) if changed else _never
 
 
 def _never(route: Any) -> bool:
     return False
 
 
-def _upstreams(route: Any) -> Iterator[_Address]:
+def upstream_addresses(route: Any) -> Iterator[_Address]:
     for upstream in route.to:
         yield _canonical_host(upstream.url.host), upstream.url.port or _PORTS.get(upstream.url.scheme)
 

@@ -35,7 +35,6 @@ from proxy.planes.open_streams import Stream
 from proxy.planes.request_judge import RequestJudge
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState
-from proxy.upgrades import spdy
 from proxy.upgrades.handshake import Handshake, HandshakeRefused
 from proxy.upstreams.cluster import Cluster, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
@@ -202,10 +201,7 @@ class DataPlane:
             verdict = self.verdicts.of(judged)
         except (BadRequest, NobodyToActFor):
             return 0.0
-        if not isinstance(verdict, Carry):
-            return 0.0
-        is_as_it_was = verdict.offer is not None or not incoming.is_upgrade or not spdy.is_offered(incoming.scope["headers"])
-        return judged.check.ends if is_as_it_was else 0.0
+        return judged.check.ends if isinstance(verdict, Carry) else 0.0
 
 
 class TrackedStream:

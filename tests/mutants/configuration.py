@@ -10,6 +10,7 @@ online.without("a provider without keys is told", "provider_findings", never("di
 weaknesses = door("config.weaknesses", "unit/config/test_weaknesses.py")
 weaknesses.without("a host without a certificate is told", "WEAKNESSES", lacks("_hosts_that_no_certificate_covers"))
 weaknesses.without("one port unlike the others is told", "WEAKNESSES", lacks("_one_port_unlike_the_others"))
+weaknesses.without("identity in a cookie is warned of", "WEAKNESSES", lacks("_identity_in_a_cookie_of_clients"))
 
 templates = door("config.importing.templates", "unit/config/importing/test_templates.py")
 templates.without("a reference is not sent as text", "request_headers", never("isinstance(content, str) and _REFERENCE.search(...)"))

@@ -138,7 +138,7 @@ told_templates.without(
 )
 told_templates.without(
     "a port that is left out is one, too",
-    "_upstreams",
+    "upstream_addresses",
     replaced("upstream.url.port or _PORTS.get(upstream.url.scheme)", "upstream.url.port"),
     *TOLD,
 )
@@ -389,6 +389,12 @@ dataplane.without(
     "a route carries websockets where it says so",
     "_offer",
     skips("if not route.allow_websockets: raise HandshakeRefused(...)"),
+)
+dataplane.without(
+    "an offer that the route does not allow is refused by name",
+    "_offer",
+    skips("if not route.allow_spdy: raise HandshakeRefused(...)"),
+    "unit/proxy/test_verdicts.py",
 )
 
 forwarding.without(

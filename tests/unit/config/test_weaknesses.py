@@ -101,6 +101,51 @@ def test_weak_routes_are_warnings(tmp_path: Path) -> None:
         assert weak(tmp_path, {**told, "to": private}) == {"policy[0].pass_identity_headers"}
 
 
+CLUSTER = {**ROUTE, "cluster_service_account_token": "the-cluster-token"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_warned"),
+    [({}, True), ({"allow_websockets": True}, False), ({"allow_spdy": True}, False), ({"allow_spdy": False}, True)],
+)
+def test_a_cluster_without_upgrades_is_a_warning(tmp_path: Path, keys: dict[str, Any], is_warned: bool) -> None:
+    expected = {"policy[0].cluster_service_account_token"} if is_warned else set()
+    assert weak(tmp_path, {**CLUSTER, **keys}, {**ROUTE, "from": "https://b.example.com"}) == expected
+
+
+def test_a_cluster_whose_token_is_in_a_file_is_warned_of_at_that_key(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("the-cluster-token")
+    route = {**ROUTE, "cluster_service_account_token_file": str(tmp_path / "token")}
+    assert weak(tmp_path, route) == {"policy[0].cluster_service_account_token_file"}
+
+
+COOKIE = {**ROUTE, "set_request_headers": {"Cookie": "uid=${user}"}}
+PUBLIC = {"from": "https://b.example.com", "to": ROUTE["to"], "allow_public_unauthenticated_access": True}
+
+
+@pytest.mark.parametrize(
+    ("told", "other", "is_warned"),
+    [
+        ({}, {}, True),
+        ({}, {"to": f"{ROUTE['to']}:443/below"}, True),
+        ({}, {"to": "https://other.example.net"}, False),
+        ({}, {"to": ["https://other.example.net", ROUTE["to"]]}, True),
+        ({}, {"remove_request_headers": ["COOKIE"]}, False),
+        ({}, {"set_request_headers": {"cookie": "uid=nobody"}}, False),
+        ({"set_request_headers": {"cookie": "uid=${user}"}}, {}, True),
+        ({"set_request_headers": {"Cookie": "uid=nobody"}}, {}, False),
+        ({"set_request_headers": {"Cookie": "jwt=${assertion}"}, "pass_identity_headers": True}, {}, False),
+        ({"set_request_headers": {"X-User": "${user}"}}, {}, False),
+    ],
+    ids=str,
+)
+def test_identity_in_a_cookie_beside_a_route_that_leaves_cookies_is_a_warning(
+    tmp_path: Path, told: dict[str, Any], other: dict[str, Any], is_warned: bool
+) -> None:
+    found = weak(tmp_path, {**COOKIE, **told}, {**PUBLIC, **other}) - {"policy[0].pass_identity_headers", "policy[0].to"}
+    assert found == ({"policy[0].set_request_headers"} if is_warned else set())
+
+
 def test_assertions_that_nobody_can_verify_are_told_of_whoever_signs_them(tmp_path: Path) -> None:
     route, unsigned = {**ROUTE, "pass_identity_headers": True}, {"signing_key": None, "signing_key_file": None}
     assert weak(tmp_path, route, **unsigned) == {"policy[0].pass_identity_headers"}

@@ -54,14 +54,18 @@ def verdict(
     ("keys", "headers", "expected"),
     [
         (ANYONE, {}, type(None)),
-        (ANYONE, SPDY, type(None)),  # what is not offered to the upstream, it hears nothing of
+        (ANYONE, SPDY, "allow_spdy"),
+        ({**ANYONE, "allow_websockets": True}, SPDY, "allow_spdy"),
+        (ANYONE, {"upgrade": "SPDY/3.1"}, type(None)),
+        (ANYONE, {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c"}, type(None)),  # the upstream does not see it
         (BOTH, SPDY, SpdyOffer),
         (BOTH, UPGRADE, Handshake),
         (BOTH, {**UPGRADE, "origin": OWN}, Handshake),
         (BOTH, {**UPGRADE, "origin": "https://friend.example"}, Handshake),
         (BOTH, {**UPGRADE, "origin": "https://evil.example"}, 403),
         (BOTH, {**UPGRADE, "sec-websocket-version": "8"}, 426),
-        (ANYONE, UPGRADE, 403),
+        (ANYONE, UPGRADE, "allow_websockets"),
+        ({**ANYONE, "allow_spdy": True}, UPGRADE, "allow_websockets"),
     ],
 )
 def test_what_may_pass_says_what_its_upstream_is_offered(
@@ -71,6 +75,9 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
     if isinstance(expected, int):
         assert isinstance(found, Refuse)
         assert found.status == expected
+    elif isinstance(expected, str):
+        assert isinstance(found, Refuse)
+        assert (found.status, expected in found.reason) == (403, True)
     else:
         assert isinstance(found, Carry)
         assert (type(found.offer), found.withheld) == (expected, WithheldCredentials.OURS)
@@ -85,7 +92,8 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
         (ANYONE, "/?gate_session=x", {}, "carries a token"),
         (ANYONE, "/?a=b&gate%5Fsession=x", {}, "carries a token"),
         (SHOWS, "/", {}, "wants credentials of ours"),
-        (ANYONE, "/", HANDSHAKE, "carries no websockets"),
+        (ANYONE, "/", HANDSHAKE, "can set allow_websockets"),
+        (ANYONE, "/", SPDY, "can set allow_spdy"),
         (BOTH, "/", {**HANDSHAKE, "origin": "https://evil.example"}, "another origin"),
         (BOTH, "/", {**HANDSHAKE, "origin": "null"}, "another origin"),
     ],
@@ -108,7 +116,7 @@ def test_no_other_proxy_carries_what_the_application_is_told_on_another_route(tm
 
 @pytest.mark.parametrize("asker", OTHERS)
 @pytest.mark.parametrize("path", ["/", "/.gate", "/x/.gate/", "/.gatekeeper/", "/?a=b&session=x"])
-@pytest.mark.parametrize("headers", [{}, HANDSHAKE, {**HANDSHAKE, "origin": OWN}, {**HANDSHAKE, "origin": "https://friend.example"}])
+@pytest.mark.parametrize("headers", [{}, SPDY, HANDSHAKE, {**HANDSHAKE, "origin": OWN}, {**HANDSHAKE, "origin": "https://friend.example"}])
 def test_what_another_proxy_may_carry_is_offered_nothing(tmp_path: Path, asker: Asker, path: str, headers: dict[str, str]) -> None:
     found = verdict(tmp_path, BOTH, asker, OWN + path, headers=headers)
     assert isinstance(found, Carry)
