@@ -18,6 +18,7 @@ from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.raw_http import RawClient
+from tests.support.reloading import reload
 from tests.support.sample_upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
@@ -88,11 +89,18 @@ def stop(gate: RunningGate) -> None:
     os.kill(envoy_of(gate), signal.SIGSTOP)
 
 
+def reload_often(gate: RunningGate) -> None:
+    """Replace all clusters, again and again while the session ends."""
+    for family in ["V4_ONLY", "AUTO"] * 2:
+        reload(gate, dns_lookup_family=family)
+
+
 def nothing(gate: RunningGate) -> None: ...
 
 
 SHORTAGES: dict[str, Callable[[RunningGate], None]] = {
     "none": nothing,
+    "reloads": reload_often,
     "a stopped Envoy": stop,
     "no descriptors at Envoy": lambda gate: take_descriptors(envoy_of(gate)),
     "no descriptors at gate": lambda gate: take_descriptors(gate.child.process.pid),
