@@ -18,7 +18,7 @@ COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo test test-fast check fix docs docs-site images words proto lock attack mutants bench clean tools venv venv-demo venv-test venv-others
+.PHONY: help demo test test-fast check fix docs docs-site image images words proto lock attack mutants bench clean tools venv venv-demo venv-test venv-others
 .NOTPARALLEL:
 
 help: ## this list
@@ -60,6 +60,9 @@ docs: venv ## write the generated reference pages of settings, route keys, metri
 
 docs-site: venv-test ## build the documentation site into build/site; fails on dead links and unknown anchors
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+image: ## build the container image with docker, podman or buildah (TAG=gate)
+	@deploy/compose/build_image $(or $(TAG),gate)
 
 images: tools venv-test ## take the pictures of README.md anew, from the demo by a browser
 	@$(PY) -m tests.support.pictures

@@ -13,7 +13,10 @@ from typing import Any
 
 STOP_TIMEOUT = 10.0
 # Everything else stays out: gate reads its settings from the environment, too, and a stray ADDRESS there would win over the file.
-KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "LD_LIBRARY_PATH")
+KEPT_VARIABLES = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "SSL_CERT_FILE", "LD_LIBRARY_PATH"),
+    "METRICS_ADDRESS",  # where the health check of an image asks
+)
 
 
 class DemoError(Exception):

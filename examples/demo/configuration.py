@@ -18,6 +18,7 @@ from examples.demo.people import ALICE, AUTHENTICATE_HOST, ECHO, ECHO_AUTHORITY,
 class Ports:
     gate: int
     provider: int
+    address: str = "127.0.0.1"  # 0.0.0.0 in a container, whose ports are published
 
     @property
     def suffix(self) -> str:
@@ -101,7 +102,7 @@ class Folder:
 
 def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]) -> Path:
     config = {
-        "address": f"127.0.0.1:{ports.gate}",
+        "address": f"{ports.address}:{ports.gate}",
         "grpc_address": "",  # nobody else asks the demo, and two of them may run
         "data_dir": str(folder.path),
         "certificate_file": str(folder.certificate_file),

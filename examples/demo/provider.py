@@ -26,6 +26,7 @@ TEMPLATES = Path(__file__).parent / "provider_templates"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
+    parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--person", action="append", type=json.loads, help="a person's claims as JSON, with `sub`; may be repeated")
     arguments = parser.parse_args()
     people = arguments.person or [person.claims() for person in PEOPLE]
@@ -33,7 +34,7 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"  # plain HTTP, which is what a loopback provider speaks
     # Bound here and not by uvicorn: whoever reads the line below knows that this port is ours.
-    listening = socket.create_server(("127.0.0.1", arguments.port))
+    listening = socket.create_server((arguments.address, arguments.port))
     print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
     server = uvicorn.Server(uvicorn.Config(provider_app(people), interface="wsgi", log_config=None, timeout_graceful_shutdown=1))
     server.run(sockets=[listening])

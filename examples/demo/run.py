@@ -60,7 +60,7 @@ class Demo:
         require_free_port(self.ports.gate, "gate", "PORT")
         require_free_port(self.ports.provider, "the development provider", "IDP_PORT")
         say("Starting the development provider and the sample applications ...")
-        await self._start("provider", sys.executable, "-m", "examples.demo.provider", str(self.ports.provider), announces=True)
+        await self._start("provider", sys.executable, *self._provider(), announces=True)
         issuer = AUTHENTICATE_HOST + self.ports.suffix
         options = ("--issuer", issuer, "--ca", str(self.folder.ca_file))
         upstreams = await self._start("upstreams", sys.executable, "-m", "examples.demo.upstreams", *options, announces=True)
@@ -71,10 +71,13 @@ class Demo:
         say(introduction(self.ports, self.folder))
         await self._or_the_end_of_a_child(asyncio.Event().wait())
 
+    def _provider(self) -> tuple[str, ...]:
+        return ("-m", "examples.demo.provider", str(self.ports.provider), "--address", self.ports.address)
+
     def _gate(self, config_file: Path) -> tuple[str, ...]:
         if not self.by_daphne:
             return ("-m", "gateproject.command", "run", "-config", str(config_file))
-        return ("-m", "daphne", "-b", "127.0.0.1", "-p", str(self.ports.gate), "gateproject.asgi:application")
+        return ("-m", "daphne", "-b", self.ports.address, "-p", str(self.ports.gate), "gateproject.asgi:application")
 
     async def _start(self, name: str, *command: str, announces: bool = False, **more: str) -> dict[str, int]:
         log_file = self.folder.log_file(name)

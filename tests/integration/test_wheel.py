@@ -229,3 +229,18 @@ def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) 
     assert done.stderr.count("\n") == 1
     assert "pip install 'gate-proxy[demo]'" in done.stderr
     assert not (tmp_path / "demo").exists()
+
+
+def test_a_unit_of_systemd_runs_this_installation(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "answers.yaml").write_text(ANSWERS)
+    init = ("init", "--offline", "--answers", "answers.yaml", "etc", "--systemd", "gate.service")
+    said = run(installed / "bin/gate", *init, where=tmp_path, PYTHONPATH=str(installed))
+    assert "systemctl enable --now gate" in said
+    unit = (tmp_path / "gate.service").read_text()
+    assert f"ExecStart={installed}/bin/gate run --config {tmp_path}/etc/config.yaml\n" in unit
+    assert "%" not in unit.replace("%H", "")
+    assert "data_dir" not in yaml.safe_load((tmp_path / "etc/config.yaml").read_text())
+    subprocess.run(["systemd-analyze", "verify", tmp_path / "gate.service"], check=True)
+    assert "is there already: nothing was written" in refused(installed, tmp_path, *init[:-3], "other", *init[-2:])
+    assert not (tmp_path / "other").exists()
+    assert "ProtectHome=yes" in refused(installed, tmp_path, *init[:-3], "/root/gate", "--systemd", "other.service")

@@ -23,7 +23,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").r
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_compose_runs_each_service_with_its_example(name: str) -> None:
     service = COMPOSE["services"][name]
-    assert service["command"] == ["run", "-config", f"/etc/gate/{name}.yaml"]
+    assert service["command"] == ["run", "--config", f"/etc/gate/{name}.yaml"]
     assert (ROOT / "examples" / "split" / f"{name}.yaml").exists()
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -135,7 +135,17 @@ def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[0] == "*"
     kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
-    files = {"requirements.in", "requirements.txt", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "manage.py"}
+    files = {
+        "requirements.in",
+        "requirements.txt",
+        "requirements-demo.txt",
+        "pyproject.toml",
+        "setup.py",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+        "manage.py",
+    }
     assert kept == PACKAGES | files
     assert all((ROOT / name).exists() for name in kept)
     bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
@@ -147,7 +157,7 @@ def test_the_image_is_made_of_what_a_wheel_needs_and_of_nothing_else() -> None:
 
 def test_the_image_runs_as_nobody_special_and_writes_below_data_alone() -> None:
     lines = DOCKERFILE.splitlines()
-    for line in ("USER gate", "VOLUME /data", 'ENTRYPOINT ["gate"]', 'CMD ["run", "-config", "/etc/gate/config.yaml"]'):
+    for line in ("USER gate", "VOLUME /data", 'ENTRYPOINT ["gate"]', 'CMD ["run", "--config", "/etc/gate/config.yaml"]'):
         assert line in lines
     assert any(line.startswith("HEALTHCHECK ") and line.endswith('CMD ["gate", "ready"]') for line in lines)
     (environment,) = re.findall(r"^ENV (.+)$", DOCKERFILE, re.MULTILINE)

@@ -56,8 +56,7 @@ def test_without_a_data_directory_data_are_where_the_unit_lets_a_process_write()
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
     """The unit for a machine where gate is installed: only the paths of that are not here."""
-    text = UNIT.read_text().replace("/srv/gate/.venv/bin/python", "/bin/true").replace("WorkingDirectory=/srv/gate", "WorkingDirectory=/")
-    (tmp_path / UNIT.name).write_text(text.replace("file:///srv/gate/README.md", "https://example.com"))
+    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/gate/bin/gate", "/bin/true"))
     return tmp_path / UNIT.name
 
 
@@ -88,7 +87,7 @@ def test_the_unit_checks_what_it_starts_and_gives_it_low_ports_and_nothing_else_
         re.findall(r"^(ExecStart|ExecStartPre|User|NoNewPrivileges|UMask|\w*(?:Bounding|Ambient)\w*)=(.+)$", UNIT.read_text(), re.MULTILINE)
     )
     start, check = said.pop("ExecStart"), said.pop("ExecStartPre")
-    assert start.endswith(" manage.py rungate -config /etc/gate/%i.yaml")
-    assert check == start.replace("rungate", "checkconfig")
+    assert start.endswith("/gate run --config /etc/gate/%i.yaml")
+    assert check == start.replace("gate run", "gate check")
     capabilities = {"AmbientCapabilities": "CAP_NET_BIND_SERVICE", "CapabilityBoundingSet": "CAP_NET_BIND_SERVICE"}
     assert said == {"User": "gate", "NoNewPrivileges": "yes", "UMask": "0077", **capabilities}

@@ -18,6 +18,7 @@ class Command(GateCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8443, help="port of gate (default 8443)")
         parser.add_argument("--idp-port", type=int, default=9400, help="port of the development provider (default 9400)")
+        parser.add_argument("--address", default="127.0.0.1", help="address to listen on (default 127.0.0.1; in a container: 0.0.0.0)")
         parser.add_argument("--daphne", action="store_true", help="serve with the daphne command")
         parser.add_argument(
             "--folder", type=Path, help="directory for secrets, certificates and logs (default: demo in the data directory)"
@@ -27,5 +28,5 @@ class Command(GateCommand):
         if find_spec("oidc_provider_mock") is None:
             raise CommandError("the development provider is not installed: pip install 'gate-proxy[demo]', or `make demo` in a checkout")
         folder = options["folder"] or configuration.default_folder(os.environ)  # noqa: TID251 - an entry point
-        ports = configuration.Ports(options["port"], options["idp_port"])
+        ports = configuration.Ports(options["port"], options["idp_port"], options["address"])
         sys.exit(run.main(ports, folder.absolute(), os.environ, by_daphne=options["daphne"]))  # noqa: TID251

@@ -18,6 +18,7 @@ from config.validation import Finding
 from gateproject.init import surroundings
 from gateproject.init.configuration import FILE, configuration, made_secrets, write_new
 from gateproject.init.questions import QUESTIONS, Question, UnusableAnswer, redirect_uri
+from gateproject.init.systemd_unit import DEFAULT_PATH, next_steps, systemd_unit, write_unit
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.operator_pages import page
@@ -36,23 +37,35 @@ class Command(GateCommand):
         parser.add_argument("directory", nargs="?", type=Path, default=Path(), help=f"directory for {FILE} (default: here)")
         keys = ", ".join(question.key for question in QUESTIONS)
         parser.add_argument("--answers", type=Path, metavar="FILE", help=f"YAML file with the answers, for use without a terminal: {keys}")
+        parser.add_argument(
+            "--systemd",
+            nargs="?",
+            type=Path,
+            const=DEFAULT_PATH,
+            metavar="FILE",
+            help=f"also write a systemd unit that runs this configuration (default: {DEFAULT_PATH})",
+        )
         parser.add_argument("--offline", action="store_true", help="do not contact the provider")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         directory: Path = arguments["directory"]
         path, is_online = directory / FILE, not arguments["offline"]
+        unit: Path | None = arguments["systemd"]
+        unit_text = "" if unit is None else _unit_text(unit, path)
         if os.path.lexists(path):
             self._tell_what_is_there(path, is_online=is_online)
             return
         if arguments["answers"] is None and not sys.stdin.isatty():
             raise CommandError("there is no terminal to ask at: give --answers FILE")
         try:
-            dialog = Dialog(self, directory)
+            dialog = Dialog(self, directory, None if unit is not None else _default_data_dir())
             if arguments["answers"] is None:
                 dialog.ask_all(is_online=is_online)
             else:
                 dialog.take_all(_answers_in(arguments["answers"]), is_online=is_online)
             options = dialog.write(path)
+            if unit is not None:
+                write_unit(unit, unit_text)
         except FileExistsError as error:
             raise CommandError(f"{error.filename} is there already: nothing was written") from error
         except OSError as error:
@@ -60,7 +73,9 @@ class Command(GateCommand):
                 f"{error.filename or directory}: {(error.strerror or type(error).__name__).lower()}; nothing was written"
             ) from error
         self._tell_next(path, options)
-        if arguments["answers"] is None and dialog.agrees("Start gate now?"):
+        if unit is not None:
+            self.stdout.write(f"{unit} is written.\n{next_steps(unit, path.absolute())}")
+        elif arguments["answers"] is None and dialog.agrees("Start gate now?"):
             command = [sys.executable, sys.argv[0], "rungate", "-config", str(path.absolute())]
             os.execv(command[0], command)  # noqa: S606 - ourselves, as we were started
 
@@ -88,9 +103,9 @@ class Command(GateCommand):
 class Dialog:
     """Dialog with a person, or with a file of answers.  Nothing is written before all of it is good."""
 
-    def __init__(self, command: BaseCommand, directory: Path):
+    def __init__(self, command: BaseCommand, directory: Path, data_dir: str | None):
         self._command = command
-        self._directory = directory
+        self._directory, self._data_dir = directory, data_dir
         self._answers: dict[str, str] = {}
         self._secrets = made_secrets()
 
@@ -182,8 +197,7 @@ class Dialog:
 
     def _configuration(self, answers: Mapping[str, str]) -> str:
         """Text of the configuration that follows from these answers.  Raises UnusableAnswer."""
-        data_home = os.environ.get("XDG_DATA_HOME")  # noqa: TID251 - an entry point
-        return configuration(answers, self._secrets, None if data_home else "data")
+        return configuration(answers, self._secrets, self._data_dir)
 
     def _problems(self, question: Question) -> list[str]:
         """What is wrong with the answer to this question, as far as it can be told yet."""
@@ -229,6 +243,24 @@ def _options(path: Path) -> Options | None:
         return check_content(path.read_bytes(), path.suffix, environ, path.absolute().parent).options
     except OSError:
         return None
+
+
+def _default_data_dir() -> str | None:
+    """Value of data_dir in the file; None where the environment says where data go."""
+    return None if os.environ.get("XDG_DATA_HOME") else "data"  # noqa: TID251 - an entry point
+
+
+def _unit_text(unit: Path, configuration: Path) -> str:
+    """Unit for this installation; CommandError."""
+    program = Path(sys.argv[0])
+    if program.name != "gate":
+        raise CommandError("--systemd: this gate is not installed. Install it with `pip install gate-proxy`, then run `gate init`.")
+    if os.path.lexists(unit):
+        raise CommandError(f"{unit} is there already: nothing was written")
+    try:
+        return systemd_unit(program.absolute(), configuration.absolute())
+    except ValueError as error:
+        raise CommandError(f"--systemd: {error}") from error
 
 
 def _command(name: str) -> str:
