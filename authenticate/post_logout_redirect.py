@@ -19,6 +19,7 @@ class PostLogoutRedirect:
     def __init__(self, options: Options, targets: RedirectTargets):
         self._sealer = Sealer(options.cookie_secret, "after sign-out")
         self._origin = options.authenticate_service_url.origin
+        self._own_page = self._origin + PATH
         self._default = str(options.signout_redirect_url or "")
         self._targets = targets
 
@@ -34,13 +35,16 @@ class PostLogoutRedirect:
         """
         if not url:
             return {}
+        if url == self._own_page:
+            return {"post_logout_redirect_uri": url}
         state = self._sealer.seal({"to": url}, audience=self._origin, expires=now + LIFETIME)
-        return {"post_logout_redirect_uri": self._origin + PATH, "state": state}
+        return {"post_logout_redirect_uri": self._own_page, "state": state}
 
     def url_of(self, state: str, is_route_origin: IsRouteOrigin, now: float) -> str:
-        """The URL that a `state` names; "" where it names none, is not ours, or leads to what is no longer ours."""
+        """Return the URL that a `state` names, "" for our own page; the default where it names none that is ours."""
         try:
             wanted = str(self._sealer.open(state, audience=self._origin, now=now)["to"])
         except SealError:
-            return self._default
-        return self.url(wanted, is_route_origin)
+            wanted = ""
+        url = self.url(wanted, is_route_origin)
+        return "" if url == self._own_page else url

@@ -261,6 +261,8 @@ class AuthenticateSettings(Settings):
     )
     signout_redirect_url: WebUrl | None = Field(
         None,
-        description="URL that users are redirected to after sign-out. Empty shows a page of gate.",
-        examples=["https://www.example.com/bye"],
+        description="URL that users are redirected to after sign-out. The provider redirects there by way of `/.gate/signed_out` on "
+        "the host of `authenticate_service_url`: register that URL at the provider. It may be the value itself: users then return to a "
+        "page of gate. Empty leaves users on the provider's page, or on gate's where the provider has no sign-out endpoint.",
+        examples=["https://authenticate.example.com/.gate/signed_out"],
     )

@@ -12,6 +12,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from authenticate.post_logout_redirect import PATH as SIGNED_OUT
 from gateproject.init.questions import CALLBACK, Answers, redirect_uri, settings_of
 
 FILE = "config.yaml"
@@ -23,6 +24,7 @@ _COMMENTS = {
     "insecure_server": "Something in front of gate ends TLS: what it says of clients (X-Forwarded-For) is believed from these addresses.",
     "certificate_file": "A certificate for the sign-in and for the host of each route.",
     "idp_provider": "The identity provider (docs/guides/identity-providers/README.md).",
+    "signout_redirect_url": "Users return here after sign-out; the provider must know it (post-logout redirect URI).",
     "databroker_storage_type": "Sessions are in a database below data_dir, so a restart signs nobody out.",
     "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations/README.md.",
     "signing_key": "Signs what applications learn about people; they verify it with the keys at {sign_in_url}/.well-known/gate/jwks.json.",
@@ -32,7 +34,7 @@ _COMMENTS = {
 }
 _ORDER = (
     *("authenticate_service_url", "address", "http_redirect_addr", "autocert", "insecure_server", "trusted_proxies", "certificate_file"),
-    *("certificate_key_file", "idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret"),
+    *("certificate_key_file", "idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret", "signout_redirect_url"),
     *("databroker_storage_type", "data_dir", "cookie_secret", "shared_secret", "signing_key", "admin_allowed_users", "metrics_address"),
     "policy",
 )
@@ -59,6 +61,7 @@ def configuration(answers: Answers, made: dict[str, str], data_dir: str | None =
     known = {"redirect_uri": "", "sign_in_url": ""}
     if "sign_in_url" in answers:
         known = {"redirect_uri": redirect_uri(answers), "sign_in_url": redirect_uri(answers).removesuffix(CALLBACK)}
+        settings["signout_redirect_url"] = known["sign_in_url"] + SIGNED_OUT
     lines = [
         "# gate: made by `gate init`. A changed file takes over while gate runs; `gate check -config FILE` says what is wrong with it.",
         "# It holds secrets: its owner alone may read it. Each setting can be an environment variable instead (COOKIE_SECRET=...).",

@@ -33,6 +33,7 @@ def gate_behind_provider(directory: Path, **client: Any) -> Iterator[tuple[Runni
     redirect_uri = builder.url(builder.authenticate_host, "/oauth2/callback")
     with SocketUpstream() as upstream, CertifiedProvider(redirect_uri, **metadata) as provider:
         builder.setting(idp_provider_url=provider.url, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET)
+        builder.setting(signout_redirect_url=registered("/.gate/signed_out"))
         builder.route(APP, to=upstream.url, allow_any_authenticated_user=True, allow_websockets=True)
         with builder.start(directory) as running:
             yield running, upstream, provider
@@ -101,17 +102,22 @@ async def test_the_endpoint_is_on_the_authenticate_host_only(gate: tuple[Running
     assert here.json() == {"error": "invalid_request", "error_description": "the logout token can't be read"}
 
 
-async def test_signing_out_here_leads_by_the_provider_to_where_it_should(gate: tuple[RunningGate, CertifiedProvider]) -> None:
+@pytest.mark.parametrize(
+    ("host", "path", "status"), [(APP, "/.gate/jwt", 401), ("", "/.gate/signed_out", 200)], ids=["a link's", "gate's own page"]
+)
+async def test_signing_out_here_leads_by_the_provider_to_where_it_should(
+    gate: tuple[RunningGate, CertifiedProvider], host: str, path: str, status: int
+) -> None:
     running, provider = gate
     async with running.client() as client:
         await sign_in(running, client, "dave")
         dashboard = await client.get(running.url(running.builder.authenticate_host, "/.gate/"), headers=HTML)
         (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', dashboard.text)
-        target = running.url(APP, "/.gate/jwt")
-        form = {"_gate_csrf": token, "gate_redirect_uri": target}
+        target = running.url(host or running.builder.authenticate_host, path)
+        form = {"_gate_csrf": token, "gate_redirect_uri": target if host else ""}
         page = await follow(client, await client.post(running.url(running.builder.authenticate_host, "/.gate/signout/"), data=form))
         # The provider knows the page that we name, and asks the person whether they mean it.
         assert (str(page.url).partition("?")[0], page.status_code) == (f"{provider.url}/session/end", 200)
         (proof,) = re.findall(r'name="xsrf" value="([^"]+)"', page.text)
         back = await follow(client, await client.post(f"{provider.url}/session/end/confirm", data={"xsrf": proof, "logout": "yes"}))
-        assert (str(back.url), back.status_code) == (target, 401)
+        assert (str(back.url).partition("?")[0], back.status_code) == (target, status)

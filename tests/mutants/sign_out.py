@@ -88,6 +88,9 @@ post_logout_redirect.without(
     replaced("target.short(MAX_URL) if target is not None else self._default", "wanted or self._default"),
 )
 post_logout_redirect.without(
+    "our own page does not redirect to itself", "PostLogoutRedirect.url_of", replaced('"" if url == self._own_page else url', "url")
+)
+post_logout_redirect.without(
     "what is no longer ours is not gone to", "PostLogoutRedirect.url_of", replaced("self.url(wanted, is_route_origin)", "wanted")
 )
 

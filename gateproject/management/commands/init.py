@@ -16,8 +16,8 @@ from config.load import CheckedConfig, check_content
 from config.options import Options
 from config.validation import Finding
 from gateproject.init import surroundings
-from gateproject.init.configuration import FILE, configuration, made_secrets, write_new
-from gateproject.init.questions import QUESTIONS, Question, UnusableAnswer, redirect_uri
+from gateproject.init.configuration import FILE, SIGNED_OUT, configuration, made_secrets, write_new
+from gateproject.init.questions import CALLBACK, QUESTIONS, Question, UnusableAnswer, redirect_uri
 from gateproject.init.systemd_unit import DEFAULT_PATH, next_steps, systemd_unit, write_unit
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS, check
 from gateproject.management.gate_command import GateCommand
@@ -176,7 +176,7 @@ class Dialog:
         self._tell(
             "Register gate at the provider as a web application (confidential client, authorization code flow), if it is not there yet:\n"
             f"  redirect URI               {uri}\n"
-            f"  after signing out          {uri.removesuffix('/oauth2/callback')}/.gate/signed_out\n"
+            f"  after signing out          {uri.removesuffix(CALLBACK)}{SIGNED_OUT}\n"
             "docs/guides/identity-providers/README.md has the steps for each kind of provider."
         )
         input("Press Enter to go on. ")

@@ -40,6 +40,23 @@ def test_without_a_place_to_go_the_provider_hears_of_none(tmp_path: Path) -> Non
     assert set(place.params(BYE, NOW)) == {"post_logout_redirect_uri", "state"}
 
 
+OWN = "https://auth.example.com/.gate/signed_out"
+
+
+def test_our_own_page_is_registered_as_it_is_and_leads_nowhere_else(tmp_path: Path) -> None:
+    place = after(tmp_path, signout_redirect_url=OWN)
+    assert place.params(place.url("", ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
+    assert place.url_of("", ROUTES.__contains__, NOW) == ""
+    state = place.params(place.url(f"{APP}/x", ROUTES.__contains__), NOW)["state"]
+    assert place.url_of(state, ROUTES.__contains__, NOW) == f"{APP}/x"
+    assert place.url_of(state, set[str]().__contains__, NOW) == ""
+
+
+def test_a_link_to_our_own_page_leads_to_it_once(tmp_path: Path) -> None:
+    place = after(tmp_path, signout_redirect_url=BYE)
+    assert place.params(place.url(OWN, ROUTES.__contains__), NOW) == {"post_logout_redirect_uri": OWN}
+
+
 def test_a_state_of_another_gate_is_none(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     foreign = PostLogoutRedirect(

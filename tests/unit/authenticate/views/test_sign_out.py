@@ -190,6 +190,23 @@ async def test_a_dead_provider_does_not_keep_anybody_signed_in(site: Site) -> No
     assert await site.sessions() == []
 
 
+@pytest.mark.parametrize("endpoint", ["", ABSENT], ids=["ends its session", "has no endpoint"])
+async def test_the_way_leads_by_the_provider_to_our_own_page(tmp_path: Path, site: Site, endpoint: object) -> None:
+    own = Site(tmp_path, site.idp, site._django_pages, signout_redirect_url=f"{ORIGIN}/.gate/signed_out")
+    site.idp.bend.discovery = {"end_session_endpoint": endpoint or f"{site.idp.issuer}/end"}
+    browser, token = await signed_in(own)
+    location = (await browser.post(URL, {"_gate_csrf": token})).location
+    if not endpoint:
+        assert location.startswith(f"{site.idp.issuer}/end?")
+        params = parse_qs(urlsplit(location).query)
+        assert params["client_id"] == ["gate"]
+        assert params["id_token_hint"][0].count(".") == 2
+        (location,) = params["post_logout_redirect_uri"]
+    assert location == f"{ORIGIN}/.gate/signed_out"
+    page = await browser.get(location)
+    assert (page.status, "You are signed out" in page.text) == (200, True)
+
+
 async def test_signout_redirect_url_is_where_people_go(tmp_path: Path, site: Site) -> None:
     goodbye = Site(tmp_path, site.idp, site._django_pages, signout_redirect_url="https://www.example.com/bye")
     site.idp.bend.discovery = {"end_session_endpoint": ABSENT}

@@ -31,6 +31,7 @@ def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: 
     assert (checked.errors, checked.warnings) == ((), ())
     assert checked.options is not None
     assert checked.options.idp_client_secret.reveal() == answers["client_secret"]
+    assert str(checked.options.signout_redirect_url) == "https://authenticate.example.com/.gate/signed_out"
     assert checked.options.data_dir == tmp_path / "data"
     assert "redirect URI that the provider knows: https://authenticate.example.com/oauth2/callback" in text
 
