@@ -59,8 +59,8 @@ def completed(text: str) -> dict[str, Any]:
         base |= {"idp_provider": "oidc", "idp_provider_url": "https://idp.example.com", "idp_client_id": "gate", "idp_client_secret": "s"}
     if "identity_providers" in found:
         base = {key: value for key, value in base.items() if not key.startswith("idp_")}
-    for key in ("cookie_secret", "shared_secret"):
-        base |= {} if f"{key}_file" in found else {key: SECRET}
+    base |= {"cookie_secret": SECRET, "shared_secret": SECRET}
+    base = {key: value for key, value in base.items() if f"{key}_file" not in found}
     if not {"insecure_server", "autocert", "certificate", "certificates"} & found.keys():
         base |= {"certificate_file": "tls.pem", "certificate_key_file": "tls-key.pem"}
     if "policy" not in found:
