@@ -90,8 +90,13 @@ def configure_logs(level: str, access_level: str, *, readable: bool) -> None:
     _access.setLevel(LEVELS[access_level])
     for name in QUIET:
         logging.getLogger(name).setLevel(max(LEVELS[level], logging.WARNING))
-    # What Django warns of is an answer of ours below 500, which has a line of its own.
+    # Django reports each response of 400 and above.  Those that gate sent on purpose have a line of their own.
     logging.getLogger("django.request").setLevel(logging.ERROR)
+    logging.getLogger("django.request").addFilter(_has_exception)
+
+
+def _has_exception(record: logging.LogRecord) -> bool:
+    return record.exc_info is not None
 
 
 class _ToStandardOutput(logging.StreamHandler[TextIO]):

@@ -40,6 +40,11 @@ def _declared(kind: type[Kind], name: str, help: str, labels: Sequence[str] = ()
 
 _counter, _gauge, _histogram = partial(_declared, Counter), partial(_declared, Gauge), partial(_declared, Histogram)
 
+decisions = _counter(
+    "gate_decisions",
+    "Policy decisions by `outcome` (as in the log) and deciding `reason`, which is empty for `no route`. Re-evaluations do not count.",
+    ["outcome", "reason"],
+)
 shadow_decisions = _counter(
     "gate_shadow_decisions",
     "Decisions with rules in `mode: shadow`, by the outcome with these rules (`outcome`) and the enforced one (`enforced`).",

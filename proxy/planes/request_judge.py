@@ -4,7 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from prometheus_client import Counter
+
 from authorize.client import Authorizer
+from authorize.policy.decision import Decision
+from foundation.telemetry import metrics
 from foundation.telemetry.tracing.spans import active
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import RequestLog
@@ -21,11 +25,10 @@ class RequestJudge:
 
     async def judge(self, log: RequestLog) -> JudgedRequest:
         """Judge a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
-        judged = await self.without_shadow(log)
-        return await self.with_shadow(judged, log) if self._authorize.has_shadow else judged
+        return await self.with_shadow(await self.without_shadow(log), log)
 
     async def without_shadow(self, log: RequestLog) -> JudgedRequest:
-        """Judge without shadow outcomes, for who may leave them to another log of the same request."""
+        """Judge without shadow outcomes and metrics, for who may leave them to another log of the same request."""
         incoming, changes, began = log.incoming, self._streams.changes, time.perf_counter()
         asked = self._authorize.check(incoming.request, incoming.cookies, incoming.request_id)
         try:
@@ -36,7 +39,8 @@ class RequestJudge:
         return judged
 
     async def with_shadow(self, judged: JudgedRequest, log: RequestLog) -> JudgedRequest:
-        """Judged request with its shadow outcome, which is told once a request."""
+        """Judged request with its shadow outcome; this and the decision are counted once a request."""
+        _count(judged.check.decision)
         if not self._authorize.has_shadow:
             return judged
         incoming, check = judged.incoming, judged.check
@@ -50,3 +54,15 @@ class RequestJudge:
         """Decision anew on what is being carried: no new request, so nothing is kept of it."""
         check = await self._authorize.check(incoming.request, incoming.cookies)
         return JudgedRequest(incoming, check, self._clock(), self._streams.changes)
+
+
+_counters: dict[tuple[int, int], Counter] = {}
+
+
+def _count(decision: Decision) -> None:
+    reason = decision.trace[-1].reason if decision.trace else None
+    key = id(decision.outcome), id(reason)  # members of enumerations, which are hashed slowly
+    if (counter := _counters.get(key)) is None:
+        labels = decision.outcome.value, reason.name.lower() if reason is not None else ""
+        counter = _counters[key] = metrics.decisions.labels(*labels)
+    counter.inc()

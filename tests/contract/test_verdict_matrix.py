@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from envoy.config.core.v3 import base_pb2
 from envoy.service.auth.v3 import external_auth_pb2 as pb
@@ -367,6 +368,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 trusted_proxies=["127.0.0.1/32"] if request.param == "forward auth" else [],
                 grpc_address=f"127.0.0.1:{grpc_port}",
                 grpc_insecure=True,
+                metrics_address=f"127.0.0.1:{free_port()}",
                 ext_authz_tokens=[token],
             )
         )  # fmt: skip
@@ -399,6 +401,28 @@ def test_every_verdict_and_every_byte_that_an_upstream_sees(stage: Stage) -> Non
         if (status, seen) != expected or any(secret in seen for secret in sent.secrets):
             wrong.append(f"{credential}, {kind}: {status}\n{seen}\nand not {expected[0]}\n{expected[1]}")
     assert not wrong, "\n\n".join(wrong)
+
+
+def decisions(gate: RunningGate) -> dict[str, float]:
+    text = httpx.get(f"http://{gate.builder.settings['metrics_address']}/metrics", trust_env=False, timeout=30).text
+    samples = (line.rpartition(" ") for line in text.splitlines() if line.startswith("gate_decisions_total{"))
+    return {name: float(value) for name, _, value in samples}
+
+
+@pytest.mark.parametrize(
+    ("credential", "labels"),
+    [
+        ("none", ('outcome="sign in"', 'reason="not_signed_in"')),
+        ("none, open to all", ('outcome="allowed"', 'reason="public"')),
+        ("cookie", ('outcome="allowed"', 'reason="group_listed"')),
+    ],
+)
+def test_each_request_is_one_decision_in_the_metrics(stage: Stage, credential: str, labels: tuple[str, str]) -> None:
+    before = decisions(stage.gate)
+    stage.ask("plain", stage.sent[credential])
+    (counted,) = {name: value for name, value in decisions(stage.gate).items() if value != before.get(name, 0)}.items()
+    assert counted[1] == before.get(counted[0], 0) + 1
+    assert all(label in counted[0] for label in labels), counted
 
 
 def test_a_refusal_for_a_missing_claim_names_it(stage: Stage) -> None:

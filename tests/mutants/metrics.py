@@ -59,4 +59,10 @@ page_metrics = door(
 )
 page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))
 
-DOORS = (page_metrics, page, many, by_envoy, output, speaking, answered, http_calls, calls)
+judge = door("proxy.planes.request_judge", "unit/proxy/planes/test_request_judge.py")
+judge.without("a decision is counted", "RequestJudge.with_shadow", skips("_count(judged.check.decision)"))
+
+logs = door("foundation.telemetry.logs", "unit/foundation/telemetry/test_logs.py")
+logs.without("an answer of gate is no second line of Django's", "_has_exception", replaced("record.exc_info is not None", "True"))
+
+DOORS = (judge, logs, page_metrics, page, many, by_envoy, output, speaking, answered, http_calls, calls)

@@ -29,7 +29,9 @@ def logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     configured = structlog.get_config()
     levels = {name: logging.getLogger(name).level for name in (*QUIET, "django.request", "gate.access")}
+    filters = list(logging.getLogger("django.request").filters)
     yield
+    logging.getLogger("django.request").filters[:] = filters
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.configure(**configured)

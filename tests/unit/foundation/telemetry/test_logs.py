@@ -60,9 +60,13 @@ def test_what_django_reports_names_the_request_that_its_page_names(capsys: pytes
     configure_logs("info", "info", readable=False)
     request = SimpleNamespace(scope={"gate": SimpleNamespace(request_id="id1")})
     django = logging.getLogger("django.request")
-    django.error("Internal Server Error: /x", extra={"request": request})
-    django.error("Internal Server Error: /y", extra={"request": SimpleNamespace()})
-    django.warning("Not Found: /x", extra={"request": request})
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        django.exception("Internal Server Error: /x", extra={"request": request})
+        django.exception("Internal Server Error: /y", extra={"request": SimpleNamespace()})
+        django.warning("Bad Request: /x", extra={"request": request}, exc_info=True)
+    django.error("Service Unavailable: /x", extra={"request": request})  # a page of gate, which has its own line
     assert [json.loads(line).get("request_id") for line in lines_of(capsys)] == ["id1", None]
 
 

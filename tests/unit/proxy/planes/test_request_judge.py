@@ -11,6 +11,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
+from foundation.telemetry import metrics
 from foundation.telemetry.metrics import registry
 from proxy.client_address import TrustedPeers
 from proxy.incoming import IncomingRequest
@@ -85,3 +86,33 @@ async def test_a_stream_that_is_judged_again_is_no_new_request(tmp_path: Path) -
     assert (await place.judge.again(incoming_from("https://app.example.com/"))).check.decision.is_allowed
     await place.decisions.flush()
     assert place.kept == []
+
+
+def decisions() -> dict[tuple[str, str], float]:
+    """Return the counts that are not 0, by outcome and reason."""
+    (metric,) = metrics.decisions.collect()
+    samples = [sample for sample in metric.samples if sample.name.endswith("_total") and sample.value]
+    return {(sample.labels["outcome"], sample.labels["reason"]): sample.value for sample in samples}
+
+
+@pytest.mark.parametrize(
+    ("url", "is_signed_in", "labels"),
+    [
+        ("https://app.example.com/", False, ("allowed", "public")),
+        ("https://app.example.com/admin/", True, ("allowed", "signed_in")),
+        ("https://app.example.com/admin/", False, ("sign in", "not_signed_in")),
+        ("https://unknown.example.com/", True, ("no route", "")),
+    ],
+)
+async def test_a_decision_on_a_request_is_counted_once_and_a_re_evaluation_is_not(
+    tmp_path: Path, url: str, is_signed_in: bool, labels: tuple[str, str]
+) -> None:
+    place = Place(tmp_path)
+    ann = await sign_in(place.broker, place.options)
+    incoming = incoming_from(url, headers={"cookie": ann.cookie("app.example.com")} if is_signed_in else {})
+    before = decisions()
+    await place.judge.again(incoming)
+    await place.judge.without_shadow(place.observer.begin(incoming))
+    assert decisions() == before
+    await place.judge.judge(place.observer.begin(incoming))
+    assert decisions() == {**before, labels: before.get(labels, 0) + 1}
