@@ -9,7 +9,7 @@ from authorize.decision_log.recorded_facts import identity_of_facts, request_of
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
-from authorize.policy.identity import Identity, IdentitySources
+from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, own_hosts
@@ -27,7 +27,6 @@ def explained(
     options: Options,
     table: RouteTable,
     now: float,
-    sources: IdentitySources | None = None,
 ) -> Explanation:
     """Explanation of a request decided now, by the same table and rules as every request."""
     decision: Decision | None = None
@@ -46,7 +45,7 @@ def explained(
         "outcome": decision.outcome.value if decision else "bad request",
         "reason": reason,
         "ways_in": decision_text.ways_in(decision) if decision else [],
-        "data": ages(sources.modified if sources else {}, now),
+        "data": ages(identity.sources.modified if identity and identity.sources else {}, now),
         "note": _note(request, options),
     }
 

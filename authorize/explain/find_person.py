@@ -1,74 +1,52 @@
-"""Person lookup for explanations: whom an administrator means, and what gate would know of them if they asked now."""
+"""User lookup of the admin's explanations: the records of the user that an administrator names."""
 
 import time
 from dataclasses import dataclass
 
 from asgiref.sync import async_to_sync
-from django.db.models import F, Q
-from django.utils import timezone
 
 from authorize.explain.invented_request import InventedPerson, described_identity
-from authorize.identity.account_identity import PROVIDER
-from authorize.identity.service_accounts import identity_of_account
+from authorize.explain.recorded_user import ACCOUNT_PREFIX, recorded_user
 from authorize.page_context import AuthorizePageContext
-from authorize.policy.identity import Identity, IdentitySources
-from config.options import Options
-from databroker.models import Membership, User
+from authorize.policy.identity import Identity
+from databroker.models import Session, User
+from foundation.errors import BrokerError
 
-ACCOUNT_PREFIX = f"{PROVIDER}/"
+NO_ACCOUNT = "There is no such service account, or it has ended."
+NO_USER = "gate knows nobody of this name: judged as somebody with nothing but that."
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPerson:
-    """Person found.  `note` says how the identity was come by, where that matters."""
+    """User found.  `note` says how the identity was obtained, where that matters."""
 
     identity: Identity | None
-    sources: IdentitySources | None = None
     note: str = ""
 
 
 def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
-    """Person by an e-mail address, `provider/subject` or `service_account/name`; "" is nobody.
+    """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`; "" is nobody.
 
-    With a living session of theirs it is the identity that their next request would have, made of the same records.
+    Raises ValueError where several users have this address, and where the records cannot be read.
     """
     if not written:
         return FoundPerson(None)
-    if written.startswith(ACCOUNT_PREFIX):
-        if (account := async_to_sync(identity_of_account)(written, own.broker, time.time())) is not None:
-            return FoundPerson(account)
-        note = "There is no such service account, or it has ended."
-        return FoundPerson(described_identity(InventedPerson(written), own.options), note=note)
-    known = _known(written, own.options)
-    session = known and known.sessions.filter(expires__gt=timezone.now()).order_by("-since").first()
-    if session:
-        identity = async_to_sync(own.authorize.identity_of_session)(session.pk)
-        if identity is not None:
-            return FoundPerson(identity, identity.sources)
-    groups = _groups_of(known, own.options) if known else ()
-    note = (
-        "No session of this person is alive: judged by the e-mail address and the directory's groups, without claims."
-        if known
-        else "gate knows nobody of this name: judged as somebody with nothing but that."
-    )
-    return FoundPerson(described_identity(InventedPerson(written, groups), own.options), note=note)
+    ids = _ids(written, own.options.first_provider.id)
+    sessions = list(Session.objects.filter(user_id__in=ids).values_list("pk", flat=True))
+    try:
+        user = async_to_sync(recorded_user)(ids, own.broker, own.options, time.time(), sessions)
+    except BrokerError as error:
+        raise ValueError(f"The user's records cannot be read: {error}. Try again.") from error
+    if user is not None:
+        return FoundPerson(user.identity, user.note)
+    note = NO_ACCOUNT if written.startswith(ACCOUNT_PREFIX) else NO_USER
+    return FoundPerson(described_identity(InventedPerson(written), own.options), note)
 
 
-def _known(written: str, options: Options) -> User | None:
-    """Return the row of the user who signed in last: the table has no address by which a user may not be found."""
-    found = User.objects.filter(_named(written, options.first_provider.id))
-    return found.order_by(F("last_sign_in").desc(nulls_last=True)).first()
-
-
-def _groups_of(user: User, options: Options) -> tuple[str, ...]:
-    """Groups by the ids that rules compare."""
-    prefix = options.records_prefix_of(user.pk)
-    members = Membership.objects.filter(user=user).values_list("group_id", "by_directory")
-    return tuple(group.removeprefix(prefix) if by_directory else group for group, by_directory in members)
-
-
-def _named(written: str, provider: str) -> Q:
-    """By what an entry of `allowed_users` would compare, and nothing else: an address is no part of an id, nor the other way round."""
+def _ids(written: str, provider: str) -> list[str]:
+    """Return the ids that an entry of `allowed_users` matches, and no other: an address is no part of an id, nor the other way round."""
     if "/" in written:
-        return Q(pk=written)
-    return Q(email__iexact=written) if "@" in written else Q(pk=f"{provider}/{written}")
+        return [written]
+    if "@" in written:
+        return list(User.objects.filter(email__iexact=written).values_list("pk", flat=True))
+    return [f"{provider}/{written}"]

@@ -58,7 +58,7 @@ class ExplainForm:
         ports, source_ip = default_ports(own.options), described_address(self.address)
         request = described_request(self.url, self.method or "GET", ports, headers, source_ip=source_ip)
         found = found_person(self.person, own)
-        explanation = explained(request, found.identity, own.options, own.authorize.routes, now, found.sources)
+        explanation = explained(request, found.identity, own.options, own.authorize.routes, now)
         note = " ".join(filter(None, (found.note, explanation["note"])))
         prefix = own.options.records_prefix_of(found.identity.user_id) if found.identity is not None else ""
         return {**explanation, "directory": last_reading(now, prefix), "note": note}

@@ -13,8 +13,16 @@ from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 
+ACCOUNT_PREFIX = f"{PROVIDER}/"
 NO_SESSION = "The user has no live session: evaluated as a sign-in at this moment, by what is recorded."
 DEACTIVATED = "The user has no live session and is deactivated in the directory: a sign-in is refused."
+
+
+class SeveralUsersError(ValueError):
+    """Several users match.  Its text lists their ids, one of which the caller must name."""
+
+    def __init__(self, ids: Collection[str]):
+        super().__init__(f"{len(ids)} users match: {', '.join(sorted(ids))}. Name one of them by this id.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +33,49 @@ class RecordedUser:
     note: str = ""
 
 
-async def recorded_user(ids: Collection[str], broker: BrokerClient, options: Options, now: float) -> RecordedUser | None:
+async def recorded_user(
+    ids: Collection[str], broker: BrokerClient, options: Options, now: float, session_ids: Collection[str] | None = None
+) -> RecordedUser | None:
     """Return the user with one of these ids, as the newest live session has them; without one, as a sign-in now would have them.
 
-    A program is `service_account/<name>`. None where no record has such an id.  Raises BrokerError.
+    A program is `service_account/<name>`. `session_ids` are the sessions of these users where the caller knows them; otherwise all
+    sessions are read. None where no record has such an id.  Raises BrokerError, and SeveralUsersError where the ids are those of
+    several users; linked accounts are one.
     """
     for id in ids:
-        if id.startswith(f"{PROVIDER}/") and (account := await identity_of_account(id, broker, now)) is not None:
+        if id.startswith(ACCOUNT_PREFIX) and (account := await identity_of_account(id, broker, now)) is not None:
             return RecordedUser(account)
-    loader = IdentityLoader.of(options, Replica(broker))
-    sessions = [record async for record in every(broker, SESSION) if record.data.get("user_id") in ids]
-    for record in sorted(sessions, key=lambda record: _number(record, "issued"), reverse=True):
-        if (identity := await loader.load(record.id, now)) is not None:
-            return RecordedUser(identity)
-    users = [user for id in ids if (user := await broker.get(USER, id)) is not None]
-    for record in sorted(users, key=lambda record: _number(record, "last_sign_in"), reverse=True):
-        found = await loader.of_sign_in(record, now)
-        if isinstance(found, RefusedToken):
-            return RecordedUser(None, DEACTIVATED)
-        if found is not None:
-            return RecordedUser(found, NO_SESSION)
-    return None
+    loader, found = IdentityLoader.of(options, Replica(broker)), dict[str, RecordedUser]()
+    for session in await _sessions(ids, broker, session_ids):
+        user_id = session.data["user_id"]
+        if user_id not in found and (identity := await loader.load(session.id, now)) is not None:
+            found[user_id] = RecordedUser(identity)
+    users = [user for id in ids if id not in found and (user := await broker.get(USER, id)) is not None]
+    for record in _newest_first(users, "last_sign_in"):
+        if (user := await _as_of_sign_in(record, loader, now)) is not None:
+            found[record.id] = user
+    if len({id if user.identity is None else user.identity.person_id for id, user in found.items()}) > 1:
+        raise SeveralUsersError(found)
+    return next(iter(found.values()), None)
+
+
+async def _sessions(ids: Collection[str], broker: BrokerClient, session_ids: Collection[str] | None) -> list[Record]:
+    if session_ids is None:
+        records = [record async for record in every(broker, SESSION)]
+    else:
+        records = [record for id in session_ids if (record := await broker.get(SESSION, id)) is not None]
+    return _newest_first([record for record in records if record.data.get("user_id") in ids], "issued")
+
+
+async def _as_of_sign_in(record: Record, loader: IdentityLoader, now: float) -> RecordedUser | None:
+    identity = await loader.of_sign_in(record, now)
+    if isinstance(identity, RefusedToken):
+        return RecordedUser(None, DEACTIVATED)
+    return None if identity is None else RecordedUser(identity, NO_SESSION)
+
+
+def _newest_first(records: Collection[Record], time_field: str) -> list[Record]:
+    return sorted(records, key=lambda record: _number(record, time_field), reverse=True)
 
 
 def _number(record: Record, name: str) -> float:

@@ -78,6 +78,11 @@ bounded.without("a replay ends in time", "_replayed", never("now() >= ends"))
 bounded.without("a replay rests", "_replayed", skips("rest(REST)"))
 bounded.without("one replay is under way", "replay_newest", never("not _one_at_a_time.acquire(blocking=False)"))
 
+recorded = door("authorize.explain.recorded_user", "unit/authorize/explain/test_recorded_user.py")
+recorded.without("of several users none is chosen", "recorded_user", never("len(...) > 1"))
+recorded.without("another user's session is no session of this one", "_sessions", always('record.data.get("user_id") in ids'))
+recorded.without("a deactivated user is refused", "_as_of_sign_in", never("isinstance(identity, RefusedToken)"))
+
 refusals = door("proxy.answers.refusals", "unit/proxy/answers/test_refusals.py")
 refusals.without(
     "only administrators are led to explanations",
@@ -85,4 +90,20 @@ refusals.without(
     never("identity is None or not self._authorize.may_administer(identity)"),
 )
 
-DOORS = (shadow_table, shadow_blocks, facts, log, rows, recorder, last_seen, admin, words, filters, zones, replay, bounded, refusals)
+DOORS = (
+    shadow_table,
+    shadow_blocks,
+    facts,
+    log,
+    rows,
+    recorder,
+    last_seen,
+    admin,
+    words,
+    filters,
+    zones,
+    replay,
+    bounded,
+    recorded,
+    refusals,
+)

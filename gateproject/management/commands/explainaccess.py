@@ -23,7 +23,7 @@ from authorize.explain.invented_request import (
     described_moment,
     described_request,
 )
-from authorize.explain.recorded_user import recorded_user
+from authorize.explain.recorded_user import SeveralUsersError, recorded_user
 from authorize.identity.client_certificates import shown_certificate
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
@@ -38,6 +38,7 @@ from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, configured, unusable
 
 NOT_RECORDED = "No user with this address or id is recorded: evaluated as a user with nothing else."
+DESCRIBE_ONE = "Add --hypothetical to explain a described user instead."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Command(ConfiguredCommand):
         request = _request(arguments, default_ports(options))
         now = time.time() if arguments["at"] is None else _read("--at", described_moment, arguments["at"])
         user = _user(arguments, options, now)
-        found = explained(request, user.identity, options, table, now, user.identity.sources if user.identity else None)
+        found = explained(request, user.identity, options, table, now)
         if found["person"] is not None:
             found["person"]["hypothetical"] = user.is_hypothetical
         self._write({**found, "note": " ".join(filter(None, (found["note"], user.note)))}, arguments)
@@ -161,9 +162,10 @@ def _user(arguments: dict[str, Any], options: Options, now: float) -> ExplainedU
         return ExplainedUser(described, is_hypothetical=described is not None)
     try:
         found = asyncio.run(_recorded(written, options, now))
+    except SeveralUsersError as error:
+        raise CommandError(f"--user {written!r}: {error}") from None
     except BrokerError as error:
-        note = f"The records of the running gate cannot be read: {error}."
-        return ExplainedUser(_described_user(arguments, options, now), is_hypothetical=True, note=note)
+        raise CommandError(f"--user: the records of the running gate cannot be read: {error}. {DESCRIBE_ONE}") from None
     return found or ExplainedUser(_described_user(arguments, options, now), is_hypothetical=True, note=NOT_RECORDED)
 
 

@@ -74,8 +74,9 @@ async def test_a_user_who_is_described_or_not_recorded_is_hypothetical(gate: Run
     assert found["allowed"] is ("--group" in arguments)
 
 
-async def test_without_the_running_gate_the_user_is_hypothetical_and_the_note_says_why(gate: RunningGate) -> None:
+async def test_without_the_running_gate_the_command_fails_and_says_why(gate: RunningGate) -> None:
     gate.stop()
-    found = explain(gate, "anyone.localhost", "--user", "alice@example.com")
-    assert (found["allowed"], found["person"]["hypothetical"]) == (True, True)
-    assert "cannot be read" in found["note"]
+    done = run("manage.py", "explainaccess", gate.url("anyone.localhost"), "--user", "alice@example.com", "-config", gate.config_file)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be read" in done.stderr
+    assert "--hypothetical" in done.stderr

@@ -1,79 +1,80 @@
-"""Is the person whom an administrator names the one that gate knows, with the data that gate has?"""
+"""Is the user whom an administrator names the one whom gate knows, as their records have them?"""
 
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from authorize.explain.find_person import found_person
-from authorize.identity.loader import IdentityRecords
-from config.settings.identity_providers import IN_PLACE
-from databroker.models import Group, Membership, Session, User
-from databroker.records import SESSION, Record
+from authorize.explain.find_person import NO_ACCOUNT, NO_USER, FoundPerson, found_person
+from authorize.explain.recorded_user import NO_SESSION
+from databroker.models import Session, User
+from databroker.records import SESSION
+from databroker.store.memory import MemoryStore
+from foundation.errors import BrokerError
 from tests.support.database import row
 from tests.support.options import make_options
-from tests.unit.authorize.builders import user
-
-BOB = user("bob@corp.com", subject="2")
-SOURCES = IdentityRecords(Record(SESSION, "s1", {}, 7, 1.0), None, None)
-object.__setattr__(BOB, "sources", SOURCES)  # as the loader does
+from tests.unit.authorize.broker import BreakableBroker
 
 
 @pytest.fixture
-def own(database: None, tmp_path: Path) -> SimpleNamespace:
-    async def identity_of_session(session_id: str) -> Any:
-        return BOB if session_id == "s1" else None
-
-    row(User, id="oidc/2", email="Bob@corp.com")
-    row(Group, id="sales")
-    row(Membership, user_id="oidc/2", group_id="sales")
-    authorize = SimpleNamespace(identity_of_session=identity_of_session)
-    return SimpleNamespace(authorize=authorize, options=make_options(tmp_path))
-
-
-def session(id: str, hours: int) -> None:
-    now = timezone.now()
-    row(Session, id=id, user_id="oidc/2", since=now, expires=now + timedelta(hours=hours))
+def broker(database: None, monkeypatch: pytest.MonkeyPatch) -> BreakableBroker:
+    monkeypatch.setattr("authorize.explain.find_person.time", SimpleNamespace(time=lambda: 1500.0))
+    broker = BreakableBroker(MemoryStore(lambda: 1500.0))
+    async_to_sync(broker.sign_in)(claims={"team": "blue"})
+    async_to_sync(broker.join)("oidc/1", "sales")
+    row(User, id="oidc/1", email="Ann@corp.com")
+    row(Session, id="s1", user_id="oidc/1", since=timezone.now(), expires=timezone.now())
+    return broker
 
 
-@pytest.mark.parametrize("written", ["bob@corp.com", "BOB@corp.com", "oidc/2"])
-def test_a_living_session_says_what_the_next_request_would_have(own: SimpleNamespace, written: str) -> None:
-    session("s1", 1)
-    found = found_person(written, own)
-    assert (found.identity, found.sources, found.note) == (BOB, SOURCES, "")
+@pytest.fixture
+def find(broker: BreakableBroker, tmp_path: Path) -> Callable[[str], FoundPerson]:
+    options = make_options(tmp_path)
+    return lambda written: found_person(written, SimpleNamespace(broker=broker, options=options))
 
 
-def test_without_one_the_directory_says_the_groups(own: SimpleNamespace) -> None:
-    session("s1", -1)
-    found = found_person("bob@corp.com", own)
+@pytest.mark.parametrize("written", ["ann@corp.com", "ANN@CORP.COM", "oidc/1", "1"])
+def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find: Callable[[str], FoundPerson], written: str) -> None:
+    found = find(written)
     assert found.identity is not None
-    assert (found.identity.rule_email, found.identity.group_ids) == ("bob@corp.com", {"sales"})
-    assert "No session" in found.note
+    assert (found.identity.groups, dict(found.identity.claims), found.note) == (("sales",), {"team": ("blue",)}, "")
+    assert found.identity.sources is not None
+    assert set(found.identity.sources.modified) >= {"session", "user"}
 
 
-def test_a_stranger_is_nothing_but_the_name(own: SimpleNamespace) -> None:
-    found = found_person("eve@corp.com", own)
+def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+    async_to_sync(broker.delete)(SESSION, "s1")
+    found = find("ann@corp.com")
     assert found.identity is not None
-    assert found.identity.group_ids == frozenset()
-    assert "nobody of this name" in found.note
-    assert found_person("", own).identity is None
+    assert (found.identity.rule_email, found.identity.groups, found.note) == ("ann@corp.com", ("sales",), NO_SESSION)
 
 
-def test_groups_of_one_of_several_directories_are_called_as_rules_call_them(own: SimpleNamespace, tmp_path: Path) -> None:
-    keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
-    corp = {"id": "corp", "url": "https://corp.example", "domains": ["corp.com"], "groups_claim": "roles", **keys}
-    partner = {"id": "partner", "url": "https://partner.example", "domains": [], **keys}
-    own.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[corp, partner])
-    # Partner's directory has somebody with corp's address, who has signed in last.
-    row(User, id="partner/1", untold_email="ann@corp.com", last_sign_in=timezone.now())
-    row(User, id="corp/1", email="ann@corp.com")
-    members = (("corp/1", "corp/sales", True), ("corp/1", "corp/claimed", False), ("partner/1", "partner/x", True))
-    for user_id, group, by_directory in members:
-        row(Group, id=group)
-        row(Membership, user_id=user_id, group_id=group, by_directory=by_directory, by_claim=not by_directory)
-    found = found_person("ann@corp.com", own)
+@pytest.mark.parametrize(("written", "note"), [("eve@corp.com", NO_USER), ("oidc/9", NO_USER), ("service_account/ci", NO_ACCOUNT)])
+def test_a_user_without_records_has_nothing_but_the_name(find: Callable[[str], FoundPerson], written: str, note: str) -> None:
+    found = find(written)
     assert found.identity is not None
-    assert (found.identity.provider, found.identity.group_ids) == ("corp", {"sales", "corp/claimed"})
+    assert (found.identity.group_ids, found.note) == (frozenset(), note)
+
+
+def test_no_name_is_nobody(find: Callable[[str], FoundPerson]) -> None:
+    assert find("") == FoundPerson(None)
+
+
+def test_several_users_with_one_address_are_listed(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+    async_to_sync(broker.sign_in)("s2", "oidc/2")
+    row(User, id="oidc/2", email="ann@corp.com")
+    with pytest.raises(ValueError, match="2 users match: oidc/1, oidc/2"):
+        find("ann@corp.com")
+    found = find("oidc/2")
+    assert found.identity is not None
+    assert found.identity.user_id == "oidc/2"
+
+
+def test_records_that_cannot_be_read_are_a_problem_of_the_form(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+    broker.is_down = True
+    with pytest.raises(ValueError, match="cannot be read: the data broker is down") as raised:
+        find("ann@corp.com")
+    assert not isinstance(raised.value, BrokerError)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.explain.recorded_user import DEACTIVATED, NO_SESSION, RecordedUser, recorded_user
+from authorize.explain.recorded_user import DEACTIVATED, NO_SESSION, RecordedUser, SeveralUsersError, recorded_user
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -63,3 +63,38 @@ async def test_a_record_of_another_issuer_or_without_sense_is_no_user(
 
 async def test_an_id_that_nobody_has_is_no_user(broker: BreakableBroker, tmp_path: Path) -> None:
     assert await found(broker, tmp_path, "oidc/nobody", "service_account/nobody") is None
+
+
+async def test_a_step_up_of_the_live_session_counts_and_that_of_a_session_that_ended_does_not(
+    broker: BreakableBroker, tmp_path: Path
+) -> None:
+    await broker.sign_in(claims={"acr": "mfa"}, last_sign_in=1000.0)
+    live = await found(broker, tmp_path)
+    await broker.delete(SESSION, "s1")
+    ended = await found(broker, tmp_path)
+    assert live is not None
+    assert live.identity is not None
+    assert ended is not None
+    assert ended.identity is not None
+    assert (live.identity.claims.get("acr"), ended.identity.claims.get("acr")) == (("mfa",), None)
+
+
+@pytest.mark.parametrize("live", [("oidc/1", "oidc/2"), ("oidc/1",), ()])
+async def test_of_several_users_none_is_chosen(broker: BreakableBroker, tmp_path: Path, live: tuple[str, ...]) -> None:
+    for number, id in enumerate(("oidc/1", "oidc/2")):
+        await broker.sign_in(f"s{number}", id)
+        if id not in live:
+            await broker.delete(SESSION, f"s{number}")
+    with pytest.raises(SeveralUsersError, match="2 users match: oidc/1, oidc/2"):
+        await found(broker, tmp_path, "oidc/1", "oidc/2")
+
+
+async def test_another_users_session_is_never_read(broker: BreakableBroker, tmp_path: Path) -> None:
+    await broker.sign_in()
+    await broker.sign_in("s2", "oidc/2", claims={"team": "red"})
+    options = make_options(tmp_path)
+    for sessions in (None, ["s1", "s2"]):
+        user = await recorded_user(["oidc/1"], broker, options, NOW, sessions)
+        assert user is not None
+        assert user.identity is not None
+        assert (user.identity.user_id, dict(user.identity.claims)) == ("oidc/1", {})

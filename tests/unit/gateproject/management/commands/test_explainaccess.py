@@ -31,8 +31,10 @@ POLICY = [
 
 @pytest.fixture
 def explain(tmp_path: Path):
-    def run(*arguments: str, **settings: Any) -> str:
+    def run(*arguments: str, is_recorded: bool = False, **settings: Any) -> str:
         out = StringIO()
+        if "--user" in arguments and not is_recorded:
+            arguments = (*arguments, "--hypothetical")
         with override_settings(GATE_OPTIONS=make_options(tmp_path, **{"policy": POLICY, **settings}), GATE_CONFIG_ERROR=None):
             call_command(Command(stdout=out), *arguments)
         return out.getvalue()
@@ -314,6 +316,21 @@ def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, databa
     assert "session, changed" in said
     with pytest.raises(CommandError, match="no request r2"):
         explain("--request", "r2")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"grpc_address": "127.0.0.1:9"},
+        {"grpc_address": ""},
+        {"databroker_service_url": "http://127.0.0.1:9", "grpc_client_timeout": "200ms"},
+    ],
+)
+def test_records_that_cannot_be_read_are_an_error(explain, where: dict[str, Any]) -> None:
+    with pytest.raises(CommandError, match="--user: the records of the running gate cannot be read: .*Add --hypothetical") as error:
+        explain(f"{APP}/x", "--user", "ann@corp.com", is_recorded=True, **where)
+    assert error.value.returncode == 1
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("arguments", [[], [APP, "--request", "r1"]])
