@@ -180,7 +180,7 @@ class Options(
     REMOVED: ClassVar[dict[str, str]] = removed_keys.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = {
         **dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`"),
-        "routes": "is called `policy` here: the same list under that name (manage.py importconfig converts a file of Pomerium)",
+        "routes": "is called `policy` here: the same list under that name (gate import converts a file of Pomerium)",
     }
 
     policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(

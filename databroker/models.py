@@ -34,7 +34,7 @@ class ShownRecords(models.QuerySet[Any]):
 class ShownRecord(models.Model):
     """Row that shows a record; `elsewhere` says what changes the record."""
 
-    elsewhere = "`manage.py syncdirectory` reads people and groups from the provider, and a sign-in brings a person"
+    elsewhere = "`gate sync` reads people and groups from the provider, and a sign-in brings a person"
 
     objects = ShownRecords.as_manager()
     rows = models.Manager()
@@ -116,7 +116,7 @@ class Membership(ShownRecord):
 
 
 class Session(ShownRecord):
-    elsewhere = "`manage.py endsessions` and the admin's actions end sessions"
+    elsewhere = "`gate end-sessions` and the admin's actions end sessions"
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
@@ -140,7 +140,7 @@ class Session(ShownRecord):
 
 
 class ServiceAccount(ShownRecord):
-    elsewhere = "`manage.py serviceaccount` makes, renews and revokes them"
+    elsewhere = "`gate service-account` makes, renews and revokes them"
 
     id = models.CharField("name", primary_key=True, max_length=63)
     groups = models.TextField(blank=True)

@@ -12,7 +12,7 @@ from foundation.tasks import in_parallel
 
 PAGE = 500
 WRITES_AT_ONCE = 10
-SYNC = "manage.py syncdirectory"
+SYNC = "gate sync"
 NEVER_SKIPPED = float("inf")
 
 Value = DirectoryUser | DirectoryGroup

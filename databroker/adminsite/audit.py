@@ -107,7 +107,7 @@ def record_actions(
 
 
 def record_command(by: str, message: str, name: str, model: type[Model], words: str = "") -> None:
-    """Record what `by` does with manage.py, whose own log is their terminal; `words` say to what, where its name says too little.
+    """Record what `by` does with a command, whose own log is their terminal; `words` say to what, where its name says too little.
 
     It leaves no connection behind in the thread in which it is called.
     """

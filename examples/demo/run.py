@@ -143,7 +143,7 @@ def introduction(ports: Ports, folder: Folder) -> str:
         *people,
         "",
         f"TCP goes through gate, too ({ECHO_AUTHORITY} says everything back: any signed-in person). In another terminal:",
-        f"  .venv/bin/python manage.py tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
+        f"  {_gate()} tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
         "  nc 127.0.0.1 7777",
         "",
         "Your browser does not know the demo's certificate authority yet. Go on past its warning at each site, or trust",
@@ -161,6 +161,11 @@ def introduction(ports: Ports, folder: Folder) -> str:
         f"gate is ready: {ports.url('hello.localhost')}",
     ]
     return "\n".join(lines)
+
+
+def _gate() -> str:
+    """Return the command line of gate, as the demo was started."""
+    return "gate" if Path(sys.argv[0]).name == "gate" else ".venv/bin/python manage.py"
 
 
 def _groups(person) -> str:

@@ -62,7 +62,7 @@ async def _require_listener(url: Url) -> None:
     except (OSError, TimeoutError) as error:
         raise BrokerError(
             f"the records are in the memory of the running gate, and {url.host}:{url.port} (grpc_address) {connection_fault(error)}: "
-            "start gate first, by `manage.py rungate` or `daphne`, with the same configuration"
+            "start gate first, with `gate run` or `daphne`, with the same configuration"
         ) from error
     writer.close()
 

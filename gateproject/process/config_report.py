@@ -96,7 +96,7 @@ def as_json(report: ConfigReport) -> str:
 def as_sarif(report: ConfigReport) -> str:
     """SARIF 2.1.0 (OASIS), with what code-review tools ask for: rules, levels, and places relative to the working directory."""
     rules = [{"id": kind, "shortDescription": {"text": text}} for kind, text in KINDS.items()]
-    driver = {"name": "gate checkconfig", "version": version(), "rules": rules}
+    driver = {"name": "gate check", "version": version(), "rules": rules}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",

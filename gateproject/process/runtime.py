@@ -62,11 +62,11 @@ LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 def needs_rungate(options: Options) -> Problem | None:
     """Settings that no server can honour that is only given our ASGI application."""
     if options.data_plane == "envoy":
-        return Problem("data_plane", "envoy is started by `manage.py rungate`, and by no other command")
+        return Problem("data_plane", "envoy is started by `gate run`, and by no other command")
     if options.process_count > 1:
-        return Problem("workers", "several processes are started by `manage.py rungate`, and by no other command: set workers: 1")
+        return Problem("workers", "several processes are started by `gate run`, and by no other command: set workers: 1")
     if options.services in SERVES_GRPC_ONLY:
-        return Problem("services", f"{options.services} is asked by gRPC alone: `manage.py rungate` runs it")
+        return Problem("services", f"{options.services} is asked by gRPC alone: `gate run` runs it")
     return None
 
 

@@ -31,7 +31,7 @@ from proxy.verdict import Refuse
 NOT_GOOD = Message("The token in the Authorization header is not good here.")
 NOT_GOOD_ADVICE = Message("It may have expired, been replaced or revoked, or be meant for somebody else.")
 SIGN_IN_ADVICE = Message("Sign in, then try again.")
-TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `manage.py tunnel {}` signs you in with a browser and does that."
+TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
 FORBIDDEN_ADVICE = Message("If you should have access, ask the people who run this application to let you in.")
 CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask the people who run it for one.")
 # Below /.gate/ of the authenticate host (authorize/admin.py).
@@ -149,7 +149,7 @@ UNKNOWN_ADDRESS = Refuse(404, Message("No application is configured at this addr
 
 
 def for_tunnels_only(incoming: IncomingRequest) -> Refuse:
-    advice = Message("Connect with `manage.py tunnel %(host)s:PORT`.", host=incoming.request.host)
+    advice = Message("Connect with `gate tunnel %(host)s:PORT`.", host=incoming.request.host)
     return Refuse(404, Message("This address carries TCP, not web pages."), advice)
 
 

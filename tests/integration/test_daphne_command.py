@@ -163,7 +163,7 @@ NOT_STARTED = {
     "an option without effect": (["--ping-interval", "7"], {}, "--ping-interval has no effect here"),
     "believing everybody": (["--proxy-headers"], {}, "`trusted_proxies` name the proxies"),
     "two bounds of an answer": (["-t", "5"], {"timeout_write": "7s"}, "contradicts timeout_write"),
-    "Envoy": ([], {"data_plane": "envoy"}, "data_plane: envoy is started by `manage.py rungate`"),
+    "Envoy": ([], {"data_plane": "envoy"}, "data_plane: envoy is started by `gate run`"),
     "no service for people": (
         [],
         {"services": "databroker", "grpc_insecure": True, "grpc_address": "127.0.0.1:5443"},

@@ -187,7 +187,7 @@ def test_a_refusal_says_what_a_program_needs(stage: Stage) -> None:
         client.send(f"CONNECT {PEOPLE}:{SILENT_PORT} HTTP/1.1\r\nHost: {PEOPLE}:{SILENT_PORT}\r\n\r\n".encode())
         answer = client.response()
     assert (answer.status, answer.header("www-authenticate")) == (401, f'Gate realm="{PEOPLE}:{SILENT_PORT}"')
-    assert f"manage.py tunnel {PEOPLE}:{SILENT_PORT}" in answer.body.decode()
+    assert f"gate tunnel {PEOPLE}:{SILENT_PORT}" in answer.body.decode()
 
 
 async def test_a_page_is_none(stage: Stage) -> None:

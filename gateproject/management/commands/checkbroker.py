@@ -52,5 +52,5 @@ class Command(ConfiguredCommand):
                 await check.repair()
                 self.stdout.write(f"{found - len(check.wrong)} of {found} rows are written anew")
             elif check.wrong:
-                self.stdout.write("`manage.py checkbroker --repair` writes them anew")
+                self.stdout.write("`gate check-broker --repair` writes them anew")
             return not check.wrong

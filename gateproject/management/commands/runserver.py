@@ -5,14 +5,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 COMMANDS = (
-    "`manage.py rungate -config config.yaml` serves gate with its own TLS, websockets and TCP, "
+    "`gate run --config config.yaml` serves gate with its own TLS, websockets and TCP, "
     "`GATE_CONFIG=config.yaml daphne -p 8000 gateproject.asgi:application` at an address of its own, "
-    "`manage.py demo` with a provider and applications to try (docs/operations/servers.md)"
+    "`gate demo` with a provider and applications to try (docs/operations/servers.md)"
 )
 
 
 class Command(BaseCommand):
-    help = "Serves nothing: rungate and daphne do."
+    help = "Serves nothing: gate run and daphne do."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:

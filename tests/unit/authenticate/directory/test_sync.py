@@ -65,7 +65,7 @@ async def test_more_than_half_is_not_removed_by_mistake(broker: BrokerOverALine,
     await apply(await difference(snapshot(10, 10), broker), broker)
     changes = await difference(snapshot(*kept), broker)
     if is_stopped:
-        with pytest.raises(TooManyGone, match="syncdirectory --force"):
+        with pytest.raises(TooManyGone, match="gate sync --force"):
             check_removals(changes)
     else:
         check_removals(changes)

@@ -87,4 +87,4 @@ def test_another_command_says_that_it_has_one_process(gate: RunningGate) -> None
     environment = clean_environment(GATE_CONFIG=str(gate.config_file))
     with python("-m", "daphne", "-p", str(free_port()), "gateproject.asgi:application", environment=environment) as child:
         assert child.process.wait(30) == 1
-    assert "workers: several processes are started by `manage.py rungate`" in child.output
+    assert "workers: several processes are started by `gate run`" in child.output

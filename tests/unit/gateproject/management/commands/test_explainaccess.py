@@ -327,7 +327,7 @@ def test_a_decision_that_was_made_is_explained_by_its_request_id(explain, databa
     ],
 )
 def test_records_that_cannot_be_read_are_an_error(explain, where: dict[str, Any]) -> None:
-    with pytest.raises(CommandError, match="--user: the records of the running gate cannot be read: .*Add --hypothetical") as error:
+    with pytest.raises(CommandError, match=r"--user: the records of the running gate cannot be read: .*Add --hypothetical") as error:
         explain(f"{APP}/x", "--user", "ann@corp.com", is_recorded=True, **where)
     assert error.value.returncode == 1
     assert "\n" not in str(error.value)

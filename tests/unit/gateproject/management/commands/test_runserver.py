@@ -14,7 +14,7 @@ def test_it_names_the_commands(arguments: list[str], capsys: pytest.CaptureFixtu
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    for command in ("manage.py rungate", "daphne -p 8000 gateproject.asgi:application", "manage.py demo"):
+    for command in ("gate run", "daphne -p 8000 gateproject.asgi:application", "gate demo"):
         assert command in said
 
 
