@@ -9,7 +9,7 @@ from config.identity_provider import ConfiguredProvider, provider_of, told_email
 from config.issuers import is_issuer
 from config.options import Options
 from databroker.records import UserRecord, issuer_in
-from foundation.claim_values import ListedValues, NullValues, PartialValues, is_partial
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescaped
 from foundation.email_address import canonical_email
 
 _DOT = re.compile(r"(?<!\\)\.")  # of a path, not of a name
@@ -132,7 +132,7 @@ def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     """Return the values of each claim by its dotted path, with the kind of tuple that says what was left out (foundation/claim_values.py).
 
     A map has a path of its own, besides the paths of its members.  A claim that the provider keeps elsewhere (OpenID Connect Core 1.0,
-    5.6.2) is one whose value is not known.
+    5.6.2) is one whose value is not known, and so is one that a rule names without the backslashes before its dots.
     """
     flat: dict[str, tuple[Any, ...]] = {}
     waiting: list[tuple[str, Mapping[str, Any]]] = [("", claims)]
@@ -148,6 +148,8 @@ def flattened(claims: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
     for name in elsewhere if isinstance(elsewhere, Mapping) else ():
         key = _path_part(str(name))
         flat[key] = PartialValues(flat[key]) if flat.get(key) else NullValues()
+    for key in [key for key in flat if "\\" in key]:
+        flat.setdefault(unescaped(key), UnescapedValues())
     return flat
 
 

@@ -25,6 +25,17 @@ class NullValues(PartialValues):
     __slots__ = ()
 
 
+class UnescapedValues(NullValues):
+    """No value, of a path that names a claim only where backslashes are ignored: a dot of the claim's name may lack its backslash."""
+
+    __slots__ = ()
+
+
+def unescaped(path: str) -> str:
+    """Return the path of a claim without its backslashes, which all ways to escape the dots of one path share."""
+    return path.replace("\\", "")
+
+
 def is_partial(values: tuple[Any, ...]) -> bool:
     """Whether the claim has a value that can't be compared."""
     return isinstance(values, PartialValues)

@@ -15,14 +15,14 @@ from authorize.policy.request import AccessRequest, ClientCertificate
 from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import comparisons
 from config.routes.route import Route
-from foundation.claim_values import ListedValues, NullValues, PartialValues
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
 
 LONGEST_PATH = 2048
 LONGEST_TEXT = 1024
 MOST_VALUES = 1000
 
 # Properties of a claim that rules read in addition to its values.
-_KINDS = {"partial": PartialValues, "null": NullValues}
+_KINDS = {"partial": PartialValues, "null": NullValues, "unescaped": UnescapedValues}
 _KIND_NAMES: dict[type, str] = {kind: name for name, kind in _KINDS.items()}
 
 RecordedFacts = dict[str, Any]
@@ -55,6 +55,7 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
                     tests.setdefault(comparison.argument, []).append(text_test(comparison.operator, comparison.operand))
             elif comparison.criterion in ("claim", "acr"):
                 claims.add(comparison.argument or "acr")
+                claims.add(unescaped(comparison.argument or "acr"))  # what its absence is judged by
     return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
 
 

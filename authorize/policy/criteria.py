@@ -9,7 +9,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
-from foundation.claim_values import is_partial
+from foundation.claim_values import UnescapedValues, is_partial
 from foundation.email_address import canonical_domain
 
 __all__ = ["NOTHING", "Case", "Criterion", "CriterionReasons", "CriterionWords", "Reason", "TraceStep", "on_person", "on_request"]
@@ -164,6 +164,8 @@ def shown(values: Iterable[Any]) -> str:
 
 
 def shown_claim(values: tuple[Any, ...] | None) -> str:
+    if type(values) is UnescapedValues:
+        return "unknown: a dot of the claim's name needs a backslash"
     if values is None or not is_partial(values):
         return shown(values or ())
     return ", ".join([*sorted(map(str, values)), "what can't be compared"])

@@ -258,6 +258,11 @@ people.without(
     "_claim_judge.judge_values",
     replaced("truths if value is True or value is False else others", "truths | others"),
 )
+people.without(
+    "a claim whose dots are escaped otherwise is not missing",
+    "_exists.judge",
+    never("values is None and without_escapes in identity.claims"),
+)
 people.without("a value that is no text leaves in doubt", "_claim_judge.judge_texts", always("len(texts) == len(values)"))
 people.without("what can't be compared leaves in doubt", "_claim_judge.judge_values", never("is_partial(values)"))
 people.without("and a text beside it", "_claim_judge.judge_texts", always("not is_partial(values)"))

@@ -179,6 +179,9 @@ shown_groups.without(
 shown_groups.without("a claim of null is not missing", "_values", replaced("NullValues() if _is_nothing(value) else PartialValues()", "()"))
 shown_groups.without("a claim that is kept elsewhere is not missing", "flattened", replaced("isinstance(elsewhere, Mapping)", "False"))
 shown_groups.without("a name with a dot is no path", "_path_part", replaced('tail.replace("\\\\", r"\\\\").replace(".", r"\\.")', "tail"))
+shown_groups.without(
+    "a claim that is named without a backslash is not missing", "flattened", skips("flat.setdefault(unescaped(key), UnescapedValues())")
+)
 shown_groups.without("two claims of one path are in doubt", "flattened", always("key not in flat"))
 shown_groups.without("a truth value is no group", "_is_group_id", replaced("isinstance(value, bool)", "False"))
 shown_groups.without("another issuer's word makes nobody a member", "GroupsClaim.groups_of", always("is_issuer(...)"))

@@ -8,7 +8,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import Comparison
-from foundation.claim_values import claim_exists, is_partial
+from foundation.claim_values import claim_exists, is_partial, unescaped
 from foundation.email_address import canonical_domain, canonical_email
 
 EMAIL = CriterionReasons(Reason.EMAIL_LISTED, Reason.EMAIL_NOT_LISTED, Reason.EMAIL_NOT_USABLE)
@@ -108,10 +108,16 @@ def claim(comparison: Comparison) -> Criterion:
 
 
 def _exists(name: str, should_exist: bool) -> Callable[[Identity], int]:
+    """Judge whether the person has the claim.  Where only a claim fits whose dots are escaped otherwise, it is not known: the rule may
+    mean that one.
+    """
     answers = {True: TRUE if should_exist else FALSE, False: FALSE if should_exist else TRUE, None: UNKNOWN}
+    without_escapes = unescaped(name)
 
     def judge(identity: Identity) -> int:
         values = identity.claims.get(name)
+        if values is None and without_escapes in identity.claims:
+            return UNKNOWN
         return answers[False if values is None else claim_exists(values)]
 
     return judge

@@ -7,7 +7,7 @@ import pytest
 
 from databroker.claims import CountedWords, claims_at, flattened, groups_among, groups_in
 from databroker.store.frozen import frozen_data
-from foundation.claim_values import ListedValues, NullValues, PartialValues
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
 from tests.support.options import make_options
 from tests.support.several_providers import several
 
@@ -50,9 +50,10 @@ def test_what_can_t_be_compared_is_neither_absent_nor_empty(value: Any, kind: ty
 
 def test_the_dot_of_a_name_is_not_the_dot_of_a_path() -> None:
     named, nested = {"realm.role": "admin"}, {"realm": {"role": "user"}}
-    assert flattened(named) == {r"realm\.role": ("admin",)}
+    assert flattened(named) == {r"realm\.role": ("admin",), "realm.role": ()}
+    assert type(flattened(named)["realm.role"]) is UnescapedValues
     assert flattened(named | nested) == {r"realm\.role": ("admin",), "realm": (), "realm.role": ("user",)}
-    assert flattened({"a\\": {"b": 1}}).keys().isdisjoint(flattened({"a.b": 1}))
+    assert not any(flattened({"a\\": {"b": 1}}).get(path) for path in flattened({"a.b": 1}))
     assert flattened({"https://corp.example/v1.0/roles": ["a"]}) == {"https://corp.example/v1.0/roles": ("a",)}
     assert flattened({"https://corp.example/a.b": {"c": 1}})[r"https://corp.example/a\.b.c"] == (1,)
     two = flattened({"https://corp": {"example/x": "a"}, "https://corp.example/x": "b"})["https://corp.example/x"]

@@ -19,7 +19,7 @@ from authorize.policy.decision import decide
 from authorize.policy.decision_text import marked_rows, sentence, ways_in
 from authorize.policy.identity import AccessSpan
 from authorize.policy.request import ClientCertificate
-from foundation.claim_values import ListedValues, NullValues, PartialValues
+from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ROUTE = make_route(
@@ -80,7 +80,7 @@ def test_the_same_decision_comes_of_what_was_written_down() -> None:
     assert missing_for(route, facts["request"], facts["person"]) == ""
 
 
-@pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues()])
+@pytest.mark.parametrize("values", [("a",), ListedValues(), PartialValues(("a",)), PartialValues(), NullValues(), UnescapedValues()])
 @pytest.mark.parametrize("asked", [{"exists": True}, {"exists": False}, "a", {"not_is": "b"}])
 def test_what_can_t_be_compared_is_the_same_in_a_replay(values: tuple[str, ...], asked: object) -> None:
     route, person = make_route(policy=[{"allow": {"claim/x": asked}}]), user(claims={"x": values})

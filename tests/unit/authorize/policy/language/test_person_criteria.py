@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from authorize.policy.criterion import Case
 from authorize.policy.identity import Identity
+from databroker.claims import flattened
 from foundation.claim_values import ListedValues, NullValues, PartialValues
-from tests.unit.authorize.builders import user
+from tests.unit.authorize.builders import request, user
 from tests.unit.authorize.policy.written_policies import answer, criterion
 
 UNVERIFIED = user("")
@@ -100,6 +102,40 @@ def test_claims(written: Any, values: tuple[Any, ...] | None, expected: bool | N
 )
 def test_a_value_that_can_t_be_compared_is_neither_absent_nor_empty(written: Any, values: tuple[Any, ...], expected: bool | None) -> None:
     assert answer({"claim/suspended": written}, user(claims={"suspended": values})) is expected
+
+
+DOTTED = flattened({"resource_access": {"my.app": {"roles": ["a"]}, "c.d": {"e.f": "b"}}, "realm": {"role": "c"}})
+
+
+@pytest.mark.parametrize("should_exist", [True, False])
+@pytest.mark.parametrize(
+    ("path", "exists"),
+    [
+        (r"resource_access.my\.app.roles", True),
+        (r"resource_access.my\.app", True),
+        ("realm.role", True),
+        ("realm.other", False),
+        ("resource_access.other", False),
+        ("resource_access.my.app.roles", None),
+        ("resource_access.my.app", None),
+        (r"resource_access\.my\.app.roles", None),
+        (r"resource_access.c\.d.e\.f", True),
+        ("resource_access.c.d.e.f", None),
+        (r"resource_access.c\.d.e.f", None),
+        (r"realm\.role", None),
+    ],
+)
+def test_a_claim_whose_dots_are_escaped_otherwise_is_not_known_to_be_missing(path: str, exists: bool | None, should_exist: bool) -> None:
+    expected = exists if exists is None or should_exist else not exists
+    assert answer({f"claim/{path}": {"exists": should_exist}}, user(claims=DOTTED)) is expected
+    if exists is None:
+        assert answer({f"claim/{path}": {"not_is": "blocked"}}, user(claims=DOTTED)) is None
+
+
+def test_an_explanation_says_that_a_dot_needs_a_backslash() -> None:
+    step = criterion({"claim/resource_access.my.app": {"exists": False}})(request(), user(claims=DOTTED))
+    assert step.words is not None
+    assert "backslash" in step.words.compared(Case(request(), user(claims=DOTTED), 0.0))
 
 
 def test_a_strength_beside_what_can_t_be_compared_is_not_known() -> None:
