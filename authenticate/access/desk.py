@@ -223,7 +223,10 @@ class AccessDesk:
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 
     async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
-        """Requests that this caller may answer."""
+        """Requests that this caller may answer.  They are read for approvers alone: each page with a navigation asks for this."""
+        now = self._clock()
+        if not any(self.rules.may_approve(route.access_key, caller.identity, now) for route in self.rules.routes):
+            return
         async for held in self._asked.all():
             if self.may_answer(caller, held.asked):
                 yield held

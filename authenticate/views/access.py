@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 BACK = ((Message("Back to access"), PAGE),)
 AGAIN = Message("Press the button again in a minute.")
 YOU = Message("You")
+SENT = f"{PAGE}?sent=1"  # where a new access request is confirmed
 MOST_SHOWN = 100
 HOUR = 3600
 DAY = 24 * HOUR
@@ -76,7 +77,7 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
         log.error("access could not be changed", reason=str(error), request_id=page_context(request).request_id)
         reason = Message("The store of people's access does not answer, so this could not be done.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
-    response = responses.redirect(PAGE)
+    response = responses.redirect(SENT if request.POST.get("do") == "ask" else PAGE)
     response.status_code = 303
     return response
 
@@ -115,6 +116,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
     chosen = desk.rules.by_id(request.GET.get("route", ""))
     given = [each async for each in desk.given(caller)]
     waiting = [held async for held in desk.waiting(caller)]
+    own = await desk.own(caller)
     response = responses.page(
         request,
         "authenticate/access.html",
@@ -128,7 +130,9 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
         glass=_glass(chosen) if chosen is not None and desk.may_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
         routes=[(route.id, route_words(route)) for route in await _askable(request, service)],
-        own=[_waits(held, service) for held in await desk.own(caller)],
+        is_sent="sent" in request.GET and bool(own),
+        own=[_waits(held, service) for held in own],
+        pending=len(waiting),
         waiting=[_waits(held, service) for held in sorted(waiting, key=lambda held: held.asked.asked)[:MOST_SHOWN]],
         more=max(0, len(waiting) - MOST_SHOWN),
         given=[_has(each, caller) for each in given[:MOST_SHOWN]],

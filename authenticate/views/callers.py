@@ -23,6 +23,17 @@ async def caller_of(gate: AuthenticatePageContext, session: SessionRecord) -> Ca
     return Caller(session, identity, name_in_evidence(user.email if identity.rule_email else "", user.name, user.id))
 
 
+async def pending_requests(gate: AuthenticatePageContext, session: SessionRecord) -> int | None:
+    """Return the number of access requests that this user may answer; None where no route has `access_requests`.
+
+    Raises BrokerError.
+    """
+    if not gate.authenticate.access.rules:
+        return None
+    caller = await caller_of(gate, session)
+    return 0 if caller is None else len([held async for held in gate.authenticate.access.waiting(caller)])
+
+
 def audit_record(gate: AuthenticatePageContext) -> Record:
     """Record for the desk's steps; raises AuditLogAway."""
 

@@ -14,6 +14,7 @@ from authenticate.portal.icons import PATH as ICONS
 from authenticate.portal.portal import LONGEST_SEARCH, Applications
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
+from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person
 from config.types.picture import PNG
 from databroker.records import SessionRecord
@@ -58,7 +59,7 @@ async def portal(request: HttpRequest) -> HttpResponse:
         person=person,
         csrf=token,
         time=time_element,
-        asks=bool(service.access.rules),
+        pending=await pending_requests(page_context(request), session),
         administers=await _administers(request, headers),
     )
     return responses.with_cookies(response, [cookie] if cookie else [])
@@ -125,6 +126,7 @@ async def why(request: HttpRequest) -> HttpResponse:
         files=portal_files(service),
         style=pages.static_path(STYLE),
         shows_times=True,
+        pending=await pending_requests(page_context(request), session),
         wanted=wanted,
         found=_looked_up(await _applications(request, session), wanted),
         person=person["email"] or person["name"] or person["id"],

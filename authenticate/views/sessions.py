@@ -10,6 +10,7 @@ from authenticate.page_context import page_context
 from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.service import AuthenticateService
 from authenticate.views import answers
+from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person
 from authenticate.views.portal import STYLE, portal_files
 from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
@@ -119,6 +120,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, session: Ses
         files=portal_files(service),
         style=pages.static_path(STYLE),
         sessions=await own_sessions(service.sessions, service.broker, session, now),
+        pending=await pending_requests(page_context(request), session),
         person=person,
         told=_told(service, person),
         claims=claims,

@@ -81,8 +81,11 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     assert "Ask for access to <bdi>Wages</bdi>" in form
     assert re.findall(r"<option[^>]*>([^<]+)", form) == ["15 minutes", "30 minutes", "1 hour", "2 hours"]
     asked = await ask(alice)
-    assert (asked.status, asked.headers["location"]) == (303, PAGE)
-    assert "What you have asked for" in await text(alice)
+    assert (asked.status, asked.headers["location"]) == (303, f"{PAGE}?sent=1")
+    sent = await text(alice, "?sent=1")
+    assert "Your request was sent" in sent
+    assert "What you have asked for" in sent
+    assert "Your request was sent" not in await text(alice)
     seen = await text(carol)
     assert "<bdi>alice@corp.example</bdi></b> asks for <b><bdi>Wages</bdi></b>, for 1 hour" in seen
     assert "the year&#39;s end" in seen
@@ -98,6 +101,25 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     assert await audited() == [
         (f"oidc/{who}", name, "oidc/alice") for who, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
     ]
+
+
+@pytest.mark.parametrize("page", ["/.gate/", "/.gate/sessions", "/.gate/why", PAGE])
+async def test_approvers_see_how_many_requests_wait_for_them(site: Site, page: str) -> None:
+    alice, carol = await signed_in(site), await signed_in(site, "carol")
+
+    async def entry(browser: Browser) -> list[str]:
+        return re.findall(r'<a href="/.gate/access"[^>]*>(Access requests[^<]*)</a>', (await browser.get(page)).text)
+
+    assert await entry(carol) == ["Access requests"]
+    await ask(alice)
+    assert (await entry(carol), await entry(alice)) == (["Access requests (1 waiting)"], ["Access requests"])
+    (value,) = waiting(await text(carol))
+    await press(carol, "refuse", request=value)
+    assert await entry(carol) == ["Access requests"]
+
+
+async def test_a_link_alone_confirms_nothing(site: Site) -> None:
+    assert "Your request was sent" not in await text(await signed_in(site), "?sent=1")
 
 
 async def test_nobody_asks_under_an_address_that_is_not_proved_to_be_theirs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
