@@ -1,4 +1,4 @@
-"""The decision, compared with a second reading of docs/guides/policy.md.  GATE_POLICY_CASES says how many (20,000 in `make attack`)."""
+"""Compare decisions with a second reading of docs/reference/policy-language.md: GATE_POLICY_CASES (20,000 in `make attack`)."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What docs/guides/policy.md says, once more: a slow reader of written policies that shares no code with the product.
+"""What docs/reference/policy-language.md says, once more: a slow reader of written policies that shares no code with the product.
 
 Answers are True, False or None (unknown); before sign-in a question on the person is OPEN.
 """

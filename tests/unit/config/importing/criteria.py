@@ -1,4 +1,4 @@
-"""Criteria on a path as docs/guides/policy.md describes them, for the tests of importers."""
+"""Criteria on a path as docs/reference/policy-language.md describes them, for the tests of importers."""
 
 from typing import Any
 

@@ -1,14 +1,10 @@
 """What a written policy means, and every mistake in one at its place."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from config.routes.policy.language import Block, Combination, Comparison, policy_blocks
-from config.routes.route import Route
 from tests.unit.config.conftest import Problems
 
 ALLOW = "policy[0].allow"
@@ -117,14 +113,3 @@ def test_nothing_is_read_deeper_than_anybody_would_write(route_problems: Problem
 def test_an_allow_block_beside_an_open_door_has_no_effect(route_problems: Problems) -> None:
     found = route_problems(policy=[{"allow": {"user": "a"}}], allow_any_authenticated_user=True)
     assert "`allow` of policy" in found["allow_any_authenticated_user"]
-
-
-def test_the_examples_of_the_documentation_are_right() -> None:
-    page = (Path(__file__).parents[5] / "docs" / "guides" / "policy.md").read_text()
-    examples = [yaml.safe_load(part.partition("```")[0]) for part in re.split(r"```yaml(?: title=\"config.yaml\")?\n", page)[1:]]
-    routes = [written["policy"][0] if "from" in written.get("policy", ({},))[0] else written for written in examples]
-    with_policy = [route for route in routes if "policy" in route]
-    assert (len(routes), len(with_policy)) == (6, 5)
-    for route in with_policy:
-        policy = yaml.load(yaml.dump(route["policy"]), yaml.BaseLoader)
-        assert Route.model_validate({"from": "https://a.example.com", "to": "http://b", "policy": policy}).policy

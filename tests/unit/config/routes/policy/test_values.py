@@ -6,7 +6,7 @@ import pytest
 
 from config.routes.policy.values import CRITERIA, regular_expression
 
-PAGE = (Path(__file__).parents[5] / "docs" / "guides" / "policy.md").read_text()
+PAGE = (Path(__file__).parents[5] / "docs" / "reference" / "policy-language.md").read_text()
 
 
 @pytest.mark.parametrize("name", CRITERIA)
