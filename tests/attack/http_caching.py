@@ -40,7 +40,7 @@ def _caches() -> dict[str, int]:
     return dict(zip(CACHES, ports, strict=True))
 
 
-@attack("B29", "two people and nobody behind a caching nginx", together=8, sample=100, minutes=0.5)
+@attack("B29", "two users and an anonymous client behind a caching nginx", together=8, sample=100, minutes=0.5)
 def behind_a_cache(target: Target) -> Iterator[Case]:
     home, ports = stage(), _caches()
     for (kind, port), site, page, suffix in product(ports.items(), SITES, PAGES, SUFFIXES):

@@ -114,7 +114,7 @@ async def _foreign_before_own(elsewhere: str, site: str, target: Target) -> Outc
     return ACCEPTED
 
 
-@attack("B14", "another person's good session, planted beside one's own")
+@attack("B14", "another user's valid session, planted next to the own session")
 def tossed_sessions(target: Target) -> Iterator[Case]:
     """A sibling of the host sets a cookie of our name for the parent domain: any path, any order, any number; never its companion."""
     for site, planter, person in product(("any", "bare", "group", "mixed"), ("carol", "alice"), ("carol", "alice", None)):

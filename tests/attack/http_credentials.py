@@ -20,7 +20,7 @@ CREDENTIALS = (
 OTHER_CREDENTIALS = (b"Bearer abc", b"Basic YTpi", b"Gateau abc", b"Bearer abc.Gate-x", b"Digest gate=1")
 
 
-@attack("B3", "our credentials never go upstream, others do")
+@attack("B3", "credentials of gate stay, others pass")
 def credentials(target: Target) -> Iterator[Case]:
     for value in (*CREDENTIALS, *OTHER_CREDENTIALS):
         for site, person in (("public", None), ("any", "alice"), ("bare", "carol"), ("mixed", "alice")):

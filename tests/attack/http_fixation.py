@@ -92,7 +92,7 @@ async def _person_of(target: Target, cookie: bytes, site: str = "any") -> str | 
     return told(hits[0])[1] if hits else None
 
 
-@attack("B14", "another person's good session, planted while somebody signs in and out", sample=6)
+@attack("B14", "another user's valid session, planted during sign-in and sign-out", sample=6)
 def planted_sessions(target: Target) -> Iterator[Case]:
     for order in ORDERS[:3]:
         for does in (_signs_in_beside, _signs_out_beside):
@@ -131,7 +131,7 @@ async def _signs_out_beside(order: str, target: Target) -> Outcome:
     return REFUSED
 
 
-@attack("B14", "another person's sign-in, brought to its end", sample=12)
+@attack("B14", "another user's sign-in, completed", sample=12)
 def planted_attempts(target: Target) -> Iterator[Case]:
     """The planter begins, plants the cookie of the attempt in the victim's browser, and leads it to their own callback."""
     for callback in ("the provider's", "the route's"):

@@ -93,7 +93,7 @@ AROUND = (
 )
 
 
-@attack("B18", "forward auth says yes to a stranger")
+@attack("B18", "forward auth allows a client without a session")
 def strangers(target: Target) -> Iterator[Case]:
     for query in _queries(target):
         for path in (b"/verify", b"/"):
@@ -151,7 +151,7 @@ def identities(target: Target) -> Iterator[Case]:
             yield Case(f"{name!r} at {site}", partial(_permits_nothing, data))
 
 
-@attack("B18", "forward auth lets in whom it must")
+@attack("B18", "forward auth allows valid users")
 def welcome(target: Target) -> Iterator[Case]:
     for site, person in (("group", "alice"), ("any", "carol"), ("public", None)):
         url = f"https://{target.host(site)}/x?y=1"

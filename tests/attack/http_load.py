@@ -67,7 +67,7 @@ def _question(target: Stage, dice: random.Random, way: tuple[bytes, bool]) -> Qu
     return Question(data, method, b" ".join([path, *email]), is_answered)
 
 
-@attack("B42", "a million tagged questions", together=32, sample=75, minutes=10)
+@attack("B42", "a million tagged requests", together=32, sample=75, minutes=10)
 def million(target: Target) -> Indexed:
     """Answers, aborts of both ends, pipelining and websockets, all over the same connections to the same upstreams."""
     home, done = stage(), Counter[str]()

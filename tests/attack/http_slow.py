@@ -149,7 +149,7 @@ async def _slow(mode: str, target: Target, most: float = 0.0) -> Outcome:
 WAITERS = 300
 
 
-@attack("B21", "a slow upstream starves nobody", together=WAITERS + 4, sample=60)
+@attack("B21", "a slow upstream delays no other client", together=WAITERS + 4, sample=60)
 def starving(target: Target) -> Iterator[Case]:
     """The route `hostile` gives its upstream one second; others share gate with hundreds who wait for that."""
     for number in range(WAITERS):

@@ -61,7 +61,7 @@ def authorities(target: Target) -> dict[bytes, str]:
     return dict.fromkeys(places + spelled, "") | good
 
 
-@attack("B43", "tunnels to where no route leads, and by whom no route lets in")
+@attack("B43", "tunnels without a route or without access")
 def tunnels(target: Target) -> Iterator[Case]:
     right = b"group.localhost:%d" % TUNNEL_PORT
     for authority, site in authorities(target).items():
@@ -80,7 +80,7 @@ def tunnels(target: Target) -> Iterator[Case]:
             yield Case(f"{version!r} as {person}", partial(_asked, b"CONNECT", right, right, person, "", version))
 
 
-@attack("B43", "what stands behind a CONNECT", sample=60)
+@attack("B43", "bytes after a CONNECT", sample=60)
 def behind(target: Target) -> Iterator[Case]:
     framings = (
         b"",

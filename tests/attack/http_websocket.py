@@ -188,7 +188,7 @@ def _final_status(raw: bytes) -> int:
     return next((status for status in found if status == 101 or status >= 200), 0)
 
 
-@attack("B7", "a 101 that nobody asked for", together=24)
+@attack("B7", "an unsolicited 101", together=24)
 def unasked(target: Target) -> Iterator[Case]:
     asked = (b"", b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"Upgrade: websocket\r\n", b"Connection: Upgrade\r\n", b"Upgrade: foo\r\n")
     asked += (b"Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",)  # the last one counts, and is not ours

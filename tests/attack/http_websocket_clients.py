@@ -77,7 +77,7 @@ _EITHER = (
 _OPEN = (b"WebSocket", b"WEBSOCKET", b"websocket ", b"\twebsocket")
 
 
-@attack("B7", "handshakes that are none", together=24)
+@attack("B7", "malformed handshakes", together=24)
 def handshakes(target: Target) -> Iterator[Case]:
     for (site, person), behind in product((("public", None), ("any", "alice"), ("group", "alice")), ("a request", "a request in a frame")):
         for label, changed, opens in _changed_handshakes():

@@ -25,7 +25,7 @@ _HIDDEN = (
 )
 
 
-@identity_attack("B31", "e-mail addresses that nobody verified", sample=40)
+@identity_attack("B31", "unverified e-mail addresses", sample=40)
 def unverified(stage: Stage) -> Iterator[Attempt]:
     for value in (*UNVERIFIED, *VERIFIED, ABSENT):
         # Absent is no: this provider does not say that it never tells it (`claims_supported`).

@@ -40,7 +40,7 @@ def logout_tokens(stage: Stage) -> Iterator[Attempt]:
     yield "the provider's word a second time", partial(_works_once, stage)
 
 
-@identity_attack("B11", "sign-out by a page that frames or embeds ours", sample=12)
+@identity_attack("B11", "sign-out by a page that frames or embeds gate", sample=12)
 def front_channel(stage: Stage) -> Iterator[Attempt]:
     person = Person(stage)
     for label, query in _guesses(stage.idp.issuer):

@@ -60,7 +60,7 @@ def claims(_: Stage) -> Iterator[Attempt]:
     yield "kept elsewhere", partial(_is_kept_out, {"_claim_names": {"status": "src1"}}, [*COMPARED, *PRESENT])
 
 
-@identity_attack("B49", "odd values: groups that nobody can read", sample=12)
+@identity_attack("B49", "odd values: unreadable groups", sample=12)
 def groups(_: Stage) -> Iterator[Attempt]:
     for value in (*odd_forms("sales"), True, [True], 1001.5, [1001.5], "sales", ["sales"], 1001, [1001], "1001", ["eng", 1001]):
         if value != []:  # which says that there are none

@@ -20,7 +20,7 @@ FOREIGN = (("Origin", "https://evil.example"), ("Referer", "https://evil.example
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 
 
-@identity_attack("B11", "sign-out by somebody else", sample=100)
+@identity_attack("B11", "sign-out by another user", sample=100)
 def sign_out(stage: Stage) -> Iterator[Attempt | Case]:
     person = Person(stage)
     for token, method, carrier, path in product(_TOKENS, METHODS, CARRIERS, PATHS):

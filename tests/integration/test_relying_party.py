@@ -431,13 +431,26 @@ def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(f
         fresh.idp.signing_key, fresh.idp.algorithm = before
 
 
-def test_userinfo_that_comes_as_a_token_is_not_read(stage: Stage) -> None:
-    """Nobody has registered us for signed userinfo (OpenID Connect Core 5.3.2), so nobody has said whose key that would be."""
+@pytest.mark.parametrize(
+    ("claims", "key", "reason"),
+    [
+        ({}, RSA_KEY, None),
+        ({"aud": "another"}, RSA_KEY, "audience"),
+        ({"iss": "https://another.example"}, RSA_KEY, "issuer"),
+        ({}, OTHER_RSA_KEY, "signature is wrong"),
+    ],
+)
+def test_signed_userinfo_is_verified_as_an_id_token_is(stage: Stage, claims: dict[str, Any], key: Any, reason: str | None) -> None:
+    """OpenID Connect Core 5.3.2: by a key of the provider, of its issuer, for this client."""
     browser = stage.browser()
     callback = stage.picked(browser)
-    answer = signed({"alg": "RS256", "kid": "key-1"}, {"iss": stage.idp.issuer, "aud": "gate", "sub": "alice"}, RSA_KEY, "RS256").encode()
+    userinfo = {"iss": stage.idp.issuer, "aud": "gate", "sub": "alice"} | claims
+    answer = signed({"alg": "RS256", "kid": "key-1"}, userinfo, key, "RS256").encode()
     stage.bend.answers = {"/userinfo": Answer(200, answer, "application/jwt")}
-    is_explained(stage, browser.open(callback), 503, "does not answer as it should", TROUBLE, "JSON object")
+    if reason is None:
+        assert browser.open(callback).status == 302
+        return
+    is_explained(stage, browser.open(callback), 503, "does not answer", TROUBLE, reason)
     nobody_is_signed_in(stage, browser)
 
 
