@@ -101,5 +101,5 @@ def changed_upstream_paths(settings: Any) -> Iterator[Finding]:
             yield (
                 ("policy", index, "to"),
                 f"now has the request's whole path appended; in an earlier release {base} took the place of {part}: "
-                f"write `prefix_rewrite: {base}` to keep that, and see docs/guides/load-balancing.md#the-path",
+                f"write `prefix_rewrite: {base}` to keep that, and see docs/guides/upstreams.md#path-rewrites",
             )

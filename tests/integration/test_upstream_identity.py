@@ -1,4 +1,4 @@
-"""What upstreams are told by the running product: verified as docs/guides/upstreams.md shows, with replaced keys, and a cluster's token."""
+"""Identity that upstreams receive: verified as docs/guides/verify-assertion.md shows, with replaced keys, and a cluster token."""
 
 import base64
 import json
@@ -18,13 +18,15 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.sample_upstream import SampleUpstream
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "upstreams.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "guides" / "verify-assertion.md"
+SAMPLES = {"js": "verify.mjs", "go": "identity.go", "java": "Identity.java"}
 JACKSON = [Path(f"/usr/share/java/jackson-{part}.jar") for part in ("core", "annotations", "databind")]
 # Big, so nobody is made to install them: where they are, their samples are tried, too.
 HAS_GO = shutil.which("go") is not None
 HAS_JAVA = shutil.which("javac") is not None and all(jar.exists() for jar in JACKSON)
-PYTHON_MAIN = "\nimport json, sys\nprint(json.dumps(who_asks(sys.argv[1])))\n"
-NODE_MAIN = "\nconsole.log(JSON.stringify(await whoAsks(process.argv[2])));\n"
+PYTHON_MAIN = "\nimport json, sys\nprint(json.dumps(verify_assertion(sys.argv[1])))\n"
+NODE_MAIN = "\nconsole.log(JSON.stringify(await verifyAssertion(process.argv[2])));\n"
 GO_MAIN = """package main
 
 import (
@@ -36,7 +38,7 @@ import (
 )
 
 func main() {
-	claims, err := identity.WhoAsks(os.Args[1])
+	claims, err := identity.VerifyAssertion(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func main() {
 """
 JAVA_MAIN = """public final class Main {
     public static void main(String[] arguments) throws Exception {
-        System.out.println(new Identity().whoAsks(arguments[0]));
+        System.out.println(new Identity().verifyAssertion(arguments[0]));
     }
 }
 """
@@ -72,8 +74,11 @@ def running(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: P
 
 
 def sample(running: RunningGate, language: str, audience: str) -> str:
-    """The page's own code, after the reader has filled in the names."""
-    (code,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """Return the code that the page shows or links to, with the host names filled in."""
+    if language == "python":
+        (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    else:
+        code = (ROOT / "examples" / "verify_assertion" / SAMPLES[language]).read_text()
     return code.replace("authenticate.example.com", f"localhost:{running.port}").replace("app.example.com", audience)
 
 

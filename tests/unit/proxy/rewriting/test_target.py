@@ -24,8 +24,8 @@ ROW = re.compile(r"^\| `(http:[^`]*)` \| (.*?) ?\| `([^`]*)` \| `([^`]*)` \|$", 
 
 
 def documented():
-    """Rows of the table in docs/guides/load-balancing.md, "The path": keys of a route, a request's path, the upstream's."""
-    text = (Path(__file__).parents[4] / "docs/guides/load-balancing.md").read_text()
+    """Rows of the table in docs/guides/upstreams.md, "Path rewrites": keys of a route, a request's path, the upstream's."""
+    text = (Path(__file__).parents[4] / "docs/guides/upstreams.md").read_text()
     for to, keys, path, expected in ROW.findall(text):
         yield {"to": to, **dict(key.split(": ", 1) for key in re.findall(r"`([^`]*)`", keys))}, path, expected
 
