@@ -109,9 +109,9 @@ async def test_without_a_session_nothing_protected_answers_and_with_one_it_does(
 
 def test_the_documented_table_is_that_of_the_attacks() -> None:
     lines = (ROOT / "docs" / "security" / "attack-suite.md").read_text().splitlines()
-    documented = [line.rpartition(" | ")[0] for line in lines if line.startswith("| B")]
+    documented = [line for line in lines if line.startswith("| B")]
     modules = [attack.cases.__module__.rpartition(".")[2] for attack in load_attacks()]
     assert documented == [
-        f"| {attack.name} | {attack.title} | `{module}.py` | {attack.sample}"
+        f"| {attack.name} | {attack.title} | `{module}.py` | {attack.sample} |"
         for attack, module in zip(load_attacks(), modules, strict=True)
     ]
