@@ -1,11 +1,11 @@
-"""Asks gate for Apache, which speaks no HTTP to others before it decides: a FastCGI authorizer (mod_authnz_fcgi), nothing but Python.
+"""FastCGI authorizer for Apache httpd (mod_authnz_fcgi) that requests decisions from gate; needs only Python.
 
     python3 apache_authorizer.py --listen 127.0.0.1:9010 --gate 127.0.0.1:8443 --forward-auth-host forward.example.com \\
         --origin https://app.example.com
 
-One of these serves one origin, which is written here and never the client's.  Apache connects anew for each request and sends what
-a CGI program gets.  gate's 2xx becomes "200" with variables for Apache (GATE_X_GATE_CLAIM_EMAIL and so on); every other answer
-goes to the browser as it is.  Without an answer the connection just ends, which Apache answers with 500.
+One authorizer serves one origin, from the command line and never from the client. Apache opens a connection for each request and sends
+the variables of a CGI program. A 2xx of gate becomes "200" with variables for Apache (GATE_X_GATE_CLAIM_EMAIL and so on); any other
+response goes to the browser. Without a response the connection closes, and Apache responds with 500.
 """
 
 import argparse
@@ -19,7 +19,7 @@ BEGIN, END, PARAMS, STDIN, STDOUT = 1, 3, 4, 5, 6
 MOST_PARAMS = 1 << 18
 TIMEOUT = 10.0
 
-# What the application learns; an empty variable takes the client's header away.
+# Headers for the application; an empty variable removes the client's header.
 COPIED = ("x-gate-jwt-assertion", "x-gate-claim-email", "x-gate-claim-groups", "cookie", "authorization")
 
 # Of the client's headers gate sees all but these: they belong to the connection, or are the front proxy's to say.
@@ -85,7 +85,7 @@ class Authorizer(socketserver.StreamRequestHandler):
 
 
 def told(response: http.client.HTTPResponse) -> bytes:
-    """What Apache is answered, as a CGI program would."""
+    """Return the response for Apache, in the form of a CGI program."""
     if 200 <= response.status < 300:
         lines = [
             "Status: 200 OK",

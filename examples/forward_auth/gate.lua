@@ -1,17 +1,17 @@
--- HAProxy asks gate before each request; loaded by haproxy.cfg beside this file, which says what not to change.
+-- HAProxy requests a decision from gate for each request; loaded by haproxy.cfg beside this file, which lists what not to change.
 --
---   http-request lua.gate https://app.example.com      the origin that gate judges: written in the configuration, never the client's
+--   http-request lua.gate https://app.example.com      the origin that gate evaluates: from the configuration, never the client's
 --
--- 2xx: the request goes on, with the headers that gate told instead of the client's.  Every other answer goes to the browser as
--- it is.  No answer, or anything unexpected: 503.  There is no way to the application but through the 2xx.
+-- 2xx: the request continues, with the headers of the decision in place of the client's. Any other response goes to the browser. No
+-- response, or an unexpected one: 503. Only a 2xx leads to the application.
 
 local GATE = "127.0.0.1:8443"
 local FORWARD_AUTH_HOST = "forward.example.com"
 
--- What the application learns; an empty value takes the client's header away.
+-- Headers for the application; an empty value removes the client's header.
 local COPIED = { "x-gate-jwt-assertion", "x-gate-claim-email", "x-gate-claim-groups", "cookie", "authorization" }
 
--- Of the client's headers gate sees all but these: they belong to the connection, or are the front proxy's to say.
+-- Client headers that are not sent to gate: they belong to the connection, or only the front proxy may set them.
 local NOT_ASKED = {
   ["host"] = true, ["content-length"] = true, ["transfer-encoding"] = true, ["connection"] = true, ["keep-alive"] = true,
   ["proxy-connection"] = true, ["upgrade"] = true, ["te"] = true, ["trailer"] = true, ["expect"] = true,
@@ -20,7 +20,7 @@ local NOT_ASKED = {
   ["x-forwarded-for"] = true, ["x-real-ip"] = true, ["forwarded"] = true,
 }
 
--- Of gate's answer the browser gets all but these.
+-- Headers of gate's response that the browser does not get.
 local NOT_PASSED_ON = { ["content-length"] = true, ["transfer-encoding"] = true, ["connection"] = true, ["keep-alive"] = true }
 
 local function question(txn, origin)
