@@ -1,4 +1,4 @@
-"""Admin page "Access for a while": what was asked for and what was given.  Approvers answer here as on their own page, by the same desk;
+"""Admin page "Temporary access": requests and grants.  Approvers answer here as on their own page, by the same desk;
 an administrator who is no approver ends access, and can't give any.
 """
 
@@ -33,7 +33,7 @@ MOST_SHOWN = 100
 # Read of each kind before the page is made, so that it takes the same time whatever there is.
 MOST_READ = 1000
 AWAY = "The data broker is away; nothing was changed, or not all of it. Look again in a minute."
-LOG_AWAY = "The audit log can't be written at this moment, so nothing was changed."
+LOG_AWAY = "The audit log can't be written, so nothing was changed. Try again in a minute."
 NO_ANSWERER = "You may not answer: only the approvers of its route do, and nobody answers themselves."
 DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access has ended."}
 
@@ -45,7 +45,7 @@ class AccessForAWhile(models.Model):
         app_label = "authenticate"
         managed = False
         default_permissions = ()
-        verbose_name = verbose_name_plural = "access for a while"
+        verbose_name = verbose_name_plural = "temporary access"
 
 
 class AccessForAWhileAdmin(PageAdmin):
@@ -57,7 +57,7 @@ class AccessForAWhileAdmin(PageAdmin):
             context = async_to_sync(_shown)(request)
         except BrokerError:
             context = {"problem": "The data broker is away and can't be asked now."}
-        return self.page(request, "admin/authenticate/access.html", "Access for a while", most=MOST_SHOWN, **context)
+        return self.page(request, "admin/authenticate/access.html", "Temporary access", most=MOST_SHOWN, **context)
 
     def _do(self, request: HttpRequest) -> None:
         """Do what a button says, and say what came of it."""

@@ -32,14 +32,14 @@ class ProviderChoice:
         ids = named.split()
         found = tuple(provider for id, provider in self._providers.items() if not ids or id in ids)
         if not found:
-            raise BadRequest(Message("this sign-in link names a sign-in service that is not there any more"))
+            raise BadRequest(Message("the identity provider in this link is no longer configured"))
         return found
 
     def wanted(self, candidates: Providers, id: str) -> ConfiguredProvider:
         """The one of this id; BadRequest where it is not among them."""
         found = next((provider for provider in candidates if provider.id == id), None)
         if found is None:
-            raise BadRequest(Message("this application does not take the sign-in service that the link names"))
+            raise BadRequest(Message("this application does not accept the identity provider in the link"))
         return found
 
     def left(self, candidates: Providers, session: SessionRecord | None, cookie_headers: Iterable[bytes]) -> ConfiguredProvider | None:

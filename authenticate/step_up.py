@@ -11,9 +11,9 @@ from databroker.records import authenticated_at
 from foundation.errors import BadRequest
 from foundation.web.message import Message
 
-WEAK = Message("The sign-in service did not sign you in as strongly as this application asks.")
-UNTOLD = Message("The sign-in service does not say when you proved who you are, which this application asks for.")
-OLD = Message("The sign-in service says that you proved who you are longer ago than this application takes.")
+WEAK = Message("This application requires a stronger sign-in method.")
+UNTOLD = Message("Your identity provider did not report when you last signed in, which this application requires.")
+OLD = Message("Your last sign-in is too old for this application.")
 UNMET = "unmet_authentication_requirements"  # OpenID Connect Core Unmet Authentication Requirements 1.0
 
 
@@ -35,7 +35,7 @@ class StepUpRequest:
         """The requirements in a signed URL of ours."""
         max_age = params.get("gate_max_age", "")
         if max_age and not (max_age.isascii() and max_age.isdecimal()):
-            raise BadRequest(Message("this sign-in link asks for what is no time"))
+            raise BadRequest(Message("the sign-in link has an invalid max_age"))
         return cls(tuple(params.get("gate_acr_values", "").split()), int(max_age) if max_age else None)
 
     def to_url(self) -> dict[str, str]:

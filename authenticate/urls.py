@@ -29,7 +29,7 @@ from foundation.web.responses import error_page
 async def _configured_callback(request: HttpRequest, path: str) -> HttpResponse:
     """The callback page.  `authenticate_callback_path` is a setting of the running process, not of Django's, so it is compared here."""
     if "/" + path != page_context(request).options.authenticate_callback_path:
-        return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
+        return error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     return await callback(request)
 
 

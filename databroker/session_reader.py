@@ -31,7 +31,7 @@ class SessionReader:
                 session_id=session.id,
                 user_id=session.user_id,
                 provider=session.provider,
-                issuer=session.vouched_by or "not known",
+                issuer=session.vouched_by or "unknown",
             )
             return None
         return session

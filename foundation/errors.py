@@ -77,7 +77,7 @@ class TooManyReadings(BadRequest):
     """The path holds more than we work the readings of out for."""
 
     def __init__(self) -> None:
-        super().__init__(Message("the path holds too many semicolons, double slashes or encoded delimiters"))
+        super().__init__(Message("the path contains too many semicolons, double slashes or encoded delimiters"))
 
 
 class SealError(BadRequest):

@@ -92,7 +92,7 @@ class GateAdminSite(AdminSite):
             reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
             advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
             somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
-            links = (("Who am I?", "/.gate/"), ("Sign in as somebody else", somebody_else))
+            links = (("Who am I?", "/.gate/"), ("Sign in as another user", somebody_else))
             return error_page(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id

@@ -127,7 +127,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
             reason = at_admin
             advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
         else:
-            reason, advice = Message("We can't look up your session at the moment."), Message("Please try again in a minute.")
+            reason, advice = Message("Your session can't be looked up at the moment."), Message("Try again in a minute.")
         response = error_page(request, 503, reason, advice=advice)
         response.headers["Retry-After"] = str(getattr(exception, "retry_after", BrokerError.retry_after))
         return response
@@ -135,7 +135,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
 
 def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
-    page = error_page(request, 405, Message("This page can't be opened like that."), links=((Message("Your applications"), "/.gate/"),))
+    page = error_page(request, 405, Message("This page can't be opened this way."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
     return page
 

@@ -111,10 +111,10 @@ class AccessDesk:
     async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         asking = route.access_requests
         if asking is None or not caller.identity.is_own:
-            raise NoSuchRequest(Message("access can't be asked for there"))
+            raise NoSuchRequest(Message("this application does not accept access requests"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(
-                Message("access may be asked for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
+                Message("access can be requested for at most %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
             )
         said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
         holder = caller.holder
@@ -140,10 +140,10 @@ class AccessDesk:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
         asking = route.access_requests.break_glass if route.access_requests is not None else None
         if asking is None or not self.may_break_glass(caller, route):
-            raise NotYours(Message("you may not let yourself in there; nothing was changed"))
+            raise NotYours(Message("you don't have emergency access to this application; nothing was changed"))
         if not 0 < seconds <= asking.max_duration.total_seconds():
             raise AccessError(
-                Message("you may let yourself in for %(duration)s at most", duration=duration_words(asking.max_duration.total_seconds()))
+                Message("emergency access is limited to %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
             )
         now, holder, said = self._clock(), caller.holder, checked_why(why)
         by, until = f"{caller.name}, who broke the glass", now + seconds
@@ -256,7 +256,7 @@ class AccessDesk:
         if route is None:
             raise NoSuchRequest(_GONE)
         if not self.may_answer(caller, asked):
-            raise NotYours(Message("you may not answer this request; nothing was changed"))
+            raise NotYours(Message("you can't approve or deny this request; nothing was changed"))
         return route
 
     async def _found(self, id: str, nonce: str) -> HeldRequest:
@@ -299,7 +299,7 @@ class AccessDesk:
         except AccessError:  # it can't be given any more, however often somebody tries
             await self._close(held)
             raise
-        log.info("access was given for a while", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
+        log.info("temporary access was granted", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
         self._say(caller, "given", asked, f"{by} gave access: {words_of(asked)}")
         await self._close(held)
 
@@ -314,7 +314,7 @@ class AccessDesk:
 
     async def _end(self, caller: Caller, held: HeldRequest, actions: tuple[str, str], record: Record) -> None:
         if held.asked.state == APPROVED:
-            raise NoSuchRequest(Message("it was approved already; nothing was changed"))
+            raise NoSuchRequest(Message("this request is already approved; nothing was changed"))
         try:
             async with audited(_telling(caller, held.asked, record), *actions):
                 await self._asked.close(held)
@@ -322,9 +322,9 @@ class AccessDesk:
             raise NoSuchRequest(_GONE) from None
 
 
-_GONE = Message("this request is over, or somebody else has answered it; nothing was changed")
-_ENDED = Message("this access has ended already; nothing was changed")
-_BUSY = Message("others answer the same request at this moment: look, and try again")
+_GONE = Message("this request is already closed; nothing was changed")
+_ENDED = Message("this access has already ended; nothing was changed")
+_BUSY = Message("another approver changed this request; reload the page and try again")
 
 
 def _telling(caller: Caller, asked: AskedAccess, record: Record) -> Tell:

@@ -83,7 +83,7 @@ def _shown(each: Held) -> GivenAccess:
 
 
 OPERATIONS = (
-    ApiOperation("list_grants", "GET", "grants", "grants:read", "Access that was given for a while", list_grants, GrantList, GrantQuery),
+    ApiOperation("list_grants", "GET", "grants", "grants:read", "Temporary access grants", list_grants, GrantList, GrantQuery),
     ApiOperation(
         "revoke_grant",
         "DELETE",

@@ -17,7 +17,7 @@ _BROWSERS = (
     (r"Safari/", "Safari"),
     (r"^curl/", "curl"),
     (r"^Wget/", "Wget"),
-    (r"^python|aiohttp|^Go-http-client|^okhttp|^Java", Message("A program")),
+    (r"^python|aiohttp|^Go-http-client|^okhttp|^Java", Message("Command-line client")),
 )
 _SYSTEMS = (
     (r"iPhone|iPod", "iPhone"),
@@ -28,7 +28,7 @@ _SYSTEMS = (
     (r"Macintosh|Mac OS X", "macOS"),
     (r"Linux|X11", "Linux"),
 )
-UNKNOWN = Message("A browser that does not say what it is")
+UNKNOWN = Message("Unknown browser")
 
 
 def in_words(user_agent: str) -> str:

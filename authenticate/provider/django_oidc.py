@@ -153,15 +153,15 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if "error" in params:
             return self.login_failure(params["error"], params.get("error_description", ""))
         if not params.get("code"):
-            raise BadRequest(Message("the sign-in service sent you back without a code"))
+            raise BadRequest(Message("the identity provider sent no authorization code"))
         if not await self.service.spend_code(params["code"]):
             log.warning(
                 "a code was brought a second time, as the answer of this provider: it is shown to nobody", provider=client.provider.id
             )
-            raise BadRequest(Message("this answer is from another sign-in service than ours"))
+            raise BadRequest(Message("the response was issued by a different identity provider"))
         discovery = await client.discovery()
         if discovery.sends_issuer and "iss" not in params:
-            raise BadRequest(Message("the answer of the sign-in service does not name its sender"))
+            raise BadRequest(Message("the response does not name its issuer"))
         backend = GateBackend(client, discovery, self.service.clock, library_settings(self.service.options, client, discovery))
         self.signed_in = await backend.authenticate(
             request, code=params["code"], nonce=self.attempt["nonce"], code_verifier=self.attempt["verifier"]
@@ -230,7 +230,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         try:
             return await self._client.tokens(payload, self._discovery, needs_id_token=self._client.provider.gives_id_token)
         except GrantRefused as error:
-            raise CodeRefused(Message("the sign-in service no longer accepts this sign-in")) from error
+            raise CodeRefused(Message("the identity provider no longer accepts this sign-in")) from error
 
     async def verify_token(self, token: str, *, nonce: str, access_token: str) -> dict[str, Any]:
         return await self._client.verified(token, self._discovery, nonce=nonce, access_token=access_token)
@@ -250,14 +250,14 @@ def single_params(query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError as error:
-        raise BadRequest(Message("the answer of the sign-in service can't be read")) from error
+        raise BadRequest(Message("the response of the identity provider can't be read")) from error
     params = dict(pairs)
     if len(params) != len(pairs):
-        raise BadRequest(Message("the answer of the sign-in service says the same thing twice"))
+        raise BadRequest(Message("the response of the identity provider repeats a parameter"))
     return params
 
 
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
     if "iss" in params and not is_issuer(issuer, params["iss"]):
-        raise BadRequest(Message("this answer is from another sign-in service than ours"))
+        raise BadRequest(Message("the response was issued by a different identity provider"))

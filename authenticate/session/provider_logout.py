@@ -60,9 +60,9 @@ class ProviderLogout:
         """
         client = self._clients.of_issuer(issuer)
         if client is None or not client.provider.gives_id_token:
-            raise BadRequest(Message("this is about another sign-in service than ours"))
+            raise BadRequest(Message("the issuer (iss) is not a configured identity provider"))
         if len(sid) < SHORTEST_UNGUESSABLE:
-            raise BadRequest(Message("it names no session, or one that anybody could guess"))
+            raise BadRequest(Message("the session id (sid) is missing or too short"))
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
         if ended:  # anybody can send the request again
             await self._refresh_others(issuer, subject="", sid=sid)

@@ -81,7 +81,7 @@ class Sessions:
         await self._broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
         if await self.at_provider.has_signed_out(session):
             await self.end(session)
-            raise SignedOutMeanwhile("you signed out at the sign-in service while this sign-in was under way")
+            raise SignedOutMeanwhile("you signed out at the identity provider during this sign-in")
         # Asked when the session is written: either the sweep of the new configuration finds it (RemovedProviders), or we know of that one.
         if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
             await self.end(session)

@@ -1,4 +1,4 @@
-"""Access for a while: where a person asks for it, approvers answer, and what was given is ended before its time."""
+"""Temporary access: the page to request, approve, deny and revoke it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -46,7 +46,7 @@ async def access(request: HttpRequest) -> HttpResponse:
     if request.method not in ("GET", "HEAD", "POST"):
         return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
     if not service.access.rules:
-        return responses.error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
+        return responses.error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
     if session is None:
         if request.method == "POST":
@@ -55,12 +55,14 @@ async def access(request: HttpRequest) -> HttpResponse:
         return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={chosen.id}"))
     caller = await caller_of(page_context(request), session)
     if caller is None:
-        reason = Message("What is known of you can't be read, or your session has just ended.")
+        reason = Message("Your session has ended, or your profile could not be loaded.")
         return responses.error_page(request, 403, reason, links=(answers.SIGN_IN_AGAIN,))
     if request.method != "POST":
         return await _page(request, service, caller)
     if not answers.is_from_our_page(request, service, caller.session):
-        return responses.error_page(request, 400, Message("This page is too old, or was not one of ours; nothing was changed."), links=BACK)
+        return responses.error_page(
+            request, 400, Message("This page has expired; nothing was changed. Reload it and try again."), links=BACK
+        )
     return await _change(request, service, caller)
 
 
@@ -71,11 +73,11 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
     except AccessError as error:
         return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.said), links=BACK)
     except AuditLogAway:
-        reason = Message("The audit log can't be written at this moment, so nothing was changed.")
+        reason = Message("The audit log can't be written, so nothing was changed. Try again in a minute.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     except BrokerError as error:
         log.error("access could not be changed", reason=str(error), request_id=page_context(request).request_id)
-        reason = Message("The store of people's access does not answer, so this could not be done.")
+        reason = Message("The data broker is unavailable. Nothing was changed.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     response = responses.redirect(SENT if request.POST.get("do") == "ask" else PAGE)
     response.status_code = 303
@@ -90,7 +92,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
         case "ask" | "break_glass" as do:
             route = desk.rules.by_id(sent.get("route", ""))
             if route is None:
-                raise AccessError(Message("access can't be asked for there; nothing was changed"))
+                raise AccessError(Message("this application does not accept access requests; nothing was changed"))
             step = desk.ask if do == "ask" else desk.break_glass
             await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
         case "withdraw":
@@ -103,7 +105,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
             user_id, _, access_id = sent.get("access", "").rpartition(" ")
             await desk.revoke(caller, user_id, access_id, record)
         case _:
-            raise AccessError(Message("this button is not one of this page; nothing was changed"))
+            raise AccessError(Message("unknown action; nothing was changed"))
 
 
 def _seconds(written: str) -> float:

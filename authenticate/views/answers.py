@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 View = Callable[..., Awaitable[HttpResponse]]
 SIGN_IN_AGAIN = (Message("Sign in again"), "/.gate/")
 NOT_SIGNED_IN = Message("You are not signed in.")
-START_AGAIN = Message("Please start again.")
+START_AGAIN = Message("Start again.")
 TRY_AGAIN = Message("Try again")
 
 
@@ -48,10 +48,10 @@ def provider_trouble(request: HttpRequest, error: Exception, retry_url: str) -> 
     response = error_page(
         request,
         503,
-        Message("The sign-in service does not answer as it should, so we can't sign you in at the moment."),
+        Message("Sign-in is temporarily unavailable: the identity provider is not responding."),
         advice=Message(
-            "If you are signed in already, nothing changes for you. Otherwise please try again in a minute. "
-            "If it stays like this, tell the people who run this site the number below."
+            "If you are already signed in, nothing changes. Otherwise try again in a minute. "
+            "If the problem continues, contact your administrator and include the request id below."
         ),
         links=((TRY_AGAIN, retry_url),),
     )
@@ -90,8 +90,8 @@ def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
     response = error_page(
         request,
         503,
-        Message("Too many sign-ins from your network wait for the sign-in service at this moment."),
-        advice=Message("Please reload this page in a few seconds. If you are signed in already, nothing changes for you."),
+        Message("Too many sign-ins from your network are in progress."),
+        advice=Message("Reload this page in a few seconds. If you are already signed in, nothing changes."),
     )
     response.headers["Retry-After"] = "5"
     return response

@@ -33,7 +33,7 @@ class SignInAttempt:
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
     client = service.providers.of(attempt.provider)
     if client is None:
-        raise BadRequest(Message("this sign-in link names a sign-in service that is not there any more"))
+        raise BadRequest(Message("the identity provider in this link is no longer configured"))
     try:
         discovery = await client.discovery()
     except ProviderError as error:

@@ -37,7 +37,7 @@ class CallbackView(GateCallbackView):
             return answers.too_many_sign_ins(request)
         except CodeRefused as error:
             self._tell(str(error))
-            return self._start_again(Message("The sign-in service no longer accepts this sign-in; it may have taken too long."))
+            return self._start_again(Message("The identity provider no longer accepts this sign-in. It may have taken too long."))
         except AskedAnother as error:
             self._tell(str(error))
             return await self.login_stale()
@@ -56,8 +56,8 @@ class CallbackView(GateCallbackView):
         response = responses.error_page(
             self.request,
             403,
-            Message("The sign-in service tells this site less about you than it needs: %(scopes)s is missing.", scopes=error.missing),
-            advice=Message("Sign in again, and agree to everything that the sign-in service asks you."),
+            Message("The identity provider did not grant a required permission: %(scopes)s.", scopes=error.missing),
+            advice=Message("Sign in again and grant all permissions that the identity provider asks for."),
             links=((answers.SIGN_IN_AGAIN[0], self._target_url()),),
         )
         return self._and_forget(response)
@@ -67,8 +67,8 @@ class CallbackView(GateCallbackView):
         response = responses.error_page(
             self.request,
             403,
-            Message("The sign-in service sends more data about you than this site accepts."),
-            advice=Message("Signing in again does not help. Tell the people who run this site the number below."),
+            Message("The identity provider sends more data about you than this site accepts."),
+            advice=Message("Signing in again does not help. Contact your administrator and include the request id below."),
         )
         return self._and_forget(response)
 
@@ -82,7 +82,7 @@ class CallbackView(GateCallbackView):
         service = self.service
         session = await service.sessions.find(answers.cookie_headers(self.request), service.host_port, service.clock())
         if session is None:
-            return self._start_again(Message("This sign-in was finished before, took too long, or was begun in another browser."))
+            return self._start_again(Message("This sign-in has expired, was already completed, or was started in another browser."))
         target = self._target()
         return responses.redirect(service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD)
 
@@ -95,12 +95,12 @@ class CallbackView(GateCallbackView):
         if error == UNMET:
             return self._too_weak(WEAK)
         if error != "access_denied":
-            return self._start_again(Message("The sign-in service could not sign you in."))
+            return self._start_again(Message("The identity provider could not sign you in."))
         response = responses.error_page(
             self.request,
             401,
-            Message("The sign-in was cancelled, or the sign-in service does not let you use this site."),
-            advice=Message("You can try again, perhaps with another account."),
+            Message("The sign-in was cancelled, or your account at the identity provider may not use this site."),
+            advice=Message("Try again, or use another account."),
             links=((answers.TRY_AGAIN, self._target_url()),),
         )
         return self._and_forget(response)
@@ -140,7 +140,7 @@ class CallbackView(GateCallbackView):
 
     def _deactivated(self) -> HttpResponse:
         self._tell("the provider has deactivated this person (SCIM)")
-        reason, advice = Message("Your account is deactivated."), Message("If that is a mistake, ask the people who run this site.")
+        reason, advice = Message("Your account is deactivated."), Message("If this is a mistake, contact your administrator.")
         return self._and_forget(responses.error_page(self.request, 403, reason, advice=advice))
 
     async def _weaker(self, asked: StepUpRequest, shortfall: str) -> HttpResponse:
@@ -167,10 +167,8 @@ class CallbackView(GateCallbackView):
             self.request,
             403,
             UNTOLD,
-            advice=Message(
-                "Try again. If it stays like this, the people who run this application must look at the sign-in service's settings."
-            ),
-            links=((answers.TRY_AGAIN, self._target_url()), (Message("Who am I signed in as?"), DASHBOARD)),
+            advice=Message("Try again. If the problem continues, your administrator must check the settings of the identity provider."),
+            links=((answers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
         )
         return self._and_forget(response)
 
@@ -181,10 +179,10 @@ class CallbackView(GateCallbackView):
             403,
             shortfall,
             advice=Message(
-                "Try again, and choose a stronger way to sign in where you are offered one; "
-                "or ask the people who run this application how it wants you to sign in."
+                "Try again and choose a stronger sign-in method if one is offered. "
+                "Otherwise ask your administrator which method this application requires."
             ),
-            links=((answers.TRY_AGAIN, self._target_url()), (Message("Who am I signed in as?"), DASHBOARD)),
+            links=((answers.TRY_AGAIN, self._target_url()), (Message("View my account"), DASHBOARD)),
         )
         return self._and_forget(response)
 

@@ -94,12 +94,12 @@ async def change_portal(request: HttpRequest) -> HttpResponse:
     if session is None:
         return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     if not answers.is_from_our_page(request, service, session):
-        reason = Message("This page is too old, or was not one of ours; nothing was changed.")
+        reason = Message("This page has expired; nothing was changed. Reload it and try again.")
         return responses.error_page(request, 400, reason, links=((Message("Back"), PAGE),))
     wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")
     found = (await _applications(request, session)).find(wanted)
     if found is None:
-        reason = Message("There is no such application for you, or not any more; nothing was changed.")
+        reason = Message("Application not found; nothing was changed.")
         return responses.error_page(request, 404, reason, links=((Message("Back"), PAGE),))
     edit = choices.toggled if "favourite" in request.POST else choices.opened
     await choices.change(service.broker, session, edit(found.key), service.clock())
@@ -138,7 +138,7 @@ async def why(request: HttpRequest) -> HttpResponse:
 async def icon(request: HttpRequest, name: str) -> HttpResponse:
     found = page_context(request).authenticate.portal.icons.find(name)
     if found is None:
-        return responses.error_page(request, 404, Message("There is no such page."))
+        return responses.error_page(request, 404, Message("This page does not exist."))
     response = HttpResponse(found.content, content_type=found.media_type)
     response.headers["Cache-Control"] = "private, max-age=604800, immutable"
     # Opened as a page of its own, a picture is nothing but one.

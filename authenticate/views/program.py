@@ -35,7 +35,7 @@ def begin(request: HttpRequest, params: dict[str, str]) -> HttpResponse:
     service = gate.authenticate
     callback = service.targets.target(params.get("gate_callback_uri", ""), gate.authorize.is_route_origin)
     if callback is None or callback.path != CALLBACK_PATH:
-        raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
+        raise BadRequest(Message("the redirect target is not allowed"))
     asked = StepUpRequest.from_url(params)
     wanted = ProgramRequest(
         callback.origin,
@@ -60,13 +60,11 @@ async def program(request: HttpRequest) -> HttpResponse:
     try:
         wanted = service.program_requests.open(sealed, service.clock())
     except SealError:
-        return responses.error_page(
-            request, 400, Message("This link of a program's sign-in is not valid, or is too old."), advice=START_AGAIN
-        )
+        return responses.error_page(request, 400, Message("This sign-in link of a program is invalid or has expired."), advice=START_AGAIN)
     route = service.targets.target(wanted.origin, gate.authorize.is_route_origin)
     if route is None:
         return responses.error_page(
-            request, 400, Message("The address that the program wants to use is not there any more."), advice=START_AGAIN
+            request, 400, Message("The redirect address of this program is no longer configured."), advice=START_AGAIN
         )
     now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
     session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
@@ -87,7 +85,7 @@ def _elsewhere(request: HttpRequest, service: AuthenticateService, sealed: str) 
         request,
         403,
         Sentence("%(error)s.", error=Reason.SIGNED_IN_ELSEWHERE.value),
-        links=((Message("Sign in as somebody else"), f"{SIGN_OUT_PATH}?{back}"),),
+        links=((Message("Sign in as another user"), f"{SIGN_OUT_PATH}?{back}"),),
     )
 
 

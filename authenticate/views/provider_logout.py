@@ -50,7 +50,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     named = [request.GET.getlist(name) for name in ("iss", "sid")]
     if any(len(values) != 1 for values in named):
-        raise BadRequest(Message("a sign-out at the sign-in service names it (iss) and the session (sid), each once"))
+        raise BadRequest(Message("a front-channel logout needs one issuer (iss) and one session id (sid)"))
     (issuer,), (sid,) = named
     try:
         await service.provider_logout.by_browser(issuer, sid)

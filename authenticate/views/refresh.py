@@ -28,9 +28,11 @@ async def refresh(request: HttpRequest) -> HttpResponse:
     if session is None:
         return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     if not answers.is_from_our_page(request, service, session):
-        return responses.error_page(request, 400, Message("This form is too old, or was not one of ours; nothing was changed."), links=BACK)
+        return responses.error_page(
+            request, 400, Message("This form has expired; nothing was changed. Reload the page and try again."), links=BACK
+        )
     if (wait := too_soon(service, session)) > 0:
-        return _later(request, Message("Your session was refreshed only a moment ago."), wait)
+        return _later(request, Message("Your session was refreshed a moment ago."), wait)
     return await _refreshed(request, service, session)
 
 
@@ -38,9 +40,9 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
     try:
         await service.refresh.renew(session.id, RefreshStep.TOKENS, by_hand=True)
     except RefreshUnderWay:
-        return _later(request, Message("Your session is being refreshed at this moment."), 5)
+        return _later(request, Message("Your session is being refreshed."), 5)
     except SessionEnded:
-        reason = Message("The sign-in service no longer vouches for this session, so it has ended.")
+        reason = Message("The identity provider no longer confirms this session, so it has ended.")
         response = responses.error_page(request, 401, reason, links=(answers.SIGN_IN_AGAIN,))
         return responses.with_cookies(
             response, service.sessions.clear_cookies(answers.cookie_headers(request), service.host_port, request.path)
@@ -60,6 +62,6 @@ def too_soon(service: AuthenticateService, session: SessionRecord) -> float:
 
 
 def _later(request: HttpRequest, reason: str, wait: float) -> HttpResponse:
-    response = responses.error_page(request, 429, reason, advice=Message("Please try again later."), links=BACK)
+    response = responses.error_page(request, 429, reason, advice=Message("Try again later."), links=BACK)
     response.headers["Retry-After"] = str(int(wait) + 1)
     return response

@@ -72,7 +72,7 @@ ENDPOINTS = {
 async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     service = page_context(request).authenticate
     if not service.scim_access:
-        return error_page(request, 404, Message("There is no such page."), links=((Message("Your applications"), "/.gate/"),))
+        return error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     try:
         if (pusher := service.scim_access.pusher(request.headers.get("Authorization", ""))) is None:
             log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)

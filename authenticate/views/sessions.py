@@ -60,7 +60,9 @@ async def sessions(request: HttpRequest) -> HttpResponse:
     if session is None:
         return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     if not answers.is_from_our_page(request, service, session):
-        return responses.error_page(request, 400, Message("This page is too old, or was not one of ours; nothing was changed."), links=BACK)
+        return responses.error_page(
+            request, 400, Message("This page has expired; nothing was changed. Reload it and try again."), links=BACK
+        )
     return await _end(request, service, session)
 
 
@@ -71,7 +73,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
     else:
         found = await service.sessions.own(session, request.POST.get("end", ""), service.clock())
         if found is None:
-            reason = Message("You have no such session, or it has ended already; nothing was changed.")
+            reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.error_page(request, 404, reason, links=BACK)
         if found.id in (session.id, *session.earlier):
             return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
@@ -85,7 +87,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
         if not ended:
             raise
         reason = Message(
-            "The store of sessions stopped answering: %(ended)s of %(all)s sessions have ended, the others go on.",
+            "The data broker is unavailable: %(ended)s of %(all)s sessions were ended. The rest are still active.",
             ended=ended,
             all=len(chosen),
         )
@@ -137,9 +139,9 @@ def _told(service: AuthenticateService, person: Mapping[str, Any]) -> list[tuple
     user, claims = person["user"], person["claims"]
     told: dict[str, str] = {
         Message("Your id"): person["told"]["id"],
-        Message("Your name"): user["name"] or Message("not known"),
+        Message("Your name"): user["name"] or Message("unknown"),
         Message("Your e-mail address"): person["told"]["email"]
-        or Message("not told: the sign-in service has not verified it, or may not tell its domain"),
+        or Message("not shared: the address is not verified, or its domain is not allowed for your identity provider"),
         Message("Your groups"): ", ".join(group["name"] for group in person["groups"]) or Message("none"),
     }
     for name in service.options.jwt_claims_headers:

@@ -50,7 +50,7 @@ async def choose(request: HttpRequest) -> HttpResponse:
     """What a person has chosen on the page of `sign_in`, whose signed link comes along: a provider, or the address that they typed."""
     said = {name: request.GET.getlist(name) for name in (CHOICE, "gate_idp", "gate_address")}
     if any(len(values) > 1 for values in said.values()):
-        raise BadRequest(Message("this sign-in link says the same thing twice"))
+        raise BadRequest(Message("the sign-in link repeats a parameter"))
     query, id, address = ("".join(values) for values in said.values())
     try:
         params = page_context(request).authenticate.sign_in_params(query)
@@ -78,7 +78,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], question: Prov
     target = service.targets.target(params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     attempt_id = params.get("gate_attempt", "")
     if target is None or not (service.targets.is_own(target) or is_attempt_id(attempt_id)):
-        raise BadRequest(Message("this sign-in link leads to a place that does not belong to this site"))
+        raise BadRequest(Message("the redirect target is not allowed"))
     asked = StepUpRequest.from_url(params)
     session = await service.sessions.find(headers, service.host_port, now)
     if session is not None and not (shortfall := asked.shortfall(session.claims, session.issued, now)):
@@ -132,13 +132,13 @@ def _question(request: HttpRequest, candidates: Providers, question: ProviderQue
 
 
 def _changed(request: HttpRequest) -> HttpResponse:
-    reason = Message("This sign-in link is not complete, or was changed on its way.")
-    return responses.error_page(request, 400, reason, advice=Message("Please open the page you wanted again."))
+    reason = Message("This sign-in link is incomplete or was modified.")
+    return responses.error_page(request, 400, reason, advice=Message("Open the page that you wanted again."))
 
 
 def _too_old(request: HttpRequest, error: UrlExpired) -> HttpResponse:
     gate = page_context(request)
     target = gate.authenticate.targets.target(error.params.get("gate_redirect_uri", ""), gate.authorize.is_route_origin)
     links = ((Message("Open the page again"), str(target)),) if target is not None else ()
-    advice = Message("Sign-in links last a few minutes. Please open the page you wanted again.")
-    return responses.error_page(request, 400, Message("This sign-in link is too old."), advice=advice, links=links)
+    advice = Message("Sign-in links expire after a few minutes. Open the page that you wanted again.")
+    return responses.error_page(request, 400, Message("This sign-in link has expired."), advice=advice, links=links)

@@ -40,24 +40,24 @@ class RouteLook:
 def sentence(decision: Decision) -> Message:
     """Sentence for the person; it never names what is listed: that is the operator's."""
     if decision.outcome is Outcome.NO_ROUTE:
-        return Message("There is nothing at this address.")
+        return Message("No page exists at this address.")
     if decision.outcome is Outcome.SIGN_IN:
-        return Message("Please sign in first.")
+        return Message("Sign in first.")
     if decision.outcome is Outcome.STEP_UP:
         reason = decision.trace[-1].reason.value
-        return Message("Please sign in again: this application asks for more than your sign-in says (%(reason)s).", reason=reason)
+        return Message("This application requires a stronger sign-in: %(reason)s.", reason=reason)
     if decision.outcome is Outcome.ALLOWED:
         return Message("Allowed: %(reason)s.", reason=decision.trace[-1].reason.value)
     if decision.outcome is Outcome.CERTIFICATE:
-        return Message("This application wants to see a client certificate: %(reason)s.", reason=decision.trace[-1].reason.value)
+        return Message("A client certificate is required: %(reason)s.", reason=decision.trace[-1].reason.value)
     told = (step for step in decision.trace if not step.holds and (step.words is None or step.words.is_told))
     found = list(dict.fromkeys(step.reason for step in told if step.reason not in _NOT_TOLD))
     if decision.trace and decision.trace[-1].reason in _DENIES:
         found = [decision.trace[-1].reason]
     reasons = [reason.value for reason in found if reason not in _BLOCKS] or [reason.value for reason in found]
     if not reasons:
-        return Message("You can't open this page: its route lets nobody in.")
-    return Message("You can't open this page: %(reasons)s.", reasons=enumerated(reasons))
+        return Message("You don't have access to this page: no rule allows it.")
+    return Message("You don't have access to this page: %(reasons)s.", reasons=enumerated(reasons))
 
 
 def rows(decision: Decision) -> list[dict[str, Any]]:

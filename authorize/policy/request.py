@@ -68,7 +68,7 @@ def require_method(method: str) -> None:
     The only door for methods, of the listener and of everybody who asks about a request.
     """
     if not _METHOD.fullmatch(method):
-        raise BadRequest(Message("the method is not a token in capitals, so an application might take it for another than the one judged"))
+        raise BadRequest(Message("the method is not an upper-case token, so the application could read it differently from gate"))
 
 
 def access_request(
@@ -93,7 +93,7 @@ def access_request(
     if method == "OPTIONS" and access_control_request_method:
         require_method(access_control_request_method.decode("latin-1"))
     if _REFUSED_IN_QUERY.search(query):
-        raise BadRequest(Message("the query holds a character that must be percent-encoded"))
+        raise BadRequest(Message("the query contains a character that must be percent-encoded"))
     name, port = canonical_host(host)
     if method == CONNECT and port is None:
         raise BadRequest(Message("a tunnel needs a host and a port"))

@@ -39,8 +39,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
 FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
 _IN_HEADERS = re.compile(r"[!-~]{1,16384}")
 _WORDS = {ACCESS_TOKEN: Message("access token"), ID_TOKEN: Message("ID token")}
-_UNUSABLE = Message("it wants your %(token)s of the sign-in service, which gave none that can be passed on")
-_EXPIRED = Message("it wants your %(token)s, which has expired and can't be renewed; sign out and in again")
+_UNUSABLE = Message("it requires your %(token)s, and your identity provider issued none that can be passed on")
+_EXPIRED = Message("it requires your %(token)s, which has expired and can't be renewed; sign out and in again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class ProviderTokens:
             return ()
         if identity is None:
             if any(name == b"authorization" for name, _ in templates):
-                raise NobodyToActFor(Message("nobody is signed in whose token it could be told"))
+                raise NobodyToActFor(Message("it requires a token of a signed-in user"))
             return ()
         key = (identity.session_id, route.id)
         known = self._cached.get(key)
@@ -150,7 +150,7 @@ class ProviderTokens:
         record = await self._broker.get(SESSION, session_id)
         session = self._sessions.read(record) if record is not None else None
         if session is None:
-            raise NobodyToActFor(Message("it wants a token of the sign-in service, where you have not signed in, or no longer are"))
+            raise NobodyToActFor(Message("it requires a token of an identity provider at which you are not signed in"))
         return HeldTokens.of(session)
 
     async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:

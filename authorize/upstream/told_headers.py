@@ -97,7 +97,7 @@ def _filled(name: bytes, parts: Parts, values: Mapping[str, Any]) -> Parts | Non
             filled.append(said.decode("ascii"))
         elif name == _AUTHORIZATION:
             # Without it the application would take the request for nobody's, or for the client's own words.
-            raise NobodyToActFor(Message("it wants to be told %(name)s of who asks, which is not known of you", name=part.name))
+            raise NobodyToActFor(Message("it requires %(name)s, which your identity provider does not send for you", name=part.name))
         else:
             return None
     return tuple(filled)

@@ -37,7 +37,7 @@ def _comparison(comparison: Comparison) -> str:
     if comparison.criterion == "http_header":  # values of headers stay out of the admin: upstreams' keys are kept there
         return f"{name} …"
     if comparison.criterion == "granted":
-        return "access was given for a while"
+        return "temporary access was granted"
     operator = f"not {comparison.operator}" if comparison.is_negated else comparison.operator
     zone = f" ({comparison.zone})" if CRITERIA[comparison.criterion].has_zone else ""
     return f"{name} {operator} {', '.join(_values(_as_written(comparison)))}{zone}"

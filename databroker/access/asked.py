@@ -25,7 +25,7 @@ LIFETIME = 86400.0  # seconds that a request waits
 MOST_OPEN = 5  # of one person for one route
 _OVER_FOR = 60.0  # seconds for which a place is kept whose request is over
 _TOO_MANY = Message(
-    "you have asked %(times)s times for this already: wait for an answer; where you withdraw one, you may ask again a minute later",
+    "you already have %(times)s open requests for this application: wait for a decision, or withdraw one and request again a minute later",
     times=MOST_OPEN,
 )
 

@@ -20,7 +20,7 @@ LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
 TRIES = 5
 _EMPTY_FOR = 60.0  # seconds for which a record without anything is kept, so that no later writer can pass it over
-_SAY_WHY = Message("say why, in at most %(most)s characters, without any that can't be seen or change the direction of text")
+_SAY_WHY = Message("give a reason of at most %(most)s printable characters")
 
 
 class AccessError(GateError):
@@ -52,7 +52,7 @@ class TemporaryAccesses:
                 _require_not_revoked(same)
                 return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
-                raise AccessError(Message("they have access there already, and for longer: revoke that first"))
+                raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
             now = self._clock()
             held = (*(other for other in kept if other.route != access.route or other.until <= now), access)
             try:
@@ -149,13 +149,13 @@ def _is_kept(access: TemporaryAccess, now: float) -> bool:
 
 def _require_not_revoked(access: TemporaryAccess) -> None:
     if access.revoked:
-        raise AccessError(Message("this access was ended before its time: it must be asked for again"))
+        raise AccessError(Message("this access was revoked: request it again"))
 
 
 def checked(access: TemporaryAccess, now: float) -> TemporaryAccess:
     """Access that may be given, with its reason in one line; else AccessError."""
     if not 0 < access.until - now <= LONGEST:
-        raise AccessError(Message("access ends in the future, within 30 days"))
+        raise AccessError(Message("the expiry must be within the next 30 days"))
     return replace(access, why=checked_why(access.why))
 
 
@@ -168,4 +168,4 @@ def checked_why(written: str) -> str:
 
 
 def _busy(user_id: str) -> AccessBusy:
-    return AccessBusy(Message("somebody else changes the access of %(person)s at this moment: look, and try again", person=user_id))
+    return AccessBusy(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))

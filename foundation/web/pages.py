@@ -68,16 +68,16 @@ STATIC_PATH = "/.gate/static/foundation/"
 
 # The title says what happened to a person who has never heard of status codes.
 TITLES = {
-    400: Message("This request can't be answered"),
+    400: Message("Request can't be processed"),
     401: Message("Please sign in"),
     403: Message("You don't have access"),
-    404: Message("Nothing is here"),
-    405: Message("Not possible here"),
-    410: Message("This is no longer here"),
-    426: Message("Please use a newer client"),
-    495: Message("A client certificate is needed"),
+    404: Message("Page not found"),
+    405: Message("Not supported"),
+    410: Message("No longer available"),
+    426: Message("Newer client required"),
+    495: Message("Client certificate required"),
     502: Message("The application can't be reached"),
-    503: Message("Not available right now"),
+    503: Message("Temporarily unavailable"),
     504: Message("The application took too long"),
 }
 

@@ -77,11 +77,11 @@ def _handler(status: int, reason: str) -> Callable[..., HttpResponse]:
 
 
 # What Django itself refuses, and what fails: by these names it finds them in the modules of URLs and in the settings.
-handler400 = _handler(400, Message("This request is not one that we understand."))
-handler403 = _handler(403, Message("You may not do this."))
-handler404 = _handler(404, Message("There is no such page."))
-handler500 = _handler(500, Message("Something went wrong on our side; the log says what, under the request id."))
-csrf_failure = _handler(403, Message("This form is too old, or was not one of ours. Open the page again."))
+handler400 = _handler(400, Message("This request is not valid."))
+handler403 = _handler(403, Message("You are not allowed to do this."))
+handler404 = _handler(404, Message("This page does not exist."))
+handler500 = _handler(500, Message("An internal error occurred. The log has details under the request id."))
+csrf_failure = _handler(403, Message("This form has expired. Open the page again."))
 
 
 def finished(response: HttpResponse, set_cookies: Iterable[str] = (), brand: Brand = NO_BRAND) -> HttpResponse:

@@ -22,7 +22,7 @@ class SiteFacts:
         if not self.contact:
             return ()
         about = quote(f"Help with {host or 'this site'}, request {request_id}", safe="")
-        return ((Message("Ask for help"), f"{self.contact}?subject={about}" if self.contact.startswith("mailto:") else self.contact),)
+        return ((Message("Get help"), f"{self.contact}?subject={about}" if self.contact.startswith("mailto:") else self.contact),)
 
 
 NO_SITE_FACTS = SiteFacts()

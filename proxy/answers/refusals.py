@@ -28,37 +28,35 @@ from proxy.sign_in.redirects import return_url, step_up_challenge
 from proxy.upgrades.handshake import HandshakeRefused
 from proxy.verdict import Refuse
 
-NOT_GOOD = Message("The token in the Authorization header is not good here.")
-NOT_GOOD_ADVICE = Message("It may have expired, been replaced or revoked, or be meant for somebody else.")
+NOT_GOOD = Message("The token in the Authorization header is not valid for this application.")
+NOT_GOOD_ADVICE = Message("It may have expired, been rotated or revoked, or belong to another application.")
 SIGN_IN_ADVICE = Message("Sign in, then try again.")
 TUNNEL_ADVICE = "Send `Authorization: Gate <token>`; `gate tunnel {}` signs you in with a browser and does that."
-FORBIDDEN_ADVICE = Message("If you should have access, ask the people who run this application to let you in.")
-CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask the people who run it for one.")
+FORBIDDEN_ADVICE = Message("If you need access, contact your administrator.")
+CERTIFICATE_ADVICE = Message("Choose the certificate that you were given for this application, or ask your administrator for one.")
 # Below /.gate/ of the authenticate host (authorize/admin.py).
 EXPLANATION = "admin/authorize/loggeddecision/explain/?request="
 ASKING = "access?route="
 
-NOT_KEPT = Message(
-    "You are not signed in any more, so what you sent has not arrived; and it could not be kept for you, because %(reason)s."
-)
-NOT_KEPT_ADVICE = Message("Go back and copy what you wrote, before you sign in.")
+NOT_KEPT = Message("Your session has ended, so the application did not receive your form. gate could not keep it, because %(reason)s.")
+NOT_KEPT_ADVICE = Message("Before you sign in, go back and copy what you wrote.")
 
-LOOP = Message("You were signed in several times in a row, and each time your session was gone again.")
+LOOP = Message("Sign-in keeps failing: your browser does not keep the session cookie.")
 LOOP_ADVICE = Message(
-    "Your browser may be blocking or clearing cookies for this site; a private window or an extension can do that. "
-    "If it goes on, the people who run this site find the cause in the log with the request id below."
+    "Your browser may block or delete cookies of this site, for example in a private window or because of an extension. "
+    "If the problem continues, contact your administrator and include the request id below."
 )
-AGAIN = Message("Please try again in a moment.")
+AGAIN = Message("Try again in a moment.")
 NOT_SIGNED_IN = Message("You are not signed in.")
-GONE_ADVICE = Message("Look whether it has arrived before you write it again.")
-ACT_ADVICE = Message("Sign in at another page of it.")
+GONE_ADVICE = Message("Check whether it has arrived before you write it again.")
+ACT_ADVICE = Message("Sign in on another page of the application.")
 TUNNELS_ADVICE = "Close some, or use one for several things."
 
 
 class Refusals:
     def __init__(self, options: Options, authorize: Authorizer):
         own = f"{options.authenticate_service_url.origin}/.gate/"
-        self._who_am_i = (Message("Who am I signed in as?"), own)
+        self._who_am_i = (Message("View my account"), own)
         self._sign_out = f"{own}signout/"
         self._clear_loop = SignInLoops(options).clear()
         self._authorize = authorize
@@ -111,13 +109,13 @@ class Refusals:
         links = (*self._asking_for_access(check), self._who_am_i, self._as_somebody_else(incoming, check))
         if identity is None or not self._authorize.may_administer(identity):
             return links
-        return ((Message("Why? The whole explanation, for administrators"), f"{self._explanation}{incoming.request_id}"), *links)
+        return ((Message("Full explanation (administrators)"), f"{self._explanation}{incoming.request_id}"), *links)
 
     def _as_somebody_else(self, incoming: IncomingRequest, check: Check) -> tuple[str, str]:
         """By way of the page that asks whether to sign out; whoever signs in then is where they wanted to go."""
         route = check.decision.route
         target = return_url(incoming, route.route.from_.scheme if route is not None else "https")
-        return (Message("Sign in as somebody else"), f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
+        return (Message("Sign in as another user"), f"{self._sign_out}?{urlencode({'gate_redirect_uri': target})}")
 
     def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
@@ -126,7 +124,7 @@ class Refusals:
             return ()
         if identity is None or not identity.is_own or identity.is_bearer:
             return ()
-        return ((Message("Ask for access"), f"{self._asking}{route.id}"),)
+        return ((Message("Request access"), f"{self._asking}{route.id}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""
@@ -150,7 +148,7 @@ UNKNOWN_ADDRESS = Refuse(404, Message("No application is configured at this addr
 
 def for_tunnels_only(incoming: IncomingRequest) -> Refuse:
     advice = Message("Connect with `gate tunnel %(host)s:PORT`.", host=incoming.request.host)
-    return Refuse(404, Message("This address carries TCP, not web pages."), advice)
+    return Refuse(404, Message("This address serves TCP, not web pages."), advice)
 
 
 def not_kept(incoming: IncomingRequest, scheme: str, form: NotKept) -> Refuse:
@@ -171,14 +169,14 @@ class TooManyTunnels(BadRequest):
 # What only programs come upon is English.
 _TROUBLES: tuple[tuple[type[GateError], Message, str], ...] = (
     (HandshakeRefused, Message("This upgrade is refused: %(error)s."), ""),
-    (TooManyTunnels, Message("There are too many tunnels: %(error)s."), TUNNELS_ADVICE),
+    (TooManyTunnels, Message("Too many tunnels are open: %(error)s."), TUNNELS_ADVICE),
     (FormGone, Sentence("%(error)s."), GONE_ADVICE),
-    (BadRequest, Message("This request can't be answered: %(error)s."), ""),
-    (AccessEnded, Message("Your access ended while this request was under way."), SIGN_IN_ADVICE),
+    (BadRequest, Message("This request can't be processed: %(error)s."), ""),
+    (AccessEnded, Message("Your access ended during this request."), SIGN_IN_ADVICE),
     (BrokerError, Message("Your session can't be read right now."), AGAIN),
-    (NobodyToActFor, Message("The application behind this address acts in people's names: %(error)s."), ACT_ADVICE),
-    (CredentialsError, Message("gate can't prove itself to the application behind this address right now."), AGAIN),
-    (NoDescriptors, Message("There is too much to do here at this moment."), AGAIN),
+    (NobodyToActFor, Message("The application behind this address needs your identity: %(error)s."), ACT_ADVICE),
+    (CredentialsError, Message("gate could not authenticate to the application behind this address."), AGAIN),
+    (NoDescriptors, Message("The service is overloaded."), AGAIN),
     (UpstreamTimeout, Message("The application behind this address did not answer in time."), AGAIN),
     (GateError, Message("The application behind this address can't be reached."), AGAIN),
 )

@@ -17,8 +17,8 @@ _PER_REQUEST = re.compile(
     rb"[ \t]*(?:basic|bearer|digest|dpop|token|apikey|aws4-hmac-sha256|sharedkey|signature)(?:[ \t]|\Z)", re.IGNORECASE
 )
 
-NTLM_REFUSED = Message("NTLM signs in a connection instead of a request, so gate does not forward it")
-HTTP2_REFUSED = Message("Negotiate signs in a connection, and the application's HTTP/2 connection carries requests of several users")
+NTLM_REFUSED = Message("NTLM authenticates a connection instead of a request, so gate does not forward it")
+HTTP2_REFUSED = Message("Negotiate authenticates a connection, and the application's HTTP/2 connection carries requests of several users")
 
 
 class ConnectionAuthRefused(BadRequest):

@@ -47,8 +47,8 @@ _BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
 
 TOO_LARGE = Message("it is larger than 1 MiB")
 NO_FORM = Message("it is not a form")
-NO_PLACE = Message("too much is kept already")
-NOT_SENT_BY_US = Message("this application takes none that were kept")
+NO_PLACE = Message("the storage for kept forms is full")
+NOT_SENT_BY_US = Message("this application does not accept kept forms")
 
 
 class FormGone(BadRequest):
@@ -177,7 +177,7 @@ class KeptForms:
             return incoming, _again(body, receive)
         form = await self.opened(incoming, id, now)
         if form is None or form.target != _target(incoming) or not await self._spend(form):
-            raise FormGone(Message("what you sent is no longer kept: it was sent already, or more than ten minutes have passed"))
+            raise FormGone(Message("the form is no longer kept: it was already sent, or more than ten minutes have passed"))
         log.info("a kept form is sent", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
         return _as_first_sent(incoming, form), _again(form.body, receive)
 

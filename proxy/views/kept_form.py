@@ -10,7 +10,7 @@ from proxy.answers.refusals import GONE_ADVICE, LOOP, LOOP_ADVICE
 from proxy.page_context import page_context
 from proxy.sign_in.kept_forms import FIELD
 
-GONE = Message("What you sent is no longer kept: it was sent already, or more than ten minutes have passed.")
+GONE = Message("The form is no longer kept: it was already sent, or more than ten minutes have passed.")
 
 
 @require_GET

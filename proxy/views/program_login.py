@@ -18,7 +18,7 @@ NOT_ALLOWED = Message(
     "This is an invalid redirect URI: gate_redirect_uri must be one http or https URL whose host is in "
     "programmatic_redirect_domain_whitelist; http only to this machine."
 )
-NOT_ALLOWED_ADVICE = Message("Ask whoever made the program, or the people who run this site to allow its address.")
+NOT_ALLOWED_ADVICE = Message("Ask your administrator to allow the address of this program.")
 
 
 @require_http_methods(["GET"])
@@ -44,13 +44,13 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
             raise SealError("the link carries no sign-in")
         hand_over = own.proxy.program_hand_overs.open(hand_overs[0], host_port, now)
     except SealError:
-        return _refused(request, Message("This link of a program's sign-in is not valid here, or is too old."))
+        return _refused(request, Message("This sign-in link of a program is not valid here, or has expired."))
     # Judged anew: whom the configuration trusted when the program began, it may not trust any more.
     redirect_uri = own.proxy.programs.redirect_uri(hand_over.redirect_uri)
     if redirect_uri is None:
-        return _refused(request, Message("The program that this sign-in leads to is no longer allowed."))
+        return _refused(request, Message("The program of this sign-in is no longer allowed."))
     if not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires):
-        return _refused(request, Message("This link of a program's sign-in was used before."))
+        return _refused(request, Message("This sign-in link of a program was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:

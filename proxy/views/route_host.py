@@ -23,9 +23,9 @@ from proxy.views.program_login import hand_to_program
 log = structlog.get_logger(__name__)
 
 FORWARD_AUTH_LOOP_ADVICE = Message(
-    "%(advice)s They may find, too, that the proxy in front does not pass Cookie when it asks gate.", advice=LOOP_ADVICE
+    "%(advice)s Another cause is a front proxy that does not pass the Cookie header to gate.", advice=LOOP_ADVICE
 )
-START_AGAIN = Message("Open the application again: it will sign you in anew.")
+START_AGAIN = Message("Open the application again to sign in.")
 
 
 @require_http_methods(["GET"])
@@ -43,7 +43,7 @@ async def callback(request: HttpRequest) -> HttpResponse:
             raise SealError("the link carries no sign-in")
         hand_over = own.proxy.hand_overs.open(tokens[0], own.incoming.request.host_port, own.proxy.clock())
     except SealError:
-        return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or is too old."))
+        return await _continue_or_refuse(request, "/", Message("This sign-in link is not valid here, or has expired."))
     if _origin(hand_over.redirect_uri) != own.proxy.origin_of(own.incoming.request):
         return error_page(request, 400, Message("This sign-in link leads to another site."), advice=START_AGAIN)
     return await _accept(request, hand_over)
@@ -57,10 +57,10 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
         return await _continue_or_refuse(
             request,
             hand_over.redirect_uri,
-            Message("This sign-in was begun in another browser or too long ago, or your browser keeps no cookies of ours."),
+            Message("This sign-in was started in another browser or has expired, or your browser does not keep cookies of this site."),
         )
     if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
-        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was used before."))
+        return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None
     if session is None:
@@ -140,11 +140,11 @@ async def assertion(request: HttpRequest) -> HttpResponse:
     own = page_context(request)
     attestation = await own.authorize.attest(own.incoming.request, own.incoming.cookies)
     if attestation.identity is None:
-        return error_page(request, 401, Message("You are not signed in here."), links=((Message("Sign in"), "/"),))
+        return error_page(request, 401, Message("You are not signed in."), links=((Message("Sign in"), "/"),))
     if not attestation.assertion:
         # An upstream that trusts the assertion may be reachable past us.
         return error_page(
-            request, 403, Message("No application of this host lets you in."), links=((Message("Open the application"), "/"),)
+            request, 403, Message("You don't have access to any application on this host."), links=((Message("Open the application"), "/"),)
         )
     return HttpResponse(
         attestation.assertion, content_type="application/jwt", headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -152,7 +152,7 @@ async def assertion(request: HttpRequest) -> HttpResponse:
 
 
 async def unknown(request: HttpRequest) -> HttpResponse:
-    return error_page(request, 404, Message("There is no such page."), links=((Message("Open the application"), "/"),))
+    return error_page(request, 404, Message("This page does not exist."), links=((Message("Open the application"), "/"),))
 
 
 def _origin(url: str) -> str:

@@ -180,7 +180,7 @@ async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_word
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
     check = await world.authorizer.check(request("/bob"), world.cookie())
     assert check.identity_headers == ()
-    assert sentence(check.decision) == "You can't open this page: you are not among the people listed."
+    assert sentence(check.decision) == "You don't have access to this page: you are not a listed user."
     assert check.identity is not None
 
 

@@ -76,13 +76,13 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     found = findings(alice, "refused")
     alice.click('a[href*="/.gate/access?route="]')
     alice.wait_for_url(page(gate))
-    assert "Ask for access to Wages & more" in alice.text
-    assert "Break the glass" in alice.text
+    assert "Request access to Wages & more" in alice.text
+    assert "Use emergency access" in alice.text
     found += findings(alice, "form")
     alice.find("#why").send_keys(WHY)
     alice.submit('button[value="ask"]')
     alice.wait_for_url(page(gate))
-    assert "What you have asked for" in alice.text
+    assert "Your requests" in alice.text
     found += findings(alice, "asked")
     bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
     assert "<b>wages</b>" in bob.text

@@ -85,7 +85,7 @@ def test_bob_is_refused_at_finance_by_a_page_that_says_why(demo: RunningDemo, br
     sign_in(browser, demo, "bob", demo.url("finance"))
     browser.picture("refused")
     assert "You don't have access" in browser.text
-    assert "you are not among the people listed" in browser.text
+    assert "you are not a listed user" in browser.text
     assert "Request id" in browser.text
     assert "This quarter" not in browser.text
 

@@ -91,5 +91,5 @@ def _is_refused(gate: RunningGate, browser: RawClient) -> bool:
     if answer.status == 200:
         return False
     assert (answer.status, answer.header("retry-after")) == (503, "5")
-    assert json.loads(answer.body)["reason"] == "There is too much to do here at this moment."
+    assert json.loads(answer.body)["reason"] == "The service is overloaded."
     return True

@@ -149,7 +149,7 @@ async def test_a_planted_sign_in_is_not_brought_to_its_end(
         plant(browser, running, *(f"{form(name)}={value}" for name, value in attempts for form in FORMS))
         assert picked.next_request is not None
         browser.open(str(picked.next_request.url))
-        assert "begun in another browser" in browser.text
+        assert "started in another browser" in browser.text
         browser.open(running.url(PAY, "/x"))
         browser.wait_for_url(provider.url)
 

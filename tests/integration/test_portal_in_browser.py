@@ -120,7 +120,7 @@ def test_what_one_may_open_is_listed_and_nothing_else(browser: Browser, gate: Ru
     assert "Closed" not in browser.driver.page_source
     assert "hidden.localhost" not in browser.driver.page_source
     assert "stronger sign-in" in browser.text
-    assert "some pages" in browser.text
+    assert "partial access" in browser.text
     assert f"gate tunnel wiki.localhost:5432 --listen 127.0.0.1:5432 --url https://wiki.localhost:{gate.port}" in browser.text
     assert browser.driver.execute_script("return document.querySelector('.apps img').naturalWidth") > 0
 
@@ -133,7 +133,7 @@ def test_the_keyboard_alone_finds_and_opens(browser: Browser, gate: RunningGate)
     assert active.get_attribute("id") == "q"
     active.send_keys("WÍKI team")
     assert shown(browser) == ["Team wiki"]
-    assert browser.find("#found").text == "Applications that fit: 1"
+    assert browser.find("#found").text == "Matching applications: 1"
     active.send_keys(Keys.ESCAPE)
     assert len(shown(browser)) == 7
     active.send_keys(Keys.ARROW_DOWN)
@@ -170,7 +170,7 @@ def test_another_browser_s_session_ends_by_keyboard_and_at_once(
         wait_until(lambda: not browser.driver.find_elements(By.CSS_SELECTOR, "button[name=end]"), "one session", 10)
         other.open(gate.url("wiki.localhost"))
         other.wait_for_url(provider.url)
-    assert "this one" in sessions_of(browser, gate)
+    assert "this browser" in sessions_of(browser, gate)
     assert errors(browser) == []
 
 
@@ -198,7 +198,7 @@ def test_it_works_without_javascript(browser: Browser, gate: RunningGate) -> Non
         address.send_keys("closed.localhost")
         address.send_keys(Keys.ENTER)
         browser.wait_for_url(page(gate, "/.gate/why?address=closed.localhost"))
-        assert "It is not among your applications" in browser.text
+        assert "Application not found" in browser.text
 
 
 @pytest.fixture

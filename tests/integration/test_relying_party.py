@@ -68,7 +68,7 @@ class Misbehaviour:
 
 
 def token_trouble(log: str, **bend: Any) -> Misbehaviour:
-    return Misbehaviour(503, "does not answer as it should", log, Bend(**bend))
+    return Misbehaviour(503, "Sign-in is temporarily unavailable: the identity provider is not responding.", log, Bend(**bend))
 
 
 def bad_answer(page: str, log: str, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> Misbehaviour:
@@ -163,13 +163,17 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     ),
     "our credentials are refused": token_trouble("invalid_client", answers={"/token": Answer.json({"error": "invalid_client"}, 401)}),
     "an answer of another issuer (mix-up)": bad_answer(
-        "another sign-in service", "another sign-in service", with_(iss="https://evil.example")
+        "a different identity provider", "a different identity provider", with_(iss="https://evil.example")
     ),
-    "an answer that does not name its sender": bad_answer("does not name its sender", "does not name its sender", without("iss")),
-    "no code": bad_answer("without a code", "without a code", without("code")),
+    "an answer that does not name its sender": bad_answer(
+        "the response does not name its issuer", "the response does not name its issuer", without("iss")
+    ),
+    "no code": bad_answer(
+        "the identity provider sent no authorization code", "the identity provider sent no authorization code", without("code")
+    ),
     "a made-up code": bad_answer("no longer accepts", "no longer accepts", with_(code="made-up")),
-    "the code twice": bad_answer("the same thing twice", "the same thing twice", twice("code")),
-    "the state twice": bad_answer("the same thing twice", "the same thing twice", twice("state")),
+    "the code twice": bad_answer("repeats a parameter", "repeats a parameter", twice("code")),
+    "the state twice": bad_answer("repeats a parameter", "repeats a parameter", twice("state")),
     "an error": bad_answer("could not sign you in", "temporarily_unavailable", with_(error="temporarily_unavailable")),
 }
 
@@ -297,7 +301,7 @@ def test_a_discovery_document_that_can_not_be_believed(fresh: Stage, name: str) 
     fresh.provider.idp.bend = Bend(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Bend(discovery=members[name])
     browser = fresh.browser()
     page = browser.open(browser.open(fresh.url(ANYONE)).location)
-    is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "")
+    is_explained(fresh, page, 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, "")
     assert not page.location
 
 
@@ -306,7 +310,9 @@ def test_keys_that_can_not_be_had(fresh: Stage, name: str) -> None:
     browser = fresh.browser()
     callback = fresh.picked(browser)
     fresh.bend.answers = {"/jwks": TROUBLES[name]}
-    is_explained(fresh, browser.open(callback), 503, "does not answer as it should", TROUBLE, "")
+    is_explained(
+        fresh, browser.open(callback), 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, ""
+    )
     nobody_is_signed_in(fresh, browser)
 
 
@@ -318,7 +324,9 @@ def test_an_endpoint_in_trouble(stage: Stage, path: str, name: str) -> None:
     callback = stage.picked(browser)
     stage.bend.answers = {path: TROUBLES[name]}
     before = len(stage.idp.requests)
-    is_explained(stage, browser.open(callback), 503, "does not answer as it should", TROUBLE, "")
+    is_explained(
+        stage, browser.open(callback), 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, ""
+    )
     # A redirect is not followed: the code and our secret go to one place.
     assert sum(request.path == path for request in stage.idp.requests[before:]) == 1
     nobody_is_signed_in(stage, browser)
@@ -378,7 +386,14 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
     fresh.bend.answers = {DISCOVERY: slow}
     waiting.append(await asked(fresh, browser, browser.open(fresh.url(ANYONE)).location, DISCOVERY))
     for page in await asyncio.wait_for(asyncio.gather(*waiting), 30):
-        is_explained(fresh, page, 503, "does not answer as it should", TROUBLE, "does not answer in time")
+        is_explained(
+            fresh,
+            page,
+            503,
+            "Sign-in is temporarily unavailable: the identity provider is not responding.",
+            TROUBLE,
+            "does not answer in time",
+        )
 
 
 async def asked(stage: Stage, browser: Browser, url: str, path: str) -> "asyncio.Task[Page]":

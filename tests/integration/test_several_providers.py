@@ -63,7 +63,7 @@ def gate(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Path
 async def signed_in(gate: RunningGate, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> httpx.Response:
     """Alice at this provider, who opens the route for everybody."""
     page = await follow(client, await client.get(gate.url(OPEN), headers=HTML))
-    assert "Where do you sign in?" in page.text
+    assert "Choose how to sign in" in page.text
     (href,) = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="')[1:] if f"gate_idp={id}" in part[:900]][:1]
     offered = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, href), headers=HTML))
     assert str(offered.url).startswith(provider.url)
@@ -140,7 +140,7 @@ def test_people_choose_on_a_phone_and_on_a_desk(
     assert errors(browser) == []
     browser.find("#address").send_keys("somebody@nowhere.example")
     browser.submit("form button")
-    assert "does not tell us where you sign in" in browser.text
+    assert "We could not find your sign-in for this address. Choose one below." in browser.text
     browser.picture("choose-unknown")
     browser.find("#address").send_keys("alice@example.com")
     browser.click("form button")
@@ -151,5 +151,5 @@ def test_people_choose_on_a_phone_and_on_a_desk(
     browser.click('button[value="alice"]')
     browser.wait_for_url(gate.url(OPEN))
     browser.open(gate.url(CORP_ONLY))
-    assert "another identity provider" in browser.text
+    assert "this application does not accept your identity provider" in browser.text
     browser.picture("choose-refused")

@@ -92,7 +92,7 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
         script = await client.get(gate.url("engineering.localhost"), headers={"Accept": "application/json"})
     assert page.status_code == script.status_code == 403
     assert "none of your groups is listed" in page.text
-    assert script.json()["reason"].startswith("You can't open this page")
+    assert script.json()["reason"].startswith("You don't have access to this page")
     assert script.json()["request_id"] == script.headers["x-request-id"]
     assert upstream.hits == hits
     gate.wait_for_event("request", lambda entry: entry["request_id"] == script.json()["request_id"] and entry["outcome"] == "forbidden")
@@ -101,8 +101,8 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
 async def test_each_page_of_ours_that_shows_a_request_id_has_a_line_under_it(gate: RunningGate) -> None:
     pages = (
         ("nobody.localhost", "/", 404, "No application is configured at this address."),
-        ("app.localhost", "/.gate/nothing", 404, "There is no such page."),
-        ("app.localhost", "/.gate/jwt", 401, "You are not signed in here."),
+        ("app.localhost", "/.gate/nothing", 404, "This page does not exist."),
+        ("app.localhost", "/.gate/jwt", 401, "You are not signed in."),
         ("app.localhost", "/a%00b", 400, "This address can't be used: "),
         ("authenticate.localhost", "/oauth2/callback?state=unknown", 400, ""),
     )

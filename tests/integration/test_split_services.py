@@ -143,7 +143,7 @@ async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200
         refused = await browser.get(split.url("/files/"), headers={"Accept": "application/json"})
         assert refused.status_code == 403
-        assert refused.json()["reason"] == "You can't open this page: none of your groups is listed."
+        assert refused.json()["reason"] == "You don't have access to this page: none of your groups is listed."
         assert (await browser.get(split.url("/%2e%2e/files/"))).status_code == 403
 
 
@@ -181,7 +181,7 @@ async def test_the_portal_lists_the_same_by_its_own_records_and_by_asking_author
                 await sign_in(browser, split.url(), person)
                 for _ in range(2):
                     assert titles_in(await browser.get(api)) == titles
-                    assert "this one" in (await browser.get(f"{split.admin_url()}../sessions")).text
+                    assert "this browser" in (await browser.get(f"{split.admin_url()}../sessions")).text
                 at_host = [each for each in browser.cookies.jar if each.domain == AUTHENTICATE_HOST]
                 headers = {"Cookie": "; ".join(f"{each.name}={each.value}" for each in at_host), "Host": httpx.URL(api).netloc.decode()}
                 url = f"https://127.0.0.1:{port}/.gate/api/portal.json"

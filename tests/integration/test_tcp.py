@@ -193,7 +193,7 @@ def test_a_refusal_says_what_a_program_needs(stage: Stage) -> None:
 async def test_a_page_is_none(stage: Stage) -> None:
     async with stage.gate.client() as browser:
         page = await browser.get(stage.gate.url(PEOPLE))
-        assert (page.status_code, "carries TCP" in page.text) == (404, True)
+        assert (page.status_code, "serves TCP" in page.text) == (404, True)
 
 
 def test_an_upstream_that_is_away_is_stood_in_for_by_another(stage: Stage) -> None:

@@ -14,7 +14,7 @@ canonical.without(
     "a malformed escape is refused",
     "_with_canonical_escapes",
     replaced(
-        "raise BadRequest(Message(\"the path holds a '%' that is not followed by two hexadecimal digits\")) from error",
+        "raise BadRequest(Message(\"the path contains a '%' that is not followed by two hexadecimal digits\")) from error",
         'return raw.decode("ascii")',
     ),
 )

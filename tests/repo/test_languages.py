@@ -53,7 +53,7 @@ def _forms(said: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
 
 def test_the_texts_are_found() -> None:
     found: Catalog = texts()
-    for text in ("You don't have access", "nobody is signed in", "%(error)s.", "Access to this site is protected by gate."):
+    for text in ("You don't have access", "you are not signed in", "%(error)s.", "Access to this site is protected by gate."):
         assert found.get(text) is not None, text
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-HELP = "Ask for help"
+HELP = "Get help"
 _ADVICE = re.compile(r'<p class="reason">[^<]*</p>\s*<p>([^<]+)</p>')
 _LINK = re.compile(r'<a class="button[^"]*" href="([^"]+)">([^<]+)</a>')
 

@@ -41,7 +41,7 @@ def canonical_path(raw: bytes) -> str:
     if not raw.startswith(b"/"):
         raise BadRequest(Message("the path must begin with a slash"))
     if raw.translate(None, _WRITTEN):
-        raise BadRequest(Message("the path holds a character that must be percent-encoded"))
+        raise BadRequest(Message("the path contains a character that must be percent-encoded"))
     path = _with_canonical_escapes(raw) if b"%" in raw else raw.decode("ascii")
     return _without_dot_segments(path) if "." in path or "%25" in path else path
 
@@ -53,7 +53,7 @@ def require_plain(raw: bytes, canonical: str) -> None:
     """
     written = canonical.encode("ascii")
     if raw != written and (_BAD_ESCAPE.search(raw) or set_apart(raw) != set_apart(written)):
-        raise BadRequest(Message("the path is not in its plain form, so the application might read another path than the one judged"))
+        raise BadRequest(Message("the path is not in canonical form, so the application could read it differently from gate"))
 
 
 def canonical_setting_path(text: str) -> str:
@@ -104,7 +104,7 @@ def _with_canonical_escapes(raw: bytes) -> str:
         apart = set_apart(raw)
     except UnicodeDecodeError as error:
         _refuse_octets(octets(set_apart(_BAD_ESCAPE.split(raw, maxsplit=1)[0])))  # what comes first is told
-        raise BadRequest(Message("the path holds a '%' that is not followed by two hexadecimal digits")) from error
+        raise BadRequest(Message("the path contains a '%' that is not followed by two hexadecimal digits")) from error
     decoded = octets(apart)
     _refuse_octets(decoded)
     try:
@@ -116,7 +116,7 @@ def _with_canonical_escapes(raw: bytes) -> str:
 
 def _refuse_octets(decoded: bytes) -> None:
     if len(decoded.translate(None, _NEVER_ESCAPED)) < len(decoded):
-        raise BadRequest(Message("the path holds an encoded control character or backslash"))
+        raise BadRequest(Message("the path contains an encoded control character or backslash"))
 
 
 def _without_dot_segments(path: str) -> str:
@@ -140,4 +140,4 @@ def _refuse_hidden_parents(named: str) -> None:
     for written, character in _READ_AS:
         read = read.replace(written, character)
     if any(parent in read for parent in _PARENTS):
-        raise BadRequest(Message("the path holds a segment that could be read as a parent directory"))
+        raise BadRequest(Message("the path contains a segment that could be read as a parent directory"))

@@ -254,7 +254,7 @@ def _beside(found: Explanation) -> Iterator[str]:
 
 def _who(person: dict[str, Any] | None) -> str:
     if person is None:
-        return "nobody is signed in"
+        return "you are not signed in"
     names = [name for name in (person["email"], person["user_id"]) if name]
     ignored = "" if person["email_counts"] or not person["email"] else ", an address that no rule on e-mail takes"
     groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"

@@ -35,13 +35,13 @@ def test_a_link_names_some_of_those_that_are_configured_or_all(choice: ProviderC
     assert ids(choice.among("")) == ["corp", "partner", "none"]
     assert ids(choice.among("none corp")) == ["corp", "none"]
     assert ids(choice.among("gone corp")) == ["corp"]
-    with pytest.raises(BadRequest, match="not there any more"):
+    with pytest.raises(BadRequest, match="no longer configured"):
         choice.among("gone")
 
 
 def test_a_wish_is_for_one_of_them(choice: ProviderChoice) -> None:
     assert choice.wanted(choice.among(""), "partner").id == "partner"
-    with pytest.raises(BadRequest, match="does not take"):
+    with pytest.raises(BadRequest, match="this application does not accept the identity provider in the link"):
         choice.wanted(choice.among("corp none"), "partner")
 
 

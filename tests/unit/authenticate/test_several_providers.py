@@ -299,7 +299,7 @@ async def test_an_address_that_is_typed_chooses_and_goes_along(site: SeveralSite
     response = await site.browser().get(choice_url(site, gate_address=address))
     if id is None:
         assert response.status == 400
-        assert "does not tell us where you sign in" in response.text
+        assert "We could not find your sign-in for this address. Choose one below." in response.text
         assert address not in response.text
         return
     assert response.location.startswith(site.idps[id].issuer)
@@ -377,7 +377,7 @@ async def test_a_program_s_person_is_offered_the_providers_of_its_host_and_is_ta
     stranger, _ = await signed_in(site, "third")
     refused = await stranger.get(question)
     assert refused.status == 403
-    assert "you signed in at another identity provider" in refused.text.lower()
+    assert "this application does not accept your identity provider" in refused.text.lower()
     assert "/.gate/signout/?gate_redirect_uri=" in refused.text
     token = (await insider.get(question)).text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
     sent = {"_gate_csrf": token, "request": parse_qs(urlsplit(question).query)["request"][0]}

@@ -121,7 +121,7 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
     [
         (
             {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "allow", "name": "ann"},
-            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: no group of yours is known",
+            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: you are not in any group",
         ),
         (
             {"url": "https://app.example.com/", "user": "7", "expect": "allow"},
@@ -134,7 +134,7 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
         ),
         (
             {"url": "https://nowhere.example.com/", "expect": "refuse"},
-            "fails: expected refuse, got no-route: There is nothing at this address",
+            "fails: expected refuse, got no-route: No page exists at this address",
         ),
         (
             {"url": "https://app.example.com/admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": 2},

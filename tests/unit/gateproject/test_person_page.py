@@ -71,7 +71,7 @@ async def given_and_asked(broker: LocalBroker, name: str, why: str) -> None:
 def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
     text = people.text()
     assert "None is in the decision log." in text
-    assert "Access for a while: None." in text
+    assert "Temporary access: None." in text
     assert "Asks for: None." in text
 
 
@@ -152,7 +152,7 @@ def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest
 
     monkeypatch.setattr(people.broker, "get", away)
     text = people.text()
-    assert f"Access for a while: {person_page.AWAY}" in text
+    assert f"Temporary access: {person_page.AWAY}" in text
     assert f"Programs that act as them: {person_page.AWAY}" in text
 
 

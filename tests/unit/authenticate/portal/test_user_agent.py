@@ -20,7 +20,7 @@ MOZILLA = "Mozilla/5.0"
         (f"{MOZILLA} (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36", "Chrome on ChromeOS"),
         (f"{MOZILLA} (Windows NT 10.0) Chrome/140.0 Safari/537.36 OPR/120.0", "Opera on Windows"),
         ("curl/8.5.0", "curl"),
-        ("python-httpx/0.28", "A program"),
+        ("python-httpx/0.28", "Command-line client"),
         (f"{MOZILLA} (X11; Linux x86_64) Unheard/1.0", "A browser on Linux"),
         ("", UNKNOWN),
         ("<script>alert(1)</script>", UNKNOWN),

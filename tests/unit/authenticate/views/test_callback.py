@@ -115,7 +115,7 @@ async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_t
     with capture_logs() as logs:
         response = await browser.get(callback)
     assert response.status == 400
-    assert "finished before, took too long" in response.text
+    assert "This sign-in has expired, was already completed, or was started in another browser." in response.text
     assert len(site.idp.requests) == requests
     (line,) = [entry for entry in logs if entry["event"] == "sign-in refused"]
     assert line["reason"] == f"the sign-in was begun at {site.idp.issuer}, which is not configured any more"
@@ -375,7 +375,7 @@ async def test_less_scope_than_was_asked_is_refused_by_name(site: Site, scope: o
     assert len(await site.sessions()) == (0 if missing else 1)
     if missing:
         assert response.status == 403
-        assert f"{missing} is missing" in response.text
+        assert f"required permission: {missing}." in response.text
         assert "Sign in again" in response.text
 
 

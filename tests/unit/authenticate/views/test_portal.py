@@ -127,8 +127,8 @@ async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
     text = (await browser.get("/.gate/")).text
     buttons = re.findall("<button[^>]*>([^<]*)</button>", text)
     assert [each for each in buttons if each.startswith("Sign out")] == ["Sign out", "Sign out on all devices"]
-    assert "in this browser, for every application" in text
-    assert "in every other browser, too, and for the programs" in text
+    assert "in this browser for all applications" in text
+    assert "in other browsers and for authorized programs" in text
 
 
 ROUTES: list[dict[str, Any]] = [
@@ -192,7 +192,7 @@ async def test_of_what_is_not_listed_the_answer_says_the_same_whether_it_exists(
         assert page.status == 200
         answers.add(re.sub("<time.*?</time>", "", page.text.replace(html.escape(host), "")))
     assert len(answers) == 1
-    assert "It is not among your applications" in answers.pop()
+    assert "Application not found" in answers.pop()
     for known in ("wiki.example.com", "HTTPS://wiki.example.com/page", "team wiki"):
         page = await bob.get("/.gate/why?" + urlencode({"address": known}))
         assert 'href="https://wiki.example.com/"' in page.text
@@ -285,7 +285,7 @@ async def test_a_thousand_applications_are_small_pages(tmp_path: Path, idp: Fake
     seen = re.findall(r'<a href="https://app-([0-9]+)\.example\.com/">', await all_pages(browser, "/.gate/"))
     assert seen == [f"{number:04}" for number in range(1000)]
     searched = (await browser.get("/.gate/?q=app+example&page=3")).text
-    assert "1,000 of 1,000 applications fit" in searched
+    assert "1,000 of 1,000 applications match" in searched
     assert 'rel="prev" href="/.gate/?q=app%20example&amp;page=2"' in searched
     for odd in ("x", "-1", "0", "99999999999999999999", "\u0663"):
         assert (await browser.get(f"/.gate/?page={quote(odd)}")).status == 200

@@ -47,7 +47,7 @@ async def test_the_person_is_asked_and_agrees(site: Site) -> None:
     opened = hand_over(site, response.headers["location"])
     ((record),) = await site.sessions()
     assert (opened.session_id, opened.redirect_uri) == (record.id, PROGRAM)
-    assert "A program at <code>localhost:7000</code> may act for you at app.example.com" in (await browser.get("/.gate/sessions")).text
+    assert "A program at <code>localhost:7000</code> has your access to app.example.com" in (await browser.get("/.gate/sessions")).text
 
 
 async def test_who_is_not_signed_in_signs_in_first_and_is_asked_then(site: Site) -> None:

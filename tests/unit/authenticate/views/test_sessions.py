@@ -68,10 +68,10 @@ async def test_it_lists_one_s_own_sessions_in_words(mine: Site) -> None:
     other = await session_of(mine, phone)
     browser = await signed_in(mine)
     page = await text(browser)
-    assert page.index("Firefox on Windows") < page.index("this one") < page.index("Safari on iPhone")
+    assert page.index("Firefox on Windows") < page.index("this browser") < page.index("Safari on iPhone")
     assert ends(page) == [other.id]
     assert page.count("192.0.2.7") == 3  # twice to be read, once in the words of a button
-    assert "Not seen at an application yet" in page
+    assert "No activity yet" in page
     assert (await session_of(mine, bob)).id not in page
     assert (await mine.browser().get(PAGE)).location.startswith("https://auth.example.com/.gate/sign_in?")
 
@@ -84,7 +84,7 @@ async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it
     await programs.remember(mine.broker, record, ProgramRecord("app.example.com", "localhost:1234", 1_800_000_000.0))
     page = await text(await signed_in(mine))
     assert "4 Mar 2026, 12:30 UTC</time> at wiki.example.com" in page
-    assert "A program at <code>localhost:1234</code> may act for you at app.example.com" in page
+    assert "A program at <code>localhost:1234</code> has your access to app.example.com" in page
 
 
 async def test_one_session_ends_and_is_in_the_audit_log(mine: Site) -> None:
@@ -103,7 +103,7 @@ async def test_all_others_end_and_this_one_stays(mine: Site) -> None:
     bob, browser = await signed_in(mine, "bob"), await signed_in(mine)
     assert (await press(browser, end_others="yes")).status == 303
     assert [(await each.get(PAGE)).status for each in (*others, bob, browser)] == [302, 302, 302, 200, 200]
-    assert "End all others" not in await text(browser)
+    assert "End all other sessions" not in await text(browser)
     assert {(action, id) for _, _, action, id in await audited(mine)} == {(ENDS, id) for id in ids}
 
 
@@ -179,7 +179,7 @@ async def test_where_the_broker_fails_halfway_the_page_says_how_far_it_came(mine
     monkeypatch.setattr(mine.service.sessions, "end", fails)
     answer = await press(browser, end_others="yes")
     assert answer.status == 503
-    assert "1 of 3 sessions have ended" in answer.text
+    assert "1 of 3 sessions were ended" in answer.text
     assert sorted([(await each.get(PAGE)).status for each in others]) == [200, 200, 302]
     assert [action for _, _, action, _ in await audited(mine)] == [ENDS, NOT_ENDED]
 
@@ -188,8 +188,14 @@ async def test_it_tells_what_applications_are_told_and_folds_the_rest_away(mine:
     said = {**PEOPLE["alice"], "department": "R&D", "locale": "de", "nickname": "a\u202eb\x1b<i>", "email_verified": False}
     monkeypatch.setitem(PEOPLE, "alice", said)
     page = await text(await signed_in(mine))
-    told, _, rest = page.partition("<h2>What applications are told about you</h2>")[2].partition("<h2>What the sign-in service says")
-    for each in ("oidc/alice", "Alice Adams", "engineering", "R&amp;D", "not told: the sign-in service has not verified it"):
+    told, _, rest = page.partition("<h2>Information shared with applications</h2>")[2].partition("<h2>Claims from your identity provider")
+    for each in (
+        "oidc/alice",
+        "Alice Adams",
+        "engineering",
+        "R&amp;D",
+        "not shared: the address is not verified, or its domain is not allowed for your identity provider",
+    ):
         assert each in told
     assert "alice@corp.example" not in told
     about, _, technical = rest.partition("<details>")

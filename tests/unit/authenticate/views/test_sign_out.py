@@ -56,7 +56,7 @@ async def test_without_a_token_nothing_changes_and_the_page_asks(site: Site) -> 
         for method in ("GET", "POST"):
             response = await browser.get(path, method=method)
             assert response.status == 400
-            assert "Nothing has happened" in response.text
+            assert "Confirm that you want to sign out." in response.text
             assert 'method="post"' in response.text
             assert "_gate" in browser.cookies
     assert len(await site.sessions()) == 1

@@ -37,7 +37,7 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
     assert kinds(report) == [(ASKED, "nobody", 1), (LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2)]
     refused = next(change for change in report.changes.values() if change.kind == REFUSED)
     assert (refused.route, refused.last) == ("Wages", "r1")
-    assert "you are not among the people listed" in refused.reason
+    assert "you are not a listed user" in refused.reason
 
 
 def test_a_route_that_is_gone_refuses_whom_it_let_in_or_led_to_sign_in(database: None, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_bind
 async def test_who_is_refused_is_told_why_as_a_page_or_as_json(envoy):
     page = await envoy.ask("/bob", cookie=envoy.cookie(), accept="text/html")
     assert page.denied_response.status.code == 403
-    assert "you are not among the people listed" in page.denied_response.body
+    assert "you are not a listed user" in page.denied_response.body
     assert denied(page)["content-type"].startswith("text/html")
     data = await envoy.ask("/bob", cookie=envoy.cookie(), accept="application/json")
     assert data.denied_response.body.startswith("{")

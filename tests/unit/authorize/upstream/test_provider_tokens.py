@@ -164,7 +164,7 @@ async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> Non
     stage.idp.bend.answers["/token"] = Answer.json({"error": "invalid_grant"}, 400)
     stage.clock.ahead = 3601
     async with refreshing(stage.renewals):
-        with pytest.raises(NobodyToActFor, match="no longer"):
+        with pytest.raises(NobodyToActFor, match="not signed in"):
             await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 
@@ -189,7 +189,7 @@ async def test_who_has_not_signed_in_at_this_provider_has_no_token(stage: Stage)
 
 async def test_of_nobody_a_header_is_left_out_and_an_authorization_is_refused(stage: Stage) -> None:
     assert await stage.tokens(BOTH).headers_for(BOTH, None) == ()
-    with pytest.raises(NobodyToActFor, match="nobody is signed in"):
+    with pytest.raises(NobodyToActFor, match="signed-in user"):
         await stage.tokens(ACCESS).headers_for(ACCESS, None)
 
 

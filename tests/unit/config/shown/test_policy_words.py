@@ -29,7 +29,7 @@ def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
         ({"deny": {"time_of_day": {"before": "06:30:15"}}}, "deny: time_of_day before 06:30:15 (UTC)"),
         ({"allow": {"date": {"before": "2027-01-31T18:00"}}}, "allow: date before 2027-01-31 18:00 (UTC)"),
         ({"allow": {"date": "2027-01-31"}}, "allow: date is 2027-01-31 (UTC)"),
-        ({"allow": {"granted": True}}, "allow: access was given for a while"),
+        ({"allow": {"granted": True}}, "allow: temporary access was granted"),
         ({"deny": {"not": {"session_age": "8h"}}}, "deny: not (session_age at_most 8:00:00)"),
         ({"deny": {"source_ip": ["10.0.0.0/8", "192.0.2.1"]}}, "deny: source_ip in 10.0.0.0/8, 192.0.2.1/32"),
         ({"allow": {"groups": [f"g{n}" for n in range(7)]}}, "allow: groups in g0, g1, g2, g3, g4, and 2 more"),

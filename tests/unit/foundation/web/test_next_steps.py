@@ -6,7 +6,7 @@ from foundation.web.next_steps import next_step
 from foundation.web.pages import error_response
 from tests.support.next_steps import next_steps
 
-CONTACT = (("Ask for help", "mailto:help@corp.com"),)
+CONTACT = (("Get help", "mailto:help@corp.com"),)
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])

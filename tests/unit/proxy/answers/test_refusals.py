@@ -78,21 +78,21 @@ async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(t
 async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
     plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
-    assert "ask the people who run this application" in plain
-    assert "Ask for help" not in plain
+    assert "contact your administrator" in plain
+    assert "Get help" not in plain
     check = forbidden(user(), refusal_message="Payroll <lets> you in.")
     helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
     assert "You are signed in as ann@corp.com. Payroll &lt;lets&gt; you in." in helped
-    assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Ask for help' in helped
+    assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Get help' in helped
     page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
-    assert 'href="https://help.corp.com/new">Ask for help' in page.body.decode()
+    assert 'href="https://help.corp.com/new">Get help' in page.body.decode()
 
 
 async def test_who_signs_in_as_somebody_else_comes_back_to_what_they_asked_for(tmp_path: Path) -> None:
     incoming = incoming_from("https://app.example.com/wages?year=2026&gate_session=secret", headers=NAVIGATION)
     page = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
     back = "https%3A%2F%2Fapp.example.com%2Fwages%3Fyear%3D2026"
-    assert f'href="https://auth.example.com/.gate/signout/?gate_redirect_uri={back}">Sign in as somebody else' in page
+    assert f'href="https://auth.example.com/.gate/signout/?gate_redirect_uri={back}">Sign in as another user' in page
 
 
 async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
@@ -135,10 +135,10 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
     assert answer.status == 401
     assert answer.values("www-authenticate") == [
         'Bearer realm="gate", error="insufficient_user_authentication", '
-        'error_description="you signed in another way than is asked for here", acr_values="mfa hw", max_age="900"'
+        'error_description="your sign-in method does not meet the requirement", acr_values="mfa hw", max_age="900"'
     ]
     assert answer.values("cache-control")[-1] == "no-store"
-    assert b"asks for more" in answer.body
+    assert b"stronger sign-in" in answer.body
 
 
 async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path:
     incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
     page = (await answered(make_options(tmp_path), incoming, check, asker)).body.decode()
     assert words in page
-    assert "ask the people who run this application" not in page
+    assert "If you need access" not in page
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/plain"])

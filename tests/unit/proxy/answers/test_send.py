@@ -25,19 +25,19 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
 
 
 async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies() -> None:
-    refusal = Refuse(404, Message("There is nothing at this address."), more=[(b"vary", b"Origin")])
+    refusal = Refuse(404, Message("No page exists at this address."), more=[(b"vary", b"Origin")])
     for headers, said, vary in (
-        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, "Unter dieser Adresse ist nichts.", "Accept, Accept-Language"),
+        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, "Unter dieser Adresse gibt es keine Seite.", "Accept, Accept-Language"),
         ({**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"}, "Il n\u2019y a rien \u00e0 cette adresse.", "Accept, Accept-Language"),
-        (NAVIGATION, "There is nothing at this address.", "Accept, Accept-Language"),
-        ({"accept": "application/json", "accept-language": "de"}, "There is nothing at this address.", "Accept"),
-        ({"accept-language": "de"}, "There is nothing at this address.", "Accept"),
+        (NAVIGATION, "No page exists at this address.", "Accept, Accept-Language"),
+        ({"accept": "application/json", "accept-language": "de"}, "No page exists at this address.", "Accept"),
+        ({"accept-language": "de"}, "No page exists at this address.", "Accept"),
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
         await send_refusal(incoming, refusal, answer.send)
         assert said in answer.body.decode()
         assert answer.values("vary") == [vary, "Origin"]
-        assert incoming.told == "There is nothing at this address."  # the log's
+        assert incoming.told == "No page exists at this address."  # the log's
 
 
 async def test_head_gets_the_headers_of_get_and_no_body() -> None:

@@ -197,7 +197,7 @@ async def test_each_request_is_one_line_in_the_log_without_its_query(
     line = json.loads(output)
     expected = {"event": "request", "method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "level": "info"}
     assert expected.items() <= line.items()
-    assert (line["user_id"], line["outcome"], line["reason"]) == ("oidc/ann", "allowed", "any signed-in person may enter")
+    assert (line["user_id"], line["outcome"], line["reason"]) == ("oidc/ann", "allowed", "any signed-in user has access")
     assert "s3cret" not in output
     assert ann.cookie("app.example.com") not in output
 
@@ -374,7 +374,7 @@ async def test_one_session_has_only_so_many_tunnels(tmp_path, monkeypatch):
     async with proxied(tmp_path, {**TUNNEL, "to": "tcp://127.0.0.1:9"}) as proxy:
         answer = Answer()
         await proxy.plane(tunnel_request(**{"gate.tunnel": {"take_over": None, "half_closes": True}}), body_of(), answer.send)
-        assert (answer.status, b"too many tunnels" in answer.body) == (429, True)
+        assert (answer.status, b"Too many tunnels" in answer.body) == (429, True)
 
 
 async def test_a_server_that_can_not_hand_a_connection_over_opens_no_tunnel(tmp_path):

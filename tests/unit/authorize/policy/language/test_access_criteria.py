@@ -99,10 +99,10 @@ def test_the_explanation_says_from_when_to_when() -> None:
     (compiled,) = table(WIKI).routes()
     found = judge(request(), holder(), compiled, NOW)
     (row,) = [row for row in rows(found) if row["rule"].endswith("granted")]
-    assert (row["answer"], row["reason"]) == ("yes", "access was given for a while")
+    assert (row["answer"], row["reason"]) == ("yes", "temporary access was granted")
     assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
     refused = judge(request(), user(), compiled, NOW)
-    assert sentence(refused) == "You can't open this page: no group of yours is known, and no access is given to you for now."
+    assert sentence(refused) == "You don't have access to this page: you are not in any group, and you have no temporary access."
     assert any("access that was given" in way for way in ways_in(refused))
 
 

@@ -147,17 +147,17 @@ def test_a_step_says_what_it_compared_and_what_it_would_hold_for() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ([{"allow": {"user": "bob@corp.com"}}], "you are not among the people listed"),
-        ([{"allow": {"and": [{"user": "bob@corp.com"}, TRUE]}}], "you are not among the people listed"),
-        ([{"allow": {"not": ANN}}], "the route's policy does not let this request in"),
-        ([{"allow": {"not": {"and": [{"not": {"user": "bob@corp.com"}}, TRUE]}}}], "the route's policy does not let this request in"),
-        ([{"allow": {"user": {"not_in": ["ann@corp.com"]}}}], "the route's policy does not let this request in"),
-        ([{"allow": TRUE}, {"deny": ANN}], "the route's policy keeps this request out"),
-        ([{"allow": TRUE}, {"deny": UNKNOWN}], "it can't be ruled out that the route's policy keeps this request out"),
+        ([{"allow": {"user": "bob@corp.com"}}], "you are not a listed user"),
+        ([{"allow": {"and": [{"user": "bob@corp.com"}, TRUE]}}], "you are not a listed user"),
+        ([{"allow": {"not": ANN}}], "no allow rule of the route matches"),
+        ([{"allow": {"not": {"and": [{"not": {"user": "bob@corp.com"}}, TRUE]}}}], "no allow rule of the route matches"),
+        ([{"allow": {"user": {"not_in": ["ann@corp.com"]}}}], "no allow rule of the route matches"),
+        ([{"allow": TRUE}, {"deny": ANN}], "a deny rule of the route matches"),
+        ([{"allow": TRUE}, {"deny": UNKNOWN}], "a deny rule of the route could not be evaluated"),
     ],
 )
 def test_a_refused_person_is_told_what_is_true_of_them(policy: Any, words: str) -> None:
-    assert sentence(decision(policy, user())) == f"You can't open this page: {words}."
+    assert sentence(decision(policy, user())) == f"You don't have access to this page: {words}."
 
 
 def test_an_operand_that_makes_no_sense_to_the_policy_is_a_problem_with_its_place() -> None:

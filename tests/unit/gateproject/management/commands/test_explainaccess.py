@@ -135,7 +135,7 @@ def test_the_whole_trace_is_there_for_programs(explained) -> None:
         {"rule": "allowed_domains", "holds": False, "reason": "the domain of your e-mail address is not listed"},
     ]
     assert found["reason"] == (
-        "You can't open this page: none of your groups is listed, and the domain of your e-mail address is not listed."
+        "You don't have access to this page: none of your groups is listed, and the domain of your e-mail address is not listed."
     )
 
 
@@ -154,7 +154,7 @@ def test_people_read_the_same_as_text(explain) -> None:
         "  unknown allowed_users: your e-mail address is missing, or not verified by the identity provider",
         "          compared oidc/8, 8 with: one of boss@corp.com, eight, oidc/7",
         "",
-        "Outcome: forbidden. You can't open this page: your e-mail address is missing, or not verified by the identity provider.",
+        "Outcome: forbidden. You don't have access to this page: your e-mail address is missing, or not verified by the identity provider.",
         "",
         "It would pass with any one of:",
         "  allowed_users: one of boss@corp.com, eight, oidc/7",
@@ -164,7 +164,7 @@ def test_people_read_the_same_as_text(explain) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "nobody is signed in"),
+        ([], "you are not signed in"),
         (["--user", "ann@corp.com"], "signed in as ann@corp.com, no groups"),
         (["--user", "oidc/7", "--claim", "email=ann@corp.com"], "signed in as ann@corp.com = oidc/7, no groups"),
         (["--user", "a@corp.com", "--claim", "email_verified=false"], "signed in as a@corp.com, an address that no rule on e-mail takes"),

@@ -115,8 +115,8 @@ def test_what_opens_nothing_any_more_is_named(options: Options, tmp_path: Path) 
         ({"--for": "31d"}, "30 days"),
         ({"--for": "0s"}, "30 days"),
         ({"--for": "soon"}, "must be a time"),
-        ({"--why": " "}, "say why"),
-        ({"--why": "a\x1bb"}, "say why"),
+        ({"--why": " "}, "give a reason"),
+        ({"--why": "a\x1bb"}, "give a reason"),
     ],
 )
 def test_what_can_not_be_given_is_refused(options: Options, change: dict[str, str], message: str) -> None:
@@ -191,7 +191,7 @@ def test_what_nobody_has_is_not_revoked(options: Options) -> None:
 
 def test_the_log_tells_of_what_then_fails(options: Options) -> None:
     run(options, *GIVE)
-    with pytest.raises(CommandError, match="for longer"):
+    with pytest.raises(CommandError, match="lasts longer"):
         run(options, *GIVE[:-3], "1h", "--why", "again")
     assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == ["gives access for a while", "could not give access"]
 

@@ -18,7 +18,7 @@ def run(directory: Path, text: str, name: str = "answers.yaml") -> str:
     file = directory / name
     file.write_text(text)
     command = Command(stdout=io.StringIO())
-    command.handle(directory=directory / "gate", answers=file, offline=True)
+    command.handle(directory=directory / "gate", answers=file, offline=True, systemd=None)
     return command.stdout.getvalue()
 
 
@@ -69,7 +69,7 @@ def test_one_answer_that_is_wrong_is_told_of_once(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_and_a_folder_that_can_t_be_made(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="no such file"):
-        Command().handle(directory=tmp_path / "gate", answers=tmp_path / "none.yaml", offline=True)
+        Command().handle(directory=tmp_path / "gate", answers=tmp_path / "none.yaml", offline=True, systemd=None)
     (tmp_path / "gate").write_text("a file")
     with pytest.raises(CommandError, match="gate is there already: nothing was written"):
         run(tmp_path, yaml.safe_dump(GIVEN))
@@ -79,4 +79,4 @@ def test_without_a_terminal_it_asks_nobody(tmp_path: Path, monkeypatch: pytest.M
     with open(os.devnull) as nobody:
         monkeypatch.setattr("sys.stdin", nobody)
         with pytest.raises(CommandError, match="give --answers FILE"):
-            Command().handle(directory=tmp_path / "gate", answers=None, offline=True)
+            Command().handle(directory=tmp_path / "gate", answers=None, offline=True, systemd=None)

@@ -34,7 +34,7 @@ def run(database: None, tmp_path: Path):
 def test_people_read_who_by_route_and_why(run) -> None:
     said = run(CHANGED)
     assert "2 recorded decisions replayed, 0 could not be." in said
-    assert "Newly refused:\n  Wages  ann@corp.com: 1 request, the last r1: You can't open this page" in said
+    assert "Newly refused:\n  Wages  ann@corp.com: 1 request, the last r1: You don't have access to this page" in said
     assert "Newly let in:\n  Wages  bob@corp.com: 1 request, the last r2" in said
     assert "comes out as it did" in run(POLICY)
 
