@@ -7,7 +7,7 @@ PERMISSIONS = {
     "sessions:end": "end sessions, one or all of a person",
     "people:read": "see people and their groups",
     "decisions:read": "see the decision log",
-    "grants:read": "see who has access for a while",
+    "grants:read": "list temporary access",
     "grants:revoke": "end access before its time",
     "requests:read": "see who asks for access",
     "requests:decide": "answer requests for access, where a route's approvers name the account",

@@ -73,7 +73,7 @@ class PersonAdmin(UserAdmin):
         more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
 
-    @admin.display(description="access for a while")
+    @admin.display(description="temporary access")
     def access(self, user: Any) -> SafeString | str:
         return self._access_lines(user.access_lines)
 

@@ -110,7 +110,7 @@ class Command(ConfiguredCommand):
                 f"since {each['since']} by {each['by']}: {each['why']}"
             )
         if not found:
-            self.stderr.write("nobody has access for a while")
+            self.stderr.write("no temporary access")
 
 
 def _chosen(found: list[Held], arguments: dict[str, Any], options: Options) -> list[Held]:

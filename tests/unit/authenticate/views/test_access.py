@@ -93,7 +93,7 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     assert (await press(carol, "approve", request=value)).status == 303
     assert await given(site) == ["oidc/alice"]
     mine = await text(alice)
-    assert "Given by <bdi>carol@corp.example</bdi>" in mine
+    assert "Granted by <bdi>carol@corp.example</bdi>" in mine
     (access,) = waiting(mine, "access")
     assert (await press(alice, "end", access=access)).status == 303
     assert await given(site) == []
@@ -131,7 +131,7 @@ async def test_nobody_asks_under_an_address_that_is_not_proved_to_be_theirs(site
         assert (await ask(await signed_in(site, name))).status == 303
     seen = await text(await signed_in(site, "carol"))
     assert "<bdi>Boss (oidc/mallory)</bdi></b> requests" in seen
-    assert "<bdi>oidc/nameless</bdi></b> asks for" in seen
+    assert "<bdi>oidc/nameless</bdi></b> requests" in seen
     assert "boss@corp.example" not in seen
 
 

@@ -28,7 +28,11 @@ async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies()
     refusal = Refuse(404, Message("No page exists at this address."), more=[(b"vary", b"Origin")])
     for headers, said, vary in (
         ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, "Unter dieser Adresse gibt es keine Seite.", "Accept, Accept-Language"),
-        ({**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"}, "Il n\u2019y a rien \u00e0 cette adresse.", "Accept, Accept-Language"),
+        (
+            {**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"},
+            "Aucune page n\u2019existe \u00e0 cette adresse.",
+            "Accept, Accept-Language",
+        ),
         (NAVIGATION, "No page exists at this address.", "Accept, Accept-Language"),
         ({"accept": "application/json", "accept-language": "de"}, "No page exists at this address.", "Accept"),
         ({"accept-language": "de"}, "No page exists at this address.", "Accept"),

@@ -272,7 +272,7 @@ async def test_what_envoy_alone_would_carry_is_not_kept(tmp_path: Path) -> None:
     async with proxied(tmp_path, route, data_plane="envoy") as gate:
         answer = await send(gate)
         assert (answer.status, is_kept(answer)) == (401, False)
-        assert b"takes none that were kept" in answer.body
+        assert b"does not accept kept forms" in answer.body
 
 
 async def test_a_session_that_lives_keeps_nothing(gate: Proxied) -> None:

@@ -45,7 +45,7 @@ async def test_a_browser_in_a_loop_reads_why_and_can_try_again(tmp_path: Path) -
         (cookie,) = after(SignInLoops(gate.options), TOO_MANY, start=time.time())
         page = await gate.ask(f"https://{HOST}/page?q=1", headers={**NAVIGATION, "cookie": cookie.decode()})
         assert page.status == 400
-        assert b"blocking or clearing cookies" in page.body
+        assert b"block or delete cookies" in page.body
         assert b"https://app.example.com/page?q=1" in page.body
         assert "Max-Age=0" in page.header("set-cookie")
         again = await gate.ask(f"https://{HOST}/page?q=1", headers=NAVIGATION)

@@ -82,7 +82,7 @@ async def test_after_ten_minutes_it_is_gone(site: RouteSite) -> None:
     site.ahead = 601
     answer = await browser.get(f"https://{HOST}{path}")
     assert answer.status == 410
-    assert b"Look whether it has arrived" in answer.body
+    assert b"Check whether it has arrived" in answer.body
 
 
 @pytest.mark.parametrize("id", ["x", "a" * 22, "a.b", "a" * 5000])

@@ -211,7 +211,7 @@ async def test_going_round_in_circles_behind_a_front_proxy_is_explained(site: Ro
     browser.keep(HOST, ann.cookie(HOST).split("; "))
     answers = [await browser.get(begin_url(PAGE)) for _ in range(4)]
     assert [answer.status for answer in answers] == [302, 302, 302, 400]
-    assert b"does not pass Cookie" in answers[-1].body
+    assert b"does not pass the Cookie" in answers[-1].body
     assert (await browser.get(begin_url(PAGE))).status == 302
 
 
