@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from authenticate.access.desk import route_words
 from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
@@ -20,6 +21,7 @@ from databroker.adminsite.directory_runs import last_readings
 from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessState
+from proxy.admin import last_errors
 from proxy.page_context import ProxyPageContext, page_context
 
 # A count of a whole day would take as long as the day was busy.
@@ -64,9 +66,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """Dashboard's figures.  `decisions` is how many the bars count, since `oldest`; `waiting` is None where nobody could be asked."""
+    """Dashboard's figures.  `decisions` is how many the bars count, since `oldest`; `waiting` is None where nobody could be asked.
+    `failing` are applications of which an upstream failed its last request in this process, each with the error.
+    """
 
     troubles: tuple[PartReadiness, ...]
+    failing: tuple[tuple[str, str], ...]
+    more_failing: int
     upstreams: int
     upstreams_away: int
     waiting: int | None
@@ -77,6 +83,7 @@ class Dashboard:
     signed_in: int
     configuration: Any
     directories: list[DirectoryRun]
+    has_directory: bool
     decisions: int
     oldest: Any
     outcomes: tuple[Bar, ...]
@@ -89,8 +96,11 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
     outcomes = Counter(outcome for outcome, _, _ in latest)
     gate = page_context(request)
     upstreams, away = _upstreams(gate)
+    failing = _failing(gate)
     return Dashboard(
         troubles=tuple(part for part in gate.readiness().parts if part.state is not ReadinessState.OK),
+        failing=failing[:MOST_ROUTES],
+        more_failing=len(failing[MOST_ROUTES:]),
         upstreams=upstreams,
         upstreams_away=away,
         waiting=_waiting(gate),
@@ -100,6 +110,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         signed_in=User.objects.filter(last_sign_in__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
         directories=last_readings(gate.options),
+        has_directory=any(provider.expects_record or provider.directory_file is not None for provider in gate.options.providers.values()),
         decisions=len(latest),
         oldest=latest[-1][2] if latest else None,
         outcomes=_bars((outcome, number, {"outcome": outcome}) for outcome, number in outcomes.most_common()),
@@ -115,6 +126,14 @@ def _upstreams(gate: ProxyPageContext) -> tuple[int, int]:
     known = (gate.proxy.clusters.known(route) for route in gate.options.policy)
     clusters = {id(cluster): cluster for cluster in known if cluster is not None}.values()
     return sum(len(each.members) for each in clusters), sum(len(each.members) - each.available() for each in clusters)
+
+
+def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
+    known = gate.proxy.upstream_errors
+    if not known.are_any:
+        return ()
+    errors = ((route_words(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
+    return tuple(each for each in errors if each[1])
 
 
 def _waiting(gate: ProxyPageContext) -> int | None:

@@ -155,10 +155,15 @@ def _target(route: ConfiguredRoute) -> str:
     return "redirect: " + ", ".join(key if value is True else f"{key} {value}" for key, value in said.items() if value is not False)
 
 
+def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list[str]:
+    """Return the last error of each upstream of a route; "" where its last request was answered, or there was none."""
+    return [upstream_errors.of((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
+
+
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:
     """Each with its weight, how it is, and what its last request failed by; empty where there is nothing to tell beyond the target."""
     cluster = clusters.known(route) if clusters is not None else None
-    last = [upstream_errors.of((each.url.host.strip("[]"), each.url.port or _PORTS.get(each.url.scheme))) for each in route.to]
+    last = last_errors(route, upstream_errors)
     if cluster is None:
         return tuple(f"{upstream.url}: {trouble}" for upstream, trouble in zip(route.to, last, strict=True)) if any(last) else ()
     triples = zip(route.to, cluster.members, last, strict=True)

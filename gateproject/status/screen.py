@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from config.options import Options
+from config.routes.route import Route
 from foundation.readiness import ReadinessState, moment
 from gateproject.status.configured import certificates, listeners
 from gateproject.status.reading import Reading, RouteReading, rate, routes
@@ -24,25 +25,20 @@ def screen(readings: Sequence[tuple[Reading, Reading]], options: Options | None)
     """Screen of the processes, each with its reading now and the one before; `options` where the configuration could be read."""
     parts: list[RenderableType] = []
     for now, before in readings:
-        parts += _process(now, before, {} if options is None else _addresses(options))
+        parts += _process(now, before, {} if options is None else {route_label(route): route for route in options.policy})
     if options is not None:
         parts += _configured(options)
     return Group(*(each for part in parts for each in (part, "")))
 
 
-def _addresses(options: Options) -> dict[str, str]:
-    """Address of each route, by its name in metrics."""
-    return {route_label(route): str(route.from_) for route in options.policy}
-
-
-def _process(now: Reading, before: Reading, addresses: Mapping[str, str]) -> Iterator[RenderableType]:
+def _process(now: Reading, before: Reading, configured: Mapping[str, Route]) -> Iterator[RenderableType]:
     if now.trouble:
-        yield Text(f"gate at {now.address}: {now.trouble}", style="red")
+        yield Text(now.trouble if now.address in now.trouble else f"gate at {now.address}: {now.trouble}", style="red")
         return
     yield _head(now, before)
     yield _parts(now)
     if found := routes(now, before):
-        yield _routes(found, addresses)
+        yield _routes(found, configured)
     elif now.value("http_server_requests_total") is not None:
         yield Text("routes are told with metrics_per_route: true; with up to 500 by default", style="dim")
     ends = now.by("gate_certificate_expiry_timestamp", "name")
@@ -52,10 +48,9 @@ def _process(now: Reading, before: Reading, addresses: Mapping[str, str]) -> Ite
         )
 
 
-def _head(now: Reading, before: Reading) -> Table:
+def _head(now: Reading, before: Reading) -> Text:
     service, version = now.label("gate_build_info", "service"), now.label("gate_build_info", "version")
     revision = now.label("gate_build_info", "revision")
-    head = Table.grid(padding=(0, 2))
     state = "[green]ready[/]" if now.is_ready else "[red]not ready[/]"
     cells = [f"[bold]{escape(service or 'gate')}[/] {escape(version)} {escape(revision)}".rstrip(), f"at {escape(now.address)}", state]
     if (started := now.value("process_start_time_seconds")) is not None:
@@ -69,8 +64,7 @@ def _head(now: Reading, before: Reading) -> Table:
     if (loaded := now.value("gate_config_last_reload_success_timestamp")) is not None:
         refused = now.value("gate_config_last_reload_success") == 0
         cells.append(f"configuration of {moment(loaded)}" + (", [red]a newer one was refused[/]" if refused else ""))
-    head.add_row(*cells)
-    return head
+    return Text.from_markup("  ".join(cells))
 
 
 def _parts(now: Reading) -> Table:
@@ -80,19 +74,19 @@ def _parts(now: Reading) -> Table:
     return table
 
 
-def _routes(found: Sequence[RouteReading], addresses: Mapping[str, str]) -> Table:
+def _routes(found: Sequence[RouteReading], configured: Mapping[str, Route]) -> Table:
     table = _table("route", "requests/s", "5xx/s", "mean ms", "p95 ms", "active", "upstreams", "address", numbers=6)
     for route in found[:MOST_ROUTES]:
-        upstreams = f"{route.healthy}/{route.upstreams}"
+        upstreams, known = f"{route.healthy}/{route.upstreams}", configured.get(route.name)
         table.add_row(
-            escape(route.name),
+            escape(route.name if known is None else known.name or known.title or known.from_.host),
             f"{route.per_second:.1f}",
             f"[red]{route.errors_per_second:.1f}[/]" if route.errors_per_second else "0",
             _milliseconds(route.mean),
             _milliseconds(route.p95),
             str(route.active),
             f"[red]{upstreams}[/]" if route.healthy < route.upstreams else upstreams,
-            escape(addresses.get(route.name, "")),
+            escape("" if known is None else str(known.from_)),
         )
     if len(found) > MOST_ROUTES:
         table.add_row(f"[dim]and {len(found) - MOST_ROUTES} more, asked less[/]")
@@ -124,7 +118,14 @@ def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
 def _table(*columns: str, numbers: int = 0) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", title_justify="left")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if 0 < index <= numbers else "left", overflow="fold")
+        is_last = index == len(columns) - 1
+        # Of a table with numbers the last column alone gives way where the screen is narrow.
+        table.add_column(
+            column,
+            justify="right" if 0 < index <= numbers else "left",
+            overflow="ellipsis" if numbers and is_last else "fold",
+            no_wrap=bool(numbers) and not is_last,
+        )
     return table
 
 

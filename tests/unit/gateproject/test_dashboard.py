@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,8 @@ from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessReport, degraded
 from gateproject import dashboard
 from gateproject.dashboard import DAY, Dashboard, dashboard_of
+from proxy.upstreams.upstream_errors import UpstreamErrors
+from tests.support.options import make_options
 from tests.support.providers import a_provider
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -35,13 +38,23 @@ class Cluster(SimpleNamespace):
         return 1
 
 
-def shown(*parts: PartReadiness, broker: Any = None, clusters: dict[str, Cluster] | None = None, providers: Any = None) -> Dashboard:
+def shown(
+    *parts: PartReadiness,
+    broker: Any = None,
+    clusters: dict[str, Cluster] | None = None,
+    providers: Any = None,
+    policy: Any = None,
+    upstream_errors: UpstreamErrors | None = None,
+) -> Dashboard:
     gate = SimpleNamespace(
         configuration=SimpleNamespace(loaded=LOADED, problems=()),
         readiness=lambda: ReadinessReport(parts),
         broker=broker or LocalBroker(MemoryStore()),
-        options=SimpleNamespace(policy=list(clusters or {"a": None}), providers=providers or {"oidc": a_provider()}),
-        proxy=SimpleNamespace(clusters=SimpleNamespace(known=(clusters or {}).get)),
+        options=SimpleNamespace(policy=policy or list(clusters or {"a": None}), providers=providers or {"oidc": a_provider()}),
+        proxy=SimpleNamespace(
+            clusters=SimpleNamespace(known=clusters.get if clusters else lambda route: None),
+            upstream_errors=upstream_errors or UpstreamErrors(),
+        ),
     )
     request: Any = SimpleNamespace(scope={"gate": gate})
     return dashboard_of(request)
@@ -108,6 +121,25 @@ def test_upstreams_that_several_routes_share_are_counted_once() -> None:
     it = shown(clusters={"a": one, "b": one, "c": other})
     assert (it.upstreams, it.upstreams_away) == (4, 2)
     assert (shown().upstreams, shown().upstreams_away) == (0, 0)
+
+
+def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path: Path) -> None:
+    routes = [
+        {"from": f"https://{name}.example.com", "to": f"http://127.0.0.1:{port}", "allow_any_authenticated_user": True, "title": name}
+        for name, port in (("broken", 1), ("well", 2))
+    ]
+    errors = UpstreamErrors()
+    errors.timeout(("127.0.0.1", 1))
+    found: dict[str, Any] = {"policy": make_options(tmp_path, policy=routes).policy, "upstream_errors": errors}
+    assert shown(**found).failing == (("broken", "did not answer in time"),)
+    errors.answered(("127.0.0.1", 1))
+    assert shown(**found).failing == ()
+
+
+def test_a_directory_that_is_not_configured_is_told_from_one_that_was_not_read() -> None:
+    assert not shown().has_directory
+    assert shown(providers={"okta": a_provider("okta", expects_record=True)}).has_directory
+    assert shown(providers={"oidc": a_provider(directory_file=Path("people.yaml"))}).has_directory
 
 
 def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

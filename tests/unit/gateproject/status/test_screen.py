@@ -16,8 +16,8 @@ from tests.support.options import make_options
 from .test_reading import metrics, reading
 
 
-def shown(now: Reading, before: Reading, options: Options | None = None) -> str:
-    console = Console(file=io.StringIO(), width=160)
+def shown(now: Reading, before: Reading, options: Options | None = None, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(screen([(now, before)], options))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -33,7 +33,7 @@ def test_one_screen_tells_state_parts_and_routes() -> None:
 
 def test_who_does_not_answer_is_named() -> None:
     silent = Reading("127.0.0.1:1", 1.0, trouble="nothing answers at 127.0.0.1:1: refused")
-    assert "gate at 127.0.0.1:1: nothing answers" in shown(silent, silent)
+    assert shown(silent, silent).splitlines()[0] == "nothing answers at 127.0.0.1:1: refused"
 
 
 def test_what_a_gate_tells_is_text_and_no_markup() -> None:
@@ -69,6 +69,18 @@ def test_listeners_certificates_and_addresses_are_those_of_the_configuration(tmp
     assert "https://wiki.example.com" in text
     (line,) = (line for line in text.splitlines() if line.startswith("auth.example.com"))
     assert " in " in line
+
+
+def test_a_route_keeps_one_line_and_a_name_at_80_columns(tmp_path: Path) -> None:
+    host = "a-host-of-many-letters.applications.example.com"
+    route = {"from": f"https://{host}", "to": "http://127.0.0.1:1", "allow_any_authenticated_user": True, "title": "Wiki"}
+    options = make_options(tmp_path, policy=[route])
+    found = reading(metrics(120, route=options.policy[0].id), 2.0)
+    text = shown(found, found, options, width=80)
+    assert options.policy[0].id not in text
+    (line,) = (line for line in text.splitlines() if line.startswith("Wiki"))
+    assert "https://" in line
+    assert line.rstrip().endswith("…")
 
 
 def test_certificates_of_autocert_come_from_its_metrics() -> None:
