@@ -26,6 +26,7 @@ from config.validation import Finding, Rule, Settings, broken_rules, partial, va
 from foundation.errors import ConfigError, Problem
 
 ENVIRONMENT_KEYS = (*Options.attributes(), *removed_keys.SETTINGS)
+EXTENSION = "x-"  # begins keys at the top that are the operator's: a place for YAML anchors
 MOST_PROBLEMS = 1_000  # nobody reads more, and each takes time to explain
 
 
@@ -142,7 +143,8 @@ def _checked(
     in_file = {} if source.document.value is None else source.document.value
     if not isinstance(in_file, dict):
         return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
-    return _ConfigChecker(source, environ, known).check(in_file, checks)
+    settings = {key: value for key, value in in_file.items() if not key.startswith(EXTENSION)}
+    return _ConfigChecker(source, environ, known).check(settings, checks)
 
 
 class _ConfigChecker:
@@ -304,7 +306,7 @@ def raw_routes(policy: Any) -> list[Any]:
 
 def _decoded_policy(text: str) -> Any:
     try:
-        document = parse(base64.b64decode(text.strip(), validate=True), ".yaml")
+        document = parse(base64.b64decode("".join(text.split()), validate=True), ".yaml")
     except (ValueError, binascii.Error):
         raise ValueError("as text must be base64 of a YAML or JSON list of routes") from None
     except DocumentError as error:

@@ -24,7 +24,7 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
     """Document of these bytes; `extension` with its dot; `with_tags`: YAML may have tags (`read_yaml`).  DocumentError."""
     reader = _READERS.get(extension.lower())
     if reader is None:
-        raise DocumentError("the name must end in .yaml, .yml, .json, .toml or .properties, which tells the format")
+        raise DocumentError("has no name that ends in .yaml, .yml, .json, .toml or .properties")
     text = decoded(content)
     if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
         raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters: write so much as YAML or JSON")

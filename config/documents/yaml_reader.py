@@ -164,7 +164,7 @@ class _Builder:
 
     def _tag(self, event: Any, at: int) -> str:
         if not self._with_tags:
-            raise DocumentError("a tag is not allowed here", *unpacked(at))
+            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpacked(at))
         return str(event.tag)
 
     def _end(self, event: Any, at: int) -> None:
@@ -179,11 +179,11 @@ class _Builder:
 
     def _alias(self, event: Any, at: int) -> None:
         if event.anchor not in self._anchors:
-            raise DocumentError("an alias names nothing that was finished before it", *unpacked(at))
+            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpacked(at))
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MOST_ALIASED_VALUES:
-            raise DocumentError("its aliases unfold to too many values", *unpacked(at))
+            raise DocumentError("has aliases that unfold to too many values", *unpacked(at))
         self._add(value, size, at)
 
     def _add(self, value: Any, size: int, at: int, anchor: str | None = None, is_plain: bool = False) -> None:
@@ -207,7 +207,7 @@ class _Builder:
 
     def _key(self, parent: _Open, value: Any, at: int, is_plain: bool) -> None:
         if type(value) is not str:
-            raise DocumentError("a key must be text: put it in quotes", *unpacked(at))
+            raise DocumentError("has a key that is not text. Put it in quotes", *unpacked(at))
         parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
         if parent.key not in parent.places:
             parent.places[parent.key] = at
@@ -217,7 +217,7 @@ class _Builder:
         if key is _Merge:
             mappings = value if isinstance(value, list) else [value]
             if not all(isinstance(mapping, dict) for mapping in mappings):
-                raise DocumentError("<< must be followed by a map, or a list of maps", *unpacked(at))
+                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpacked(at))
             parent.merged += mappings
         elif key in parent.container:
             path = [*(_place(above) for above in self._open[:-1]), key]

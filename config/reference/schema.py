@@ -22,6 +22,7 @@ def json_schema() -> dict[str, Any]:
         "type": "object",
         "additionalProperties": False,
         "properties": properties,
+        "patternProperties": {"^x-": {}},
         "$defs": dict(sorted(definitions.items())),
     }
 

@@ -22,7 +22,21 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
-from config.types.reader import BASE64, BOOL, DURATION, HOST_PORT, LIST, MAP, POSITIVE_DURATION, TEXT, URL, WEB_URL, SettingReader, Shape
+from config.types.reader import (
+    BASE64,
+    BOOL,
+    DURATION,
+    HOST_PORT,
+    LIST,
+    MAP,
+    POSITIVE_DURATION,
+    TEXT,
+    URL,
+    WEB_URL,
+    SettingReader,
+    Shape,
+    control_characters,
+)
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
 HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
@@ -47,7 +61,7 @@ def text(value: Any) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
     if _CONTROL.search(value):
-        raise ValueError("must not hold control characters")
+        raise ValueError(control_characters(value))
     return value
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from config.types.fields import boolean, pairs_of, text_list
 from config.types.header_template import template
-from config.types.reader import BOOL, LIST, SettingReader, Shape
+from config.types.reader import BOOL, LIST, SettingReader, Shape, control_characters
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # no control characters: neither C0 nor C1 (0x85 is a line end to some)
@@ -58,6 +58,8 @@ def _check_header(name: str, content: Any) -> None:
         raise ValueError(f"{name} belongs to the connection and can't be set")
     if not isinstance(content, str):
         raise ValueError(f"the value of {name} must be text: put it in quotes")
+    if content.endswith("\n") and _VALUE.fullmatch(content.rstrip("\n")):
+        raise ValueError(f"the value of {name} {control_characters(content)}")
     if not _VALUE.fullmatch(content):
         raise ValueError(f"the value of {name} must be Latin-1 text without control characters")
 

@@ -1,5 +1,6 @@
 """Reader of a setting type: its name in the documentation, the shape that editors check, and the function that reads it."""
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ from pydantic import GetCoreSchemaHandler, PlainValidator
 from pydantic_core import CoreSchema
 
 Shape = Mapping[str, Any]  # JSON Schema
+
+MAX_NAMED_CHARACTERS = 3
 
 TEXT: Shape = {"type": "string", "pattern": r"\S"}
 WORD: Shape = {"type": ["string", "number", "boolean"]}
@@ -45,13 +48,27 @@ class SettingReader:
         return PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
 
 
+def unusual_characters(value: Any) -> str:
+    """Return "; it contains U+201C ..." for characters that look like nothing, or like others, and "" where there are none."""
+    found = dict.fromkeys(letter for letter in value if not letter.isascii() or not letter.isprintable()) if isinstance(value, str) else {}
+    names = (f"U+{ord(letter):04X} {unicodedata.name(letter, '')}".rstrip() for letter in list(found)[:MAX_NAMED_CHARACTERS])
+    return f"; it contains {', '.join(names)}" if found else ""
+
+
+def control_characters(value: str) -> str:
+    """Return what to say of a text that has them."""
+    if value.endswith("\n") and value.rstrip("\n").isprintable():
+        return "ends in a line break. In YAML, write `>-` or `|-` in place of `>` or `|`"
+    return "must not hold control characters"
+
+
 def one_of(*choices: str, otherwise: str = "") -> SettingReader:
     """Reader of one of `choices`; `otherwise` is advice to who finds none that fits."""
 
     def choose(value: Any) -> str:
         if value in choices:
             return str(value)
-        raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {otherwise}" if otherwise else ""))
+        raise ValueError(f"must be one of {', '.join(choices)}" + (f"; {otherwise}" if otherwise else "") + unusual_characters(value))
 
     return SettingReader("string", choose, {"type": "string", "enum": list(choices)})
 

@@ -145,6 +145,8 @@ def _why_not(error: OSError, port: int) -> str:
 
 def _shown(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
+    if host == "::" and not listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
+        return f":{port}"  # IPv4, too; `[::]` in the configuration is IPv6 alone
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

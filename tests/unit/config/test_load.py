@@ -166,6 +166,30 @@ def test_a_policy_that_is_no_list_is_refused(problems: Problems, policy: Any, me
     assert message in problems(policy=policy)["policy"]
 
 
+def test_base64_of_a_policy_may_have_line_breaks(tmp_path: Path) -> None:
+    wrapped = base64.encodebytes(yaml.safe_dump([ROUTE] * 3).encode()).decode()
+    assert "\n" in wrapped.strip()
+    assert len(parse_options(yaml.safe_dump(MINIMAL).encode(), ".yaml", {"POLICY": wrapped}, tmp_path).policy) == 3
+
+
+def test_keys_of_the_operator_are_a_place_for_anchors(problems: Problems, tmp_path: Path) -> None:
+    text = "x-common: &common {to: 'http://up', allow_any_authenticated_user: true}\n" + yaml.safe_dump(
+        {name: value for name, value in MINIMAL.items() if name != "policy"}
+    )
+    text += "policy: [{<<: *common, from: 'https://a.example.com'}]\n"
+    (route,) = parse_options(text.encode(), ".yaml", {}, tmp_path).policy
+    assert route.allow_any_authenticated_user
+    assert "is not a setting" in problems(xcommon=1)["xcommon"]
+    assert "is not a setting" in problems(policy=[{**ROUTE, "x-common": 1}])["policy[0].x-common"]
+
+
+@pytest.mark.parametrize("text", ["a: !x b", "1: a", "a: *b", "<<: 1"], ids=["tag", "key", "alias", "merge"])
+def test_an_error_of_the_document_is_a_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_options(text.encode(), ".yaml", {}, tmp_path)
+    assert caught.value.problems[0].message.startswith("the configuration has ")
+
+
 def test_a_broken_policy_in_the_environment_stops_the_start(problems: Problems) -> None:
     assert "base64" in problems({"POLICY": "x"})["POLICY"]
     assert "POLICY[0].to" in problems({"POLICY": encoded([{**ROUTE, "to": "x"}])})

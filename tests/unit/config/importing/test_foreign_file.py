@@ -48,7 +48,7 @@ def test_a_place_inside_is_named_with_its_line(tmp_path: Path) -> None:
         ("c.yaml", "", "holds no settings"),
         ("c.yaml", "[", "is not valid YAML"),
         ("c.env", "no assignment\n", "is not NAME=value"),
-        ("c.ini", "client_id: x\n", "must end in"),
+        ("c.ini", "client_id: x\n", "has no name that ends in"),
     ],
 )
 def test_what_is_neither_is_said(tmp_path: Path, name: str, text: str, said: str) -> None:

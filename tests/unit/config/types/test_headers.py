@@ -35,6 +35,11 @@ def test_a_control_character_or_what_latin_1_lacks_is_refused(control: str) -> N
             header_map(headers)
 
 
+def test_a_value_of_a_folded_block_ends_in_a_line_break() -> None:
+    with pytest.raises(ValueError, match="the value of X-A ends in a line break"):
+        header_map({"X-A": "default-src 'self'\n"})
+
+
 @pytest.mark.parametrize("name", ["", " X-A", "X-A ", "X A", "X:A", "X-Ä", ":authority", "X(A)"])
 def test_a_header_name_is_a_token(name: str) -> None:
     with pytest.raises(ValueError, match="RFC 9110"):

@@ -7,7 +7,7 @@ import pytest
 
 from foundation.errors import ConfigError
 from foundation.values import HostPort
-from proxy.listener.listen import bind, serve
+from proxy.listener.listen import _shown, bind, serve
 from proxy.listener.state import ListenerState
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
@@ -43,6 +43,12 @@ def test_an_address_without_a_host_serves_both_families():
         port = listener.getsockname()[1]
         socket.create_connection(("127.0.0.1", port)).close()
         socket.create_connection(("::1", port)).close()
+
+
+@pytest.mark.parametrize(("host", "shown"), [("", ":{}"), ("::", "[::]:{}"), ("::1", "[::1]:{}"), ("127.0.0.1", "127.0.0.1:{}")])
+def test_the_log_tells_both_families_from_ipv6_alone(host, shown):
+    with bind(HostPort(host, 0), "address") as listener:
+        assert _shown(listener) == shown.format(listener.getsockname()[1])
 
 
 def test_a_client_that_vanished_is_looked_for():

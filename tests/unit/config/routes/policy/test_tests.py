@@ -57,7 +57,7 @@ def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:
         ("t.yaml", b"- 5", ("policy_tests_file", 0), "must be a map"),
         ("t.yaml", b"- {url: a, url: b, expect: allow}", ("policy_tests_file", 0, "url"), "twice"),
         ("t.yaml", b"a: [", ("policy_tests_file",), "(line 2)"),
-        ("t.txt", b"", ("policy_tests_file",), "the name must end in"),
+        ("t.txt", b"", ("policy_tests_file",), "has no name that ends in"),
         ("t.json", b"\xff", ("policy_tests_file",), "UTF-8"),
     ],
 )

@@ -43,7 +43,8 @@ ROUTE: dict[str, Any] = {"from": "https://app.example.com", "to": "https://clust
         ),
         ({"basic_auth": {"user": "gate"}}, "basic_auth", "needs password_file"),
         ({"basic_auth": {"user": "a:b", "password": TOKEN}}, "basic_auth.user", "without colons"),
-        ({"basic_auth": {"user": "a", "password": f"{TOKEN}\n"}}, "basic_auth.password", "control characters"),
+        ({"basic_auth": {"user": "a", "password": f"{TOKEN}\n"}}, "basic_auth.password", "ends in a line break"),
+        ({"basic_auth": {"user": "a", "password": f"\t{TOKEN}"}}, "basic_auth.password", "control characters"),
         (
             {"enable_cloud_serverless_authentication": True, "to": None, "redirect": {"https_redirect": True}},
             "enable_cloud_serverless_authentication",
