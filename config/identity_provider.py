@@ -73,6 +73,15 @@ class ConfiguredProvider:
         """Whether this address is this provider's to tell, in whatever form it is written."""
         return self.domains is None or self.speaks_for(canonical_email(email).rpartition("@")[2])
 
+    def deactivation_id(self, user_id: str) -> str:
+        """Return the id of the directory record that deactivates the account `user_id`: one for all cases of a SCIM userName, which is not
+        case-exact (RFC 7643, 4.1.1).  What grants access is compared exactly.
+        """
+        if self.scim_user_id != "userName":
+            return user_id
+        provider, slash, subject = user_id.partition("/")
+        return f"{provider}{slash}{subject.casefold()}"
+
     @property
     def issuer(self) -> str:
         return issuer_of(self.kind, self.url or DEFAULT_URLS.get(self.kind, ""))

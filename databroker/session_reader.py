@@ -1,13 +1,15 @@
 """Session reader: the one way from a record to a session that may be used, and to its person."""
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
 
+from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for, is_issuer
 from config.options import Options
 from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.records import DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
+from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +64,19 @@ def person_of(session: SessionRecord, record: Record | None) -> DirectoryUser | 
     """The session's person in the directory: None where the record is of another issuer's, of the same id."""
     person = DirectoryUser.from_record(record) if record is not None else None
     return person if person is not None and counts_for(person.issuer, session.vouched_by) else None
+
+
+async def find_directory_record(
+    session: SessionRecord, provider: ConfiguredProvider | None, get: Callable[[str, str], Awaitable[Record | None]]
+) -> Record | None:
+    """Return the directory's record of the session's account, or the one that deactivates it under another case of its id."""
+    record = await get(DIRECTORY_USER, session.user_id)
+    id = provider.deactivation_id(session.user_id) if provider is not None else session.user_id
+    if id == session.user_id:
+        return record
+    other = await get(DIRECTORY_USER, id)
+    person = person_of(session, other)
+    return other if person is not None and person.is_deactivated else record
 
 
 def group_of(session: SessionRecord, record: Record | None) -> DirectoryGroup | None:

@@ -20,12 +20,12 @@ class AccessRecords:
     """Writer of the directory records; for the holder of the lease of SCIM's changes."""
 
     def __init__(self, provider: ConfiguredProvider, broker: BrokerClient):
-        self._provider = provider.id
+        self._provider = provider
         self.issuer = provider.issuer
         self._broker = broker
 
     def user_id(self, subject: str) -> str:
-        return f"{self._provider}/{subject}"
+        return f"{self._provider.id}/{subject}"
 
     def is_ours(self, resource: Record) -> bool:
         """Whether this was pushed of people of the configured issuer."""
@@ -52,7 +52,11 @@ class AccessRecords:
         others = user.data.get("others", {})
         group_ids = tuple(sorted({name for group, name in user.data["groups"].items() if group not in others}))
         active = DirectoryUser(id, email_of(resource), name_of(resource), group_ids, issuer=issuer)
-        await self._put(DIRECTORY_USER, active if is_active(user) else DirectoryUser(id, is_deactivated=True, issuer=issuer))
+        if is_active(user):
+            await self._put(DIRECTORY_USER, active)
+            await self._reactivate(id)
+        else:
+            await self._deactivate(id, issuer)
 
     async def write_group(self, directory_id: str, name: str, issuer: str) -> None:
         await self._put(DIRECTORY_GROUP, DirectoryGroup(directory_id, name, issuer=issuer))
@@ -61,16 +65,27 @@ class AccessRecords:
         """Remove a user's record and sessions; `is_out`: as one who is deactivated, until they are created anew."""
         id = self.user_id(subject)
         if is_out:
-            await self._put(DIRECTORY_USER, DirectoryUser(id, is_deactivated=True, issuer=self.issuer))
+            await self._deactivate(id, self.issuer)
         else:
             await self._broker.delete(DIRECTORY_USER, id)
         await self.end_sessions(subject)
 
     async def end_sessions(self, subject: str) -> None:
-        user_id = self.user_id(subject)
-        ids = [record.id async for record in every(self._broker, SESSION) if record.data.get("user_id") == user_id]
+        user_id, account = self.user_id(subject), self._provider.deactivation_id
+        ids = [record.id async for record in every(self._broker, SESSION) if account(str(record.data.get("user_id"))) == account(user_id)]
         for id in await end_sessions(self._broker, ids):
             log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
+
+    async def _deactivate(self, id: str, issuer: str) -> None:
+        for each in dict.fromkeys((id, self._provider.deactivation_id(id))):
+            await self._put(DIRECTORY_USER, DirectoryUser(each, is_deactivated=True, issuer=issuer))
+
+    async def _reactivate(self, id: str) -> None:
+        """Delete the record that deactivates the other cases of an active user's id."""
+        other = self._provider.deactivation_id(id)
+        record = await self._broker.get(DIRECTORY_USER, other) if other != id else None
+        if record is not None and record.data.get("is_deactivated"):
+            await self._broker.delete(DIRECTORY_USER, other)
 
     async def _put(self, type: str, value: DirectoryUser | DirectoryGroup) -> None:
         known = await self._broker.get(type, value.id)

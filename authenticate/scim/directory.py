@@ -27,7 +27,7 @@ from config.issuers import counts_for
 from databroker.client import BrokerClient, every
 from databroker.own_records import own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, Record, SessionRecord
-from databroker.session_reader import person_of
+from databroker.session_reader import find_directory_record, person_of
 
 log = structlog.get_logger(__name__)
 
@@ -76,14 +76,15 @@ class ScimDirectory:
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Whether the provider has said that the session's person must not get in any more."""
-        person = person_of(session, await self._broker.get(DIRECTORY_USER, session.user_id))
+        person = person_of(session, await find_directory_record(session, self.provider, self._broker.get))
         if person is not None and person.is_deactivated:
             return True
         # A release before ours left no mark, and another one beside ours may have taken it.
-        for id in await self._index.ids(SCIM_USER, "subject", session.subject):
-            record = await self._broker.get(SCIM_USER, id)
-            if record is not None and counts_for(issuer_of(record), session.vouched_by) and not is_active(record):
-                return True
+        for attribute in ("subject", self.provider.scim_user_id.lower()):
+            for id in await self._index.ids(SCIM_USER, attribute, session.subject):
+                record = await self._broker.get(SCIM_USER, id)
+                if record is not None and counts_for(issuer_of(record), session.vouched_by) and not is_active(record):
+                    return True
         return False
 
     async def tidy(self) -> None:

@@ -27,7 +27,7 @@ from databroker.records import (
     UserRecord,
 )
 from databroker.replica import EVERYTHING, Replica
-from databroker.session_reader import SessionReader, access_of, group_of, person_of, user_of, vouches
+from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
 from databroker.store.base import RecordChange
 from databroker.store.frozen import frozen_data
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -159,7 +159,8 @@ class IdentityLoader:
         The directory is our provider's: whom a token of another issuer names is not in it.  Raises BrokerError.
         """
         generation, known = self._generation, self._bearers.get(session.id)
-        directory_record = None if session.provider == JWT else await self._replica.get(DIRECTORY_USER, session.user_id)
+        provider = self._sessions.providers.get(session.provider)
+        directory_record = None if session.provider == JWT else await find_directory_record(session, provider, self._replica.get)
         if known is not None and known[0] is session and known[1] == _version(directory_record):
             return known[2]
         try:
@@ -187,7 +188,7 @@ class IdentityLoader:
             configured = self._sessions.providers.get(provider)
             if configured is None or not vouches(configured, session):
                 return None
-            directory_record = await self._replica.get(DIRECTORY_USER, user.id)
+            directory_record = await find_directory_record(session, configured, self._replica.get)
             person = person_of(session, directory_record) if configured.has_directory else None
             if person is not None and person.is_deactivated:
                 return RefusedToken(f"{user.id} is deactivated")

@@ -35,15 +35,26 @@ records.without(
 )
 records.without("who is somebody else now has no groups", "AccessRecords.take", skips("await self._broker.delete(...)"))
 records.without(
-    "a deactivation ends that person's sessions only", "AccessRecords.end_sessions", always('record.data.get("user_id") == user_id')
+    "a deactivation ends that person's sessions only",
+    "AccessRecords.end_sessions",
+    always('account(str(record.data.get("user_id"))) == account(user_id)'),
 )
 records.without(
     "a deleted user stays out",
     "AccessRecords.take",
-    replaced(
-        "self._put(DIRECTORY_USER, DirectoryUser(id, is_deactivated=True, issuer=self.issuer))", "self._broker.delete(DIRECTORY_USER, id)"
-    ),
+    replaced("self._deactivate(id, self.issuer)", "self._broker.delete(DIRECTORY_USER, id)"),
 )
+records.without(
+    "a deactivation is of all cases of a userName",
+    "AccessRecords._deactivate",
+    replaced("self._provider.deactivation_id(id)", "id"),
+)
+records.without("only a deactivation is deleted", "AccessRecords._reactivate", always('record.data.get("is_deactivated")'))
+user_names = door("config.identity_provider", "unit/authenticate/scim/test_directory.py")
+user_names.without("a userName has no case", "ConfiguredProvider.deactivation_id", replaced("subject.casefold()", "subject"))
+user_names.without("an externalId has", "ConfiguredProvider.deactivation_id", never('self.scim_user_id != "userName"'))
+found_records = door("databroker.session_reader", "unit/authenticate/scim/test_directory.py", "unit/authorize/identity/test_loader.py")
+found_records.without("another case gives nobody groups", "find_directory_record", always("person.is_deactivated"))
 records.without("who was pushed of another issuer's people stays theirs", "AccessRecords.noted", never("issuer_of(resource)"))
 records.without(
     "whose people they are is known to decisions",

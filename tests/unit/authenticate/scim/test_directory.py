@@ -21,6 +21,7 @@ from databroker.records import (
     Record,
     SessionRecord,
 )
+from databroker.session_reader import find_directory_record
 from databroker.store.memory import MemoryStore
 from tests.support.options import MINIMAL, make_options
 
@@ -255,6 +256,63 @@ async def test_without_the_attribute_that_names_the_person_nothing_is_kept(direc
 async def test_the_person_may_be_named_by_user_name(make: Make, broker: LocalBroker) -> None:
     await make(scim_user_id="userName").create_user({"userName": "ann"})
     assert await broker.get(DIRECTORY_USER, "oidc/ann") is not None
+
+
+USER_NAMES = [
+    ("userName", "Alice", "alice", True),
+    ("userName", "alice", "Alice", True),
+    ("userName", "ALICE", "Alice", True),
+    ("userName", "alice", "alice", True),
+    ("userName", "alice", "alice2", False),
+    ("externalId", "Alice", "alice", False),
+    ("externalId", "Alice", "Alice", True),
+]
+
+
+@pytest.mark.parametrize(("attribute", "pushed", "subject", "is_same"), USER_NAMES)
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushed(
+    make: Make, broker: LocalBroker, attribute: str, pushed: str, subject: str, is_same: bool, is_deleted: bool
+) -> None:
+    directory = make(scim_user_id=attribute)
+    user = await directory.create_user({"userName": pushed, "externalId": pushed})
+    session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
+    await broker.put(SESSION, "1", session.to_data())
+    assert not await directory.is_deactivated(session)
+    if is_deleted:
+        await directory.delete_user(user.id)
+    else:
+        await directory.patch_user(user.id, deactivation())
+    assert (await broker.get(SESSION, "1") is None) is is_same
+    assert await directory.is_deactivated(session) is is_same
+    record = await find_directory_record(session, directory.provider, broker.get)
+    assert (record is not None and record.data.get("is_deactivated", False)) is is_same
+    await directory.tidy()
+    assert await directory.is_deactivated(session) is is_same
+    if not is_deleted:
+        # The mark alone, and the resource alone, each keep them out.
+        for id in {f"oidc/{pushed}", f"oidc/{pushed.casefold()}"}:
+            await broker.delete(DIRECTORY_USER, id)
+        assert await directory.is_deactivated(session) is is_same
+        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"active": True}}]})
+    else:
+        await directory.create_user({"userName": pushed, "externalId": pushed})
+    assert not await directory.is_deactivated(session)
+
+
+@pytest.mark.parametrize("subject", ["alice", "ALICE"])
+async def test_an_account_of_another_case_has_no_groups(make: Make, broker: LocalBroker, subject: str) -> None:
+    directory = make(scim_user_id="userName")
+    user = await directory.create_user({"userName": "Alice"})
+    await directory.create_group({"displayName": "Sales", "members": [{"value": user.id}]})
+    for active in (False, True):
+        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"active": active}}]})
+    session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
+    assert await find_directory_record(session, directory.provider, broker.get) is None
+    exact = SessionRecord("1", "oidc/Alice", "Alice", "oidc", 0, 4e9, issuer=ISSUER)
+    record = await find_directory_record(exact, directory.provider, broker.get)
+    assert record is not None
+    assert record.data["group_ids"]
 
 
 async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: LocalBroker) -> None:

@@ -319,6 +319,26 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
         before = found
 
 
+@pytest.mark.parametrize(("attribute", "is_refused"), [("userName", True), ("externalId", False)])
+async def test_whom_a_token_names_is_refused_in_whatever_case_the_user_name_was_deactivated(
+    world: World, tmp_path: Path, attribute: str, is_refused: bool
+) -> None:
+    broker, replica, _ = world
+    options = make_options(tmp_path, scim_user_id=attribute, scim_token="a-token-of-32-characters-and-more")
+    loader = IdentityLoader(replica, SessionReader(options))
+    session = SessionRecord("token", "oidc/Ann", "Ann", "oidc", 1000.0, 2000.0, issuer=ISSUER)
+    user = UserRecord("oidc/Ann", issuer=ISSUER)
+    assert isinstance(await loader.of_bearer(session, user), Identity)
+    await broker.put(DIRECTORY_USER, "oidc/ann", DirectoryUser("oidc/ann", is_deactivated=True, issuer=ISSUER).to_data())
+    await settled()
+    assert isinstance(await loader.of_bearer(session, user), RefusedToken) is is_refused
+    await broker.put(USER, "oidc/Ann", user.to_data())
+    await settled()
+    record = await replica.get(USER, "oidc/Ann")
+    assert record is not None
+    assert isinstance(await loader.of_sign_in(record, NOW), RefusedToken) is is_refused
+
+
 @pytest.mark.parametrize("provider", ["gone", "", "google", "service_account"])
 async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody(world: World, provider: str) -> None:
     _, _, loader = world
