@@ -154,4 +154,19 @@ changes.without(
     replaced('old["resource"]["active"] != is_active', 'old["resource"]["active"] == is_active == "no"'),
 )
 
-DOORS = (access, view, callback, records, directory, index, attributes, patch, resources, filters, trail, changes)
+DOORS = (
+    access,
+    view,
+    callback,
+    records,
+    directory,
+    index,
+    attributes,
+    patch,
+    resources,
+    filters,
+    trail,
+    changes,
+    user_names,
+    found_records,
+)
