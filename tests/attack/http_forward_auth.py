@@ -126,6 +126,11 @@ def sources(target: Target) -> Iterator[Case]:
                     yield Case(f"{line!r} from {address} as {person}", partial(_permits_nothing, data, address=address))
 
 
+def _pairs(cookie: bytes) -> list[bytes]:
+    """Cookie pairs without the white space around them, which says nothing (RFC 6265 5.2)."""
+    return [pair.strip() for pair in cookie.split(b";")]
+
+
 @attack("B18", "forward auth with malformed cookies")
 def cookies(target: Target) -> Iterator[Case]:
     real = target.cookie("alice", "group")
@@ -136,7 +141,7 @@ def cookies(target: Target) -> Iterator[Case]:
         for _ in range(pick.randint(1, 4)):
             at = pick.randrange(6, len(value))
             value[at : at + pick.randint(0, 3)] = bytes(pick.choice(b"ABCxyz012-_=%\"',. ") for _ in range(pick.randint(0, 3)))
-        if bytes(value) != real:
+        if _pairs(bytes(value)) != _pairs(real):
             line = b"Cookie: %b\r\n" % bytes(value)
             data = _request(target, (b"/verify", b"/")[index % 2], secret, None, line)
             yield Case(f"cookie {index}", partial(_permits_nothing, data))

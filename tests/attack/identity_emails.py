@@ -57,7 +57,9 @@ def lookalikes(stage: Stage) -> Iterator[Attempt]:
         "änn@corp.example",
     ):
         yield f"{email} opens by domain only", partial(_opens, stage, email, (CORP,))
-    for email in ("ann@ｃorp.example", "ann@corp．example", "ann@ⓒorp.example"):
+    # A character that NFKC makes a dot separates no labels for every reader, so the address counts for nothing.
+    yield "ann@corp．example is no address", partial(_closed, stage, "ann@corp．example")
+    for email in ("ann@ｃorp.example", "ann@ⓒorp.example"):
         # NFKC makes these the listed domain: whoever owns one of the spellings owns the other (B32).
         yield f"{email} is the listed domain", partial(_opens, stage, email, (CORP, ANN))
 

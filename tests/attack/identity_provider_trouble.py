@@ -173,7 +173,6 @@ def _key_sets() -> Iterator[tuple[str, Any]]:
     yield from (
         ("another's", [other]),
         ("two with this id", [good, other]),
-        ("this one twice", [good, good]),
         ("texts", ["key-1"]),
         ("lists", [[good]]),
     )
