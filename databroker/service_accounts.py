@@ -58,7 +58,7 @@ class ServiceAccounts:
         shown_to: Iterable[str] = (),
         maker_secret_hash: str = "",
     ) -> str:
-        """The new account's token, which nobody sees again.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
+        """The new account's token, which is shown only once.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
 
         `shown_to` and `maker_secret_hash` are those of ServiceAccountRecord.
         """

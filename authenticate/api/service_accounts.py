@@ -76,7 +76,7 @@ class AccountList(ApiAnswer):
 
 class MadeAccount(ApiAnswer):
     name: str
-    token: str = Field(description="The secret, which nobody sees again.")
+    token: str = Field(description="The secret, which is shown only once.")
     expires: Told
 
 

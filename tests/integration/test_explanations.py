@@ -115,7 +115,7 @@ def look_at_the_pages(gate: RunningGate, profile: Path, request_id: str) -> None
         browser.open(gate.url("authenticate.localhost", f"{LOG}?q=bob"))
         assert "bob@example.com" in browser.text
         browser.submit(".timeline a.asked")
-        assert "What would let it in" in browser.text
+        assert "How to get access" in browser.text
         browser.picture("decision")
 
         def is_explained() -> bool:  # the log is written by and by

@@ -34,7 +34,7 @@ CONVERTERS: dict[str, Callable[[ForeignConfig, Callable[[], bytes]], Converted]]
 class Command(GateCommand):
     help = (
         "Read a configuration of Pomerium (0.13 and later), oauth2-proxy, Authelia or authentik (a blueprint), or Traefik's labels in a "
-        "Docker Compose file, and print it as gate's. What can't be carried over is said (docs/integrations/migrate.md)."
+        "Docker Compose file, and print it as gate's. The output lists what cannot be converted (docs/integrations/migrate.md)."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -29,7 +29,7 @@ class Command(ConfiguredCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="make an account and print its secret, which nobody sees again")
+        create = actions.add_parser("create", help="make an account and print its secret, which is shown only once")
         create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
         create.add_argument("--group", action="append", default=[], help="a group, as allowed_groups names it; may be repeated")
         create.add_argument(

@@ -121,7 +121,7 @@ def test_an_approver_approves_in_the_admin_as_on_their_own_page(admin: Admin) ->
         ("approves a request for access", "oidc/ann"),
         ("gives access for a while", "oidc/ann"),
     ]
-    assert "Nobody waits for an answer" in text_of(admin.pages.get(PAGE))
+    assert "No pending requests" in text_of(admin.pages.get(PAGE))
 
 
 def test_two_who_answer_at_once_do_it_once(admin: Admin) -> None:

@@ -126,7 +126,7 @@ def test_a_decision_s_page_is_its_explanation(pages) -> None:
         "allowed_users",
         "(decisive)",
         "one of ann@corp.com",
-        "What would let it in",
+        "How to get access",
         "session: changed",
         "policy[0]",
     ):
