@@ -42,7 +42,9 @@ class Command(ConfiguredCommand):
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
         give = actions.add_parser("give", help="grant a user access to a route with access_requests or the criterion `granted`")
-        give.add_argument("--user", required=True, help="the user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before")
+        give.add_argument(
+            "--user", required=True, help="the user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before"
+        )
         give.add_argument("--route", required=True, help="the route's name, or its place in the configuration, as in policy[3]")
         give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
         give.add_argument("--why", required=True, help="reason, for the audit log")

@@ -32,9 +32,7 @@ class Command(ConfiguredCommand):
         create = actions.add_parser("create", help="make an account and print its secret, which is shown only once")
         create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
         create.add_argument("--group", action="append", default=[], help="a group, as allowed_groups names it; may be repeated")
-        create.add_argument(
-            "--permission", action="append", default=[], choices=list(PERMISSIONS), help="API permission; may be repeated"
-        )
+        create.add_argument("--permission", action="append", default=[], choices=list(PERMISSIONS), help="API permission; may be repeated")
         create.add_argument("--expires", default="90d", metavar="TIME", help="how long it is good for: 12h, 90d, never (default 90d)")
         listing = actions.add_parser("list", help="every account, and when it was last used")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
