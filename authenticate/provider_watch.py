@@ -45,7 +45,7 @@ class ProviderWatch:
         except ProviderError as error:
             health.fails(str(error), began)  # an answer that can't be used came between
             if id not in self._warned:
-                log.warning(f"the identity provider can't be used: {self._who(id)} until that changes", provider=id, reason=str(error))
+                log.warning("the identity provider can't be used", provider=id, reason=str(error))
             self._warned.add(id)
 
     def readiness(self) -> PartReadiness:

@@ -210,7 +210,8 @@ async def _tell(
     """Write one log line, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
     gate, provider = page_context(request), directory.provider
     facts = {"provider": provider.id, **{name: value for name, value in more.items() if value is not None}}
-    log.info(f"{endpoint.noun} {what} by the provider", id=id, client_address=gate.client_address, request_id=gate.request_id, **facts)
+    asked = {"client_address": gate.client_address, "request_id": gate.request_id}
+    log.info("resource changed by SCIM", resource=endpoint.noun, change=what, id=id, **asked, **facts)
     record, action = change.after or change.before, changes.action(change.before, change.after)
     if record is None or not action:
         return

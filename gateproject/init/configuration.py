@@ -26,7 +26,7 @@ _COMMENTS = {
     "idp_provider": "The identity provider (docs/guides/identity-providers/README.md).",
     "signout_redirect_url": "Users return here after sign-out; the provider must know it (post-logout redirect URI).",
     "databroker_storage_type": "Sessions are in a database below data_dir, so a restart signs nobody out.",
-    "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations/README.md.",
+    "cookie_secret": "Made for this installation. To replace one without a sign-out: docs/operations/rotate-secrets.md.",
     "signing_key": "Signs what applications learn about people; they verify it with the keys at {sign_in_url}/.well-known/gate/jwks.json.",
     "admin_allowed_users": "Who enters the admin at {sign_in_url}/.gate/admin/",
     "metrics_address": "Prometheus reads /metrics here, `gate ready` asks /readyz, and `gate status` shows both.",

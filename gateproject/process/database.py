@@ -42,7 +42,7 @@ def _require_none_newer(loader: MigrationLoader) -> None:
         if name > newest.get(label, name):
             said = f"the database is of a newer release ({label} {name}; this is gate v{RELEASE})"
             raise ConfigError(
-                [Problem("database_url", f"{said}: install that one, or restore a copy from before (docs/operations/README.md)")]
+                [Problem("database_url", f"{said}: install that one, or restore a backup (docs/operations/backup-and-upgrade.md)")]
             )
 
 
