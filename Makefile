@@ -44,12 +44,13 @@ test-fast: venv-test ## what a change most likely breaks: lint, types, import co
 	$(PYTEST) $(wildcard tests/unit tests/repo tests/mutants tests/contract/test_verdict_matrix.py); status=$$?; \
 	wait $$checks || status=$$?; cat $$said; rm -f $$said; exit $$status
 
-check: venv-test ## format, lint, types, import contracts; changes nothing
+check: venv-test ## format, lint, types, import contracts, generated pages, prose; changes nothing
 	@$(PY) -m ruff format --check --quiet .
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m mypy gateproject proxy authenticate authorize databroker config foundation
 	@$(VENV)/bin/lint-imports --no-cache
 	@$(PY) manage.py settingsreference --check
+	@$(PY) .ci/prose
 
 fix: venv-test ## format, and what lint can mend by itself
 	@$(PY) -m ruff format .
