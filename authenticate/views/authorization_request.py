@@ -20,7 +20,7 @@ MAX_REMEMBERED_URL = 2000
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
     """A sign-in under way: `id` is the route host's, which the way back names; `provider` where the person signs in; `asked` what the
-    route wants of the sign-in; `login_hint` the address that they typed.
+    route wants of the sign-in; `login_hint` the address that they typed.  A provider that `is_chosen` on a page of gate may be remembered.
     """
 
     target: RedirectTarget
@@ -28,6 +28,7 @@ class SignInAttempt:
     provider: str
     asked: StepUpRequest = field(default_factory=StepUpRequest)
     login_hint: str = ""
+    is_chosen: bool = False
 
 
 async def redirect_to_provider(request: HttpRequest, service: AuthenticateService, attempt: SignInAttempt) -> HttpResponse:
@@ -42,6 +43,7 @@ async def redirect_to_provider(request: HttpRequest, service: AuthenticateServic
     def begin(claims: dict[str, str]) -> tuple[str, list[str]]:
         remembered = {**claims, "to": attempt.target.short(MAX_REMEMBERED_URL), "attempt": attempt.id, **attempt.asked.to_attempt()}
         remembered |= {"provider": client.provider.id, "issuer": client.provider.issuer}
+        remembered |= {"chosen": "yes"} if attempt.is_chosen else {}
         return service.attempts.begin(remembered, service.host_port, answers.cookie_headers(request), service.clock())
 
     provider = client.provider

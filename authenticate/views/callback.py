@@ -129,7 +129,7 @@ class CallbackView(GateCallbackView):
         location = service.return_location(session, target, self.attempt["attempt"]) if target else DASHBOARD
         planted = service.sessions.clear_planted(answers.cookie_headers(request), service.host_port, request.path)
         cookies = [*planted, *service.sessions.set_cookies(session, service.host_port, now), service.attempts.clear(self.state)]
-        cookies += service.choice.remembered(session.provider)
+        cookies += service.choice.remembered(session.provider) if "chosen" in self.attempt else []
         return responses.redirect(location, cookies)
 
     async def _end_oldest(self, session: SessionRecord, now: float) -> None:

@@ -58,7 +58,9 @@ async def choose(request: HttpRequest) -> HttpResponse:
         return _too_old(request, error)
     except SealError:
         return _changed(request)
-    return await _begin(request, params, ProviderQuestion(query, id, address.strip(), is_asked=True))
+    # Another site can send a browser here, too, but not choose for it what it remembers.
+    is_chosen = request.headers.get("Sec-Fetch-Site") == "same-origin"
+    return await _begin(request, params, ProviderQuestion(query, id, address.strip(), is_asked=True, is_chosen=is_chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class ProviderQuestion:
     id: str = ""
     address: str = ""
     is_asked: bool = False
+    is_chosen: bool = False
 
 
 async def _begin(request: HttpRequest, params: Mapping[str, str], question: ProviderQuestion) -> HttpResponse:
@@ -89,7 +92,7 @@ async def _begin(request: HttpRequest, params: Mapping[str, str], question: Prov
         return _question(request, candidates, question)
     # Whoever must prove again who they are is asked at once; for more strength the provider may know a shorter way.
     asked = replace(asked, is_pressed=session is not None and shortfall == OLD)
-    attempt = SignInAttempt(target, attempt_id, provider.id, asked, question.address)
+    attempt = SignInAttempt(target, attempt_id, provider.id, asked, question.address, question.is_chosen)
     response = await redirect_to_provider(request, service, attempt)
     if session is not None:
         return response

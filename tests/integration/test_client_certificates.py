@@ -174,7 +174,7 @@ def test_the_refusal_says_what_is_wrong_to_programs_and_in_the_log(stage: Stage)
         head = f"GET /x HTTP/1.1\r\nHost: ann.localhost:{stage.gate.port}\r\nAccept: application/json\r\n\r\n"
         response = client.send(head.encode()).response()
     assert b'"status": 495' in response.body
-    assert b"no client certificate was shown" in response.body
+    assert b"no client certificate was sent" in response.body
     entry = stage.gate.wait_for_event("request", lambda entry: entry.get("path") == "/x")
     assert (entry["outcome"], entry["status"]) == ("client certificate", 495)
 

@@ -49,7 +49,7 @@ async def test_a_gate_that_starts_without_its_provider_says_so_at_sign_in(tmp_pa
             page = await follow(client, await client.get(gate.url("app.localhost"), headers=HTML))
             public = await client.get(gate.url("public.localhost"))
     assert (page.status_code, public.status_code) == (503, 200)
-    assert "Try again" in page.text.lower()
+    assert "try again" in page.text.lower()
     assert page.headers["retry-after"]
 
 

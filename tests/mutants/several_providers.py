@@ -134,6 +134,9 @@ choice.without("a link leads to a provider of its route", "ProviderChoice.among"
 choice.without("a removed provider is nobody's", "ProviderChoice.among", never("not found"))
 
 pages = door("authenticate.views.sign_in", MIXED_UP)
+pages.without(
+    "another site does not choose what a browser remembers", "choose", always('request.headers.get("Sec-Fetch-Site") == "same-origin"')
+)
 pages.without("a choice says each thing once", "choose", never("any((len(values) > 1 for values in said.values()))"))
 
 programs = door("authenticate.views.program", MIXED_UP)

@@ -49,9 +49,9 @@ def choice_url(site: SeveralSite, **answer: str) -> str:
     return f"{ORIGIN}/.gate/choose?{urlencode({'gate_choice': query, **answer})}"
 
 
-async def to(site: SeveralSite, browser: Browser, id: str) -> str:
-    """The authorization URL of the provider that this browser chooses."""
-    url = (await browser.get(choice_url(site, gate_idp=id))).location
+async def to(site: SeveralSite, browser: Browser, id: str, by: str = "same-origin") -> str:
+    """The authorization URL of the provider that this browser chooses, or another site chooses for it."""
+    url = (await browser.get(choice_url(site, gate_idp=id), sec_fetch_site=by)).location
     assert url.startswith(site.idps[id].issuer)
     return url
 
@@ -314,6 +314,16 @@ async def test_a_browser_is_not_asked_twice_until_its_person_signs_out(site: Sev
     token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
     await browser.post(f"{ORIGIN}/.gate/signout/", {"_gate_csrf": token})
     assert (await browser.get(site.sign_in_url())).status == 200
+
+
+@pytest.mark.parametrize("by", ["cross-site", "same-site", "none", ""])
+async def test_what_another_site_chose_is_not_remembered(site: SeveralSite, by: str) -> None:
+    browser = site.browser()
+    site.idps["partner"].bend.claims = site.idps["partner"].bend.userinfo = {"email": "alice@partner.example"}
+    url = await to(site, browser, "partner", by)
+    response = await browser.get(site.idps["partner"].pick(url, "alice"))
+    assert response.status == 302
+    assert browser.cookies.get("__Host-_gate_idp", "") == ""
 
 
 async def test_a_choice_that_led_to_no_sign_in_is_not_remembered(site: SeveralSite) -> None:
