@@ -68,7 +68,7 @@ class Misbehaviour:
 
 
 def token_trouble(log: str, **bend: Any) -> Misbehaviour:
-    return Misbehaviour(503, "Sign-in is temporarily unavailable: the identity provider is not responding.", log, Bend(**bend))
+    return Misbehaviour(503, "the identity provider is not responding", log, Bend(**bend))
 
 
 def bad_answer(page: str, log: str, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> Misbehaviour:
@@ -165,12 +165,8 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "an answer of another issuer (mix-up)": bad_answer(
         "a different identity provider", "a different identity provider", with_(iss="https://evil.example")
     ),
-    "an answer that does not name its sender": bad_answer(
-        "the response does not name its issuer", "the response does not name its issuer", without("iss")
-    ),
-    "no code": bad_answer(
-        "the identity provider sent no authorization code", "the identity provider sent no authorization code", without("code")
-    ),
+    "an answer that does not name its sender": bad_answer("does not name its issuer", "does not name its issuer", without("iss")),
+    "no code": bad_answer("sent no authorization code", "sent no authorization code", without("code")),
     "a made-up code": bad_answer("no longer accepts", "no longer accepts", with_(code="made-up")),
     "the code twice": bad_answer("repeats a parameter", "repeats a parameter", twice("code")),
     "the state twice": bad_answer("repeats a parameter", "repeats a parameter", twice("state")),
@@ -301,7 +297,7 @@ def test_a_discovery_document_that_can_not_be_believed(fresh: Stage, name: str) 
     fresh.provider.idp.bend = Bend(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Bend(discovery=members[name])
     browser = fresh.browser()
     page = browser.open(browser.open(fresh.url(ANYONE)).location)
-    is_explained(fresh, page, 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, "")
+    is_explained(fresh, page, 503, "the identity provider is not responding", TROUBLE, "")
     assert not page.location
 
 
@@ -310,9 +306,7 @@ def test_keys_that_can_not_be_had(fresh: Stage, name: str) -> None:
     browser = fresh.browser()
     callback = fresh.picked(browser)
     fresh.bend.answers = {"/jwks": TROUBLES[name]}
-    is_explained(
-        fresh, browser.open(callback), 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, ""
-    )
+    is_explained(fresh, browser.open(callback), 503, "the identity provider is not responding", TROUBLE, "")
     nobody_is_signed_in(fresh, browser)
 
 
@@ -324,9 +318,7 @@ def test_an_endpoint_in_trouble(stage: Stage, path: str, name: str) -> None:
     callback = stage.picked(browser)
     stage.bend.answers = {path: TROUBLES[name]}
     before = len(stage.idp.requests)
-    is_explained(
-        stage, browser.open(callback), 503, "Sign-in is temporarily unavailable: the identity provider is not responding.", TROUBLE, ""
-    )
+    is_explained(stage, browser.open(callback), 503, "the identity provider is not responding", TROUBLE, "")
     # A redirect is not followed: the code and our secret go to one place.
     assert sum(request.path == path for request in stage.idp.requests[before:]) == 1
     nobody_is_signed_in(stage, browser)
@@ -343,7 +335,7 @@ def test_a_key_that_is_rotated_just_before_it_signs_is_found_at_once(fresh: Stag
         browser = fresh.browser()
         callback = fresh.picked(browser)
         fresh.bend.token = lambda header, claims: signed({**header, "kid": "key-1"}, claims, RSA_KEY, "RS256")
-        is_explained(fresh, browser.open(callback), 503, "does not answer", TROUBLE, "does not publish")
+        is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "does not publish")
     finally:
         fresh.idp.signing_key, fresh.idp.kid = RSA_KEY, "key-1"
 
@@ -355,7 +347,7 @@ def test_a_token_without_a_key_id_needs_a_single_key(fresh: Stage) -> None:
     fresh.bend.answers = {"/jwks": Answer.json({"keys": keys})}
     forget(fresh)
     browser = fresh.browser()
-    is_explained(fresh, browser.open(fresh.picked(browser)), 503, "does not answer", TROUBLE, "does not publish")
+    is_explained(fresh, browser.open(fresh.picked(browser)), 503, "is not responding", TROUBLE, "does not publish")
 
 
 def test_a_weaker_code_challenge_is_never_sent(fresh: Stage) -> None:
@@ -390,7 +382,7 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
             fresh,
             page,
             503,
-            "Sign-in is temporarily unavailable: the identity provider is not responding.",
+            "the identity provider is not responding",
             TROUBLE,
             "does not answer in time",
         )
@@ -440,7 +432,7 @@ def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(f
         browser = fresh.browser()
         callback = fresh.picked(browser)
         fresh.bend.token = lambda header, claims: signed(header, claims, other, algorithm)
-        is_explained(fresh, browser.open(callback), 503, "does not answer", TROUBLE, "signature is wrong")
+        is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "signature is wrong")
         nobody_is_signed_in(fresh, browser)
     finally:
         fresh.idp.signing_key, fresh.idp.algorithm = before
@@ -465,7 +457,7 @@ def test_signed_userinfo_is_verified_as_an_id_token_is(stage: Stage, claims: dic
     if reason is None:
         assert browser.open(callback).status == 302
         return
-    is_explained(stage, browser.open(callback), 503, "does not answer", TROUBLE, reason)
+    is_explained(stage, browser.open(callback), 503, "is not responding", TROUBLE, reason)
     nobody_is_signed_in(stage, browser)
 
 
