@@ -167,7 +167,7 @@ async def test_an_upstream_is_shown_credentials_of_ours_where_its_route_has_them
 
 
 async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_words(world):
-    with pytest.raises(NobodyToActFor, match=r"^it wants to be told claim\.key of who asks"):
+    with pytest.raises(NobodyToActFor, match=r"^it requires claim\.key"):
         await world.authorizer.check(request("/named"), world.cookie())
     asked = request("/tokens")
     check = await world.authorizer.check(asked, world.cookie())

@@ -89,7 +89,7 @@ def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, peop
     found += findings_in_admin(bob, "in-admin-waiting")
     with bob.without_scripts():
         bob.open(page(gate))
-        assert "alice@example.com asks for Wages & more, for 15 minutes" in bob.text
+        assert "alice@example.com requests Wages & more for 15 minutes" in bob.text
         assert "<b>wages</b>" in bob.text
     bob.open(page(gate))
     found += findings(bob, "waiting")
@@ -117,7 +117,7 @@ def test_in_an_emergency_who_may_lets_themselves_in_and_the_log_warns(gate: Runn
     alice.click('a[href*="/.gate/access?route="]')
     alice.find("#glass-why").send_keys("the vault is on fire")
     alice.submit('button[value="break_glass"]')
-    assert "Given by alice@example.com, who broke the glass: the vault is on fire" in alice.text
+    assert "Granted by alice@example.com, who broke the glass: the vault is on fire" in alice.text
     entry = gate.wait_for_event("the glass was broken: somebody lets themselves in")
     assert entry["level"] == "warning"
     alice.open(gate.url("vault.localhost"))

@@ -94,7 +94,7 @@ async def test_what_the_person_takes_out_of_the_request_is_noticed(gate: Running
         if way == "in the open":
             page = await picked(client, url.copy_set_param("scope", "openid"))
             assert page.status_code == 403
-            assert "profile email is missing" in page.text
+            assert "required permission: profile email" in page.text
             assert "less scope than was asked" in gate.wait_for_event("sign-in refused")["reason"]
         else:
             assert set(url.params) == {"client_id", "request_uri"}

@@ -28,9 +28,9 @@ PAGES = {
     "/.gate/": ("Ihre Anwendungen", "Vos applications", "Sus aplicaciones"),
     "/.gate/?q=wiki": ("passen zu „wiki“", "correspondent à « wiki »", "coinciden con «wiki»"),
     "/.gate/sessions": ("Chrome auf Linux", "Chrome sur Linux", "Chrome en Linux"),
-    "/.gate/access": ("Zugriff auf Zeit", "Accès temporaire", "Acceso temporal"),
-    "/.gate/why?address=nowhere.localhost": ("nicht unter Ihren Anwendungen", "parmi vos applications", "No está entre sus aplicaciones"),
-    "/.gate/why?address=wiki": ("Das dürfen Sie öffnen", "Vous pouvez ouvrir ceci", "Puede abrir esto"),
+    "/.gate/access": ("Vorübergehender Zugriff", "Accès temporaire", "Acceso temporal"),
+    "/.gate/why?address=nowhere.localhost": ("Anwendung nicht gefunden", "Application introuvable", "Aplicación no encontrada"),
+    "/.gate/why?address=wiki": ("Sie haben Zugriff auf", "Vous avez accès à", "Usted tiene acceso a"),
     "/.gate/signout/": ("Möchten Sie sich abmelden?", "Voulez-vous vous déconnecter ?", "¿Quiere cerrar la sesión?"),
     "/.gate/nothing": ("Diese Seite gibt es nicht.", "Cette page n’existe pas.", "Esta página no existe."),
     "/.gate/sign_in?gate_redirect_uri=x": ("unvollständig", "incomplet", "incompleto"),
@@ -40,7 +40,7 @@ AT_ROUTES = {
     ("closed.localhost", "/"): ("Sie haben keinen Zugriff", "Vous n’avez pas accès", "No tiene acceso"),
     ("wiki.localhost", "/%zz"): ("kann nicht", "ne peut pas", "no se puede"),
     ("unknown.localhost", "/"): ("keine Anwendung eingerichtet", "Aucune application n’est configurée", "No hay ninguna aplicación"),
-    ("wiki.localhost", "/.gate/form/AAAAAAAAAAAAAAAAAAAAAA"): ("nicht mehr aufbewahrt", "n’est plus conservé", "ya no está guardado"),
+    ("wiki.localhost", "/.gate/form/AAAAAAAAAAAAAAAAAAAAAA"): ("nicht mehr aufbewahrt", "n’est plus conservé", "ya no se conserva"),
     ("wiki.localhost", "/.gate/nothing"): ("Anwendung öffnen", "Ouvrir l’application", "Abrir la aplicación"),
 }
 LANGUAGES = {"de-AT,de;q=0.9": 0, "fr-CH": 1, "es-419,en;q=0.5": 2}
@@ -111,7 +111,7 @@ def test_every_page_speaks_its_readers_language_and_fits_a_phone(browser: Browse
     places = {page(gate, path): words for path, words in PAGES.items()} | {gate.url(*at): words for at, words in AT_ROUTES.items()}
     browser.open(gate.url("closed.localhost"))
     asking = browser.find('a[href*="/.gate/access?route="]').get_attribute("href") or ""
-    places[asking] = ("Warum brauchen Sie ihn?", "Pourquoi en avez-vous besoin ?", "¿Por qué lo necesita?")
+    places[asking] = ("Grund", "Motif", "Motivo")
     for address, words in places.items():
         browser.open(address)
         unfold(browser)

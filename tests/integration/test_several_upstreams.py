@@ -204,6 +204,6 @@ async def test_spdy_is_a_tunnel_where_the_route_allows_it(gate: RunningGate) -> 
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port, ssl=tls, server_hostname="rewritten.localhost")
         writer.write(SPDY.format(host="rewritten.localhost", port=gate.port).encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 403")
-        assert len(heads) == 1
+        assert not [head for head in heads if b"rewritten.localhost" in head]
         writer.close()
         await writer.wait_closed()
