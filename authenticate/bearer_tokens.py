@@ -219,7 +219,7 @@ class BearerTokens:
         if trust.kind == JWT:
             # Of another issuer: its subjects, addresses and groups are none of our provider's people's.
             issuer, user_id, provider, subject = trust.issuer, f"{trust.issuer}{ISSUER_ENDS}{claims['sub']}", JWT, claims["sub"]
-            user = UserRecord(user_id, "", is_verified({"email_verified": False, **claims}), "", claims)
+            user = UserRecord(user_id, "", is_verified(claims) is True, "", claims)
         else:
             of = self._client(trust).provider
             user = of.user(claims, now)

@@ -1,7 +1,7 @@
 """Defences of the sign-in: the provider is the configured one, its answer is to our question, and the token is for us."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
+from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, returns, skips
 
 signed_token = door(
     "authenticate.provider.signed_token",
@@ -244,6 +244,7 @@ provider = door(
     "authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
 )
 provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))
+provider.without("an ID token vouches for its own address", "_replaces_address", returns("False"))
 
 DOORS = (
     provider,

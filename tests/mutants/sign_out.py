@@ -106,7 +106,10 @@ provider_client.without(
     replaced("asyncio.timeout(timeout)", "asyncio.timeout(None)"),
 )
 
-oidc_provider = door("authenticate.provider.kinds.oidc", "unit/authenticate/provider/test_client.py")
+oidc_provider = door(
+    "authenticate.provider.kinds.oidc", "unit/authenticate/provider/test_client.py", "unit/authenticate/provider/kinds/test_oidc.py"
+)
+oidc_provider.without("email_verified is about email", "is_verified", replaced('claims.get("mail")', "False"))
 oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
 keycloak = door("authenticate.provider.kinds.keycloak", "unit/authenticate/provider/kinds/test_keycloak.py")

@@ -181,9 +181,7 @@ bearer_tokens.without(
     "BearerTokens._bearer",
     replaced("UserRecord(user_id, '', ..., '', claims)", "UserRecord(user_id, str(claims.get('email', '')), ..., '', claims)"),
 )
-bearer_tokens.without(
-    "an address counts where the issuer says so", "BearerTokens._bearer", replaced('{"email_verified": False, **claims}', "claims")
-)
+bearer_tokens.without("an address counts where the issuer says so", "BearerTokens._bearer", replaced("is_verified(claims) is True", "True"))
 bearer_tokens.without("made-up tokens are bounded at the provider", "BearerTokens._asked_once", never("not self._strangers.take(network)"))
 bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("weight_of(verdict)", "1"))
 bearer_tokens.without("a refusal is remembered", "BearerTokens._judge", replaced("self._clock() + REFUSED_KEPT", "self._clock()"))

@@ -117,10 +117,10 @@ def merged(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> dict[str
     """Claims of both.  Userinfo is the newer; but an address that either does not vouch for stays unverified."""
     said = [claims["email_verified"] for claims in (id_token, userinfo) if "email_verified" in claims]
     if _replaces_address(id_token, userinfo) and "email_verified" not in userinfo and said:
-        said.append(False)  # the ID token vouched for another address
+        said.append(False)  # the ID token vouched for another address, or for none
     doubted = {"email_verified": False} if said and not all(map(vouches, said)) else {}
     return {**id_token, **userinfo, **doubted}
 
 
 def _replaces_address(id_token: Mapping[str, Any], userinfo: Mapping[str, Any]) -> bool:
-    return "email" in id_token and "email" in userinfo and id_token["email"] != userinfo["email"]
+    return "email" in userinfo and id_token.get("email") != userinfo["email"]

@@ -151,5 +151,11 @@ def _text(value: object) -> str:
 
 
 def is_verified(claims: Mapping[str, Any]) -> bool | None:
-    """Whether the address is verified; None where the provider says nothing about it."""
-    return vouches(claims["email_verified"]) if "email_verified" in claims else None
+    """Whether the address is verified; None where the provider says nothing about it.
+
+    `email_verified: true` is about the claim `email` only (OpenID Connect Core 5.1), not about an address in `mail`.
+    """
+    if "email_verified" not in claims:
+        return None
+    is_vouched = vouches(claims["email_verified"])
+    return None if is_vouched and claims.get("mail") and not _text(claims.get("email")) else is_vouched

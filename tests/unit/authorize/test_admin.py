@@ -187,7 +187,7 @@ def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path
         authorize=SimpleNamespace(routes=route_table(make_options(tmp_path, policy=[{**APP, "allowed_users": ["bob@corp.com"]}])))
     )
     form = text_of(staff.get(LOG + "replay/"))
-    assert "made again by the configuration in force" in form
+    assert "with the current configuration" in form
     assert "decisions made again" not in form, "only the button asks for it"
     said = text_of(staff.post(LOG + "replay/", hours="1"))
     assert "2 of 2 decisions made again." in said

@@ -32,6 +32,25 @@ def test_an_address_that_either_source_does_not_vouch_for_stays_unverified(tmp_p
     assert user(tmp_path, **merged({}, {"email": "new@corp.example"})).email_verified is None
 
 
+@pytest.mark.parametrize(
+    ("claims", "is_verified"),
+    [
+        ({"mail": "a@corp.example", "email_verified": True}, None),
+        ({"mail": "a@corp.example", "email": "", "email_verified": True}, None),
+        ({"mail": "a@corp.example", "email": ["a@corp.example"], "email_verified": "true"}, None),
+        ({"mail": "a@corp.example", "email_verified": False}, False),
+        ({"mail": "a@corp.example", "email": "b@corp.example", "email_verified": True}, True),
+    ],
+)
+def test_email_verified_says_nothing_about_mail(tmp_path: Path, claims: dict[str, Any], is_verified: bool | None) -> None:
+    assert user(tmp_path, **claims).email_verified is is_verified
+
+
+@pytest.mark.parametrize("id_token", [{"email_verified": True}, {"email_verified": True, "email": "a@corp.example"}])
+def test_an_id_token_vouches_for_no_other_address_of_userinfo(tmp_path: Path, id_token: dict[str, Any]) -> None:
+    assert user(tmp_path, **merged(id_token, {"email": "b@corp.example"})).email_verified is False
+
+
 @pytest.mark.parametrize("email", [["a@corp.example"], {"a": 1}, 7, None, True])
 def test_an_email_that_is_no_text_is_none(tmp_path: Path, email: Any) -> None:
     assert user(tmp_path, email=email).email == ""
