@@ -300,16 +300,16 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
     assert not await directory.is_deactivated(session)
 
 
-@pytest.mark.parametrize("subject", ["alice", "ALICE"])
-async def test_an_account_of_another_case_has_no_groups(make: Make, broker: LocalBroker, subject: str) -> None:
+@pytest.mark.parametrize(("pushed", "subject"), [("Alice", "alice"), ("Alice", "ALICE"), ("alice", "Alice")])
+async def test_an_account_of_another_case_has_no_groups(make: Make, broker: LocalBroker, pushed: str, subject: str) -> None:
     directory = make(scim_user_id="userName")
-    user = await directory.create_user({"userName": "Alice"})
+    user = await directory.create_user({"userName": pushed})
     await directory.create_group({"displayName": "Sales", "members": [{"value": user.id}]})
     for active in (False, True):
         await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"active": active}}]})
     session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
     assert await find_directory_record(session, directory.provider, broker.get) is None
-    exact = SessionRecord("1", "oidc/Alice", "Alice", "oidc", 0, 4e9, issuer=ISSUER)
+    exact = SessionRecord("1", f"oidc/{pushed}", pushed, "oidc", 0, 4e9, issuer=ISSUER)
     record = await find_directory_record(exact, directory.provider, broker.get)
     assert record is not None
     assert record.data["group_ids"]
