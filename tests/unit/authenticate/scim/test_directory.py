@@ -315,6 +315,15 @@ async def test_an_account_of_another_case_has_no_groups(make: Make, broker: Loca
     assert record.data["group_ids"]
 
 
+async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Make, broker: LocalBroker) -> None:
+    other = DirectoryUser("oidc/alice", "alice@corp.example", issuer=ISSUER)
+    await broker.put(DIRECTORY_USER, other.id, other.to_data())
+    await make(scim_user_id="userName").create_user({"userName": "Alice"})
+    record = await broker.get(DIRECTORY_USER, other.id)
+    assert record is not None
+    assert DirectoryUser.from_record(record) == other
+
+
 async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: LocalBroker) -> None:
     await make(scim_group_id="displayName").create_group({"displayName": "Sales", "externalId": "g-1"})
     assert await broker.get(DIRECTORY_GROUP, "Sales") is not None
