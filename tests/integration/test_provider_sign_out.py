@@ -110,7 +110,7 @@ async def test_signing_out_here_leads_by_the_provider_to_where_it_should(
 ) -> None:
     running, provider = gate
     async with running.client() as client:
-        await sign_in(running, client, "dave")
+        await sign_in(running, client, f"dave-{status}-{host}")  # a logout by sub may still be under way for another
         dashboard = await client.get(running.url(running.builder.authenticate_host, "/.gate/"), headers=HTML)
         (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', dashboard.text)
         target = running.url(host or running.builder.authenticate_host, path)
