@@ -16,6 +16,7 @@ from authenticate.provider.discovery import DiscoveryDocument, remembered_discov
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
 from authenticate.provider.kinds.base import AnotherPerson, Provider, merged
+from authenticate.provider.kinds.oidc import is_verified
 from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.tokens import Tokens
 from config.options import Options
@@ -153,7 +154,7 @@ class ProviderClient:
 
         The person may have asked for one without the other: the request goes through their browser.
         """
-        if "email_verified" in claims or not claims.keys() & {"email", "mail"} or not self.provider.tells_email_verified(discovery):
+        if is_verified(claims) is not None or not claims.keys() & {"email", "mail"} or not self.provider.tells_email_verified(discovery):
             return claims
         return {**claims, "email_verified": False}
 

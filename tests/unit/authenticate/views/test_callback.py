@@ -392,6 +392,7 @@ async def test_a_scope_by_which_no_rule_sees_anybody_is_missed_in_the_log_alone(
     await wide.service.stop()
 
 
+@pytest.mark.parametrize("said", [{"email_verified": ABSENT}, {"email": ABSENT, "mail": "alice@corp.example", "email_verified": True}])
 @pytest.mark.parametrize(
     ("claims_supported", "is_verified"),
     [
@@ -403,11 +404,11 @@ async def test_a_scope_by_which_no_rule_sees_anybody_is_missed_in_the_log_alone(
     ],
 )
 async def test_an_address_without_its_mark_counts_only_where_the_provider_never_gives_one(
-    site: Site, claims_supported: object, is_verified: bool | None
+    site: Site, claims_supported: object, is_verified: bool | None, said: dict[str, object]
 ) -> None:
     """The person may have taken the mark out of the request, and nothing else."""
     site.idp.bend.discovery = {"claims_supported": claims_supported}
-    site.idp.bend.claims = site.idp.bend.userinfo = {"email_verified": ABSENT}
+    site.idp.bend.claims = site.idp.bend.userinfo = said
     await site.browser().sign_in()
     assert UserRecord.from_record(await site.broker.get(USER, "oidc/alice")).email_verified is is_verified
 
