@@ -17,6 +17,18 @@ from config.routes.route import Route
 _NO_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
 
 
+def may_request(route: Route, identity: Identity) -> bool:
+    """Whether this user may request access to a route: `identity_providers` lets in nobody else, whoever approves."""
+    return route.access_requests is not None and _is_user_of(route, identity)
+
+
+def _is_user_of(route: Route, identity: Identity) -> bool:
+    """Whether a provider that the route accepts has signed this user in; no service account and no bearer token is a user."""
+    if not identity.is_own or identity.is_bearer:
+        return False
+    return not route.identity_providers or identity.provider in route.identity_providers
+
+
 class AccessRules:
     """Access rules of one configuration's routes."""
 
@@ -37,9 +49,6 @@ class AccessRules:
 
     def route(self, access_key: str) -> Route | None:
         return self._routes.get(access_key)
-
-    def by_id(self, route_id: str) -> Route | None:
-        return next((route for route in self._routes.values() if route.id == route_id), None)
 
     def may_approve(self, access_key: str, identity: Identity, now: float) -> bool:
         """Whether these are an approver's records."""
@@ -67,9 +76,7 @@ class AccessRules:
     def _fits(self, access_key: str, rule: str, identity: Identity, now: float) -> bool:
         """Whether this is a person of a provider that the route is for, whom a criterion of the rule names for certain."""
         route = self._routes.get(access_key)
-        if route is None or route.access_requests is None or not identity.is_own or identity.is_bearer:
-            return False
-        if route.identity_providers and identity.provider not in route.identity_providers:
+        if route is None or route.access_requests is None or not _is_user_of(route, identity):
             return False
         if access_key not in self._people:
             self._people[access_key] = {block.key: compile_block(block).evaluate for block in people_blocks(route.access_requests)}

@@ -9,12 +9,13 @@ import structlog
 
 from authenticate.access.telling import Tell, audited, tell_failure
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
-from authorize.access_rules import AccessRules
+from authorize.access_rules import AccessRules, may_request
 from authorize.identity.account_identity import PROVIDER
 from authorize.identity.person_records import holder_of
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
+from authorize.route_links import RouteLinks
 from config.options import Options
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
@@ -104,9 +105,15 @@ class AccessDesk:
         self._tell = tell
         self._broker = broker
         self.rules = AccessRules(options.policy)
+        self.links = RouteLinks(options)
+        self._linked = {self.links.id_of(route): route for route in self.rules.routes}
         self._asked = AskedAccesses(broker, clock)
         self._accesses = TemporaryAccesses(broker, clock)
         self._clock = clock
+
+    def linked(self, link_id: str) -> Route | None:
+        """Return the route that accepts access requests and has this id in links (`RouteLinks`), or None."""
+        return self._linked.get(link_id)
 
     async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         asking = route.access_requests
@@ -116,6 +123,8 @@ class AccessDesk:
             raise AccessError(
                 Message("access can be requested for at most %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
             )
+        if not may_request(route, caller.identity):
+            raise NotYours(Message("this application does not accept users of your identity provider"))
         said = checked_why(why) if why.strip() or asking.reason == REQUIRED else NO_REASON
         holder = caller.holder
         asked = AskedAccess(

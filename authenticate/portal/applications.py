@@ -13,6 +13,7 @@ LOWEST_FREE_PORT = 1024  # below it only an administrator of the machine may lis
 @dataclass(frozen=True, slots=True)
 class Application:
     """Application that its reader may open.  `key` is what it is known by from one configuration to the next: where it starts.
+    `id` is that of `RouteLinks`.
 
     `url` opens it; for a route for TCP it is "" and `command` what opens its tunnel.  `icon` is a word, a file, or None.  `order` is
     that of categories and in them: what has no category comes last.
@@ -37,13 +38,13 @@ class Application:
         return all(word in said for word in words)
 
 
-def application(opening: Opening, authenticate_url: Url) -> Application:
+def application(opening: Opening, authenticate_url: Url, link_id: str) -> Application:
     """Application of an opening; `authenticate_url` says at which port of gate's the pages are."""
     route, path = opening.route.route, start_path(opening.route) or "/"
     address = route.from_.host_port if path == "/" else f"{route.from_.host_port}{path}"
     title, category, key = route.title or _made_title(route, path), route.category or "", f"{route.from_.origin}{path}"
     return Application(
-        id=opening.route.id,
+        id=link_id,
         key=key,
         title=title,
         description=route.description or "",

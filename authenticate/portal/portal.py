@@ -15,6 +15,7 @@ from authenticate.portal.icons import DRAWN, Icons
 from authorize.client import Authorizer
 from authorize.openings import SLICE, Opening
 from authorize.policy.request import AccessRequest
+from authorize.route_links import RouteLinks
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord
@@ -60,6 +61,7 @@ class Portal:
         self._url = options.authenticate_service_url
         self._broker = broker
         self.icons = Icons(options)
+        self._links = RouteLinks(options)
         # By the id of the route and what differs from person to person.
         self._applications: dict[tuple[str, bool], Application] = {}
         self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
@@ -94,7 +96,7 @@ class Portal:
     def _application(self, opening: Opening) -> Application:
         place = opening.route.id, opening.needs_step_up
         if (known := self._applications.get(place)) is None:
-            known = self._applications[place] = application(opening, self._url)
+            known = self._applications[place] = application(opening, self._url, self._links.id_of(opening.route.route))
         return known
 
     def _tile(self, shown: Application, language: str, *, is_favourite: bool) -> Markup:

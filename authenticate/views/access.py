@@ -16,6 +16,8 @@ from authenticate.service import AuthenticateService
 from authenticate.views import answers
 from authenticate.views.callers import audit_record, caller_of
 from authenticate.views.portal import STYLE, portal_files
+from authorize.access_rules import may_request
+from authorize.route_links import RouteLinks
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
 from databroker.access.asked import HeldRequest
@@ -51,8 +53,8 @@ async def access(request: HttpRequest) -> HttpResponse:
     if session is None:
         if request.method == "POST":
             return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
-        chosen = service.access.rules.by_id(request.GET.get("route", ""))
-        return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={chosen.id}"))
+        chosen = service.access.linked(request.GET.get("route", ""))
+        return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}"))
     caller = await caller_of(page_context(request), session)
     if caller is None:
         reason = Message("Your session has ended, or your profile could not be loaded.")
@@ -90,7 +92,7 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
     id, _, nonce = sent.get("request", "").partition(" ")
     match sent.get("do", ""):
         case "ask" | "break_glass" as do:
-            route = desk.rules.by_id(sent.get("route", ""))
+            route = desk.linked(sent.get("route", ""))
             if route is None:
                 raise AccessError(Message("this application does not accept access requests; nothing was changed"))
             step = desk.ask if do == "ask" else desk.break_glass
@@ -115,7 +117,9 @@ def _seconds(written: str) -> float:
 async def _page(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:
     desk, headers, now = service.access, answers.cookie_headers(request), service.clock()
     token, cookie = service.csrf.token_for(headers, now, bound_to=caller.session.id)
-    chosen = desk.rules.by_id(request.GET.get("route", ""))
+    chosen = desk.linked(request.GET.get("route", ""))
+    if chosen is not None and not may_request(chosen, caller.identity):
+        chosen = None
     given = [each async for each in desk.given(caller)]
     waiting = [held async for held in desk.waiting(caller)]
     own = await desk.own(caller)
@@ -128,10 +132,10 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
         style=pages.static_path(STYLE),
         csrf=token,
         time=time_element,
-        form=None if chosen is None else _form(chosen),
+        form=None if chosen is None else _form(chosen, desk.links),
         glass=_glass(chosen) if chosen is not None and desk.may_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
-        routes=[(route.id, route_words(route)) for route in await _askable(request, service)],
+        routes=[(desk.links.id_of(route), route_words(route)) for route in await _askable(request, service, caller)],
         is_sent="sent" in request.GET and bool(own),
         own=[_waits(held, service) for held in own],
         pending=len(waiting),
@@ -143,21 +147,22 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-async def _askable(request: HttpRequest, service: AuthenticateService) -> list[Route]:
+async def _askable(request: HttpRequest, service: AuthenticateService, caller: Caller) -> list[Route]:
     """Routes that may be asked for by who can't open them now; those that are hidden in the portal are hidden here, too."""
     gate = page_context(request)
     opened = await gate.authorize.openings(gate.incoming.request, answers.cookie_headers(request))
     known = {opening.route.id for opening in opened}
-    found = [route for route in service.access.rules.routes if route.is_in_portal and route.id not in known]
+    requestable = [route for route in service.access.rules.routes if may_request(route, caller.identity)]
+    found = [route for route in requestable if route.is_in_portal and route.id not in known]
     return sorted(found, key=lambda route: route_words(route).casefold())
 
 
-def _form(route: Route) -> dict[str, Any]:
+def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
     asking = route.access_requests
     if asking is None:
         raise RuntimeError("this route can't be asked for")
     return {
-        "id": route.id,
+        "id": links.id_of(route),
         "words": route_words(route),
         "address": route.from_.host_port,
         "needs_reason": asking.reason == REQUIRED,

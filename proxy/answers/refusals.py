@@ -2,11 +2,13 @@
 
 from urllib.parse import urlencode
 
+from authorize.access_rules import may_request
 from authorize.client import Authorizer, Check, WithheldCredentials
 from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, sentence
 from authorize.policy.identity import Identity
+from authorize.route_links import RouteLinks
 from config.options import Options
 from foundation import challenges
 from foundation.errors import (
@@ -62,6 +64,7 @@ class Refusals:
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
         self._asking = f"{own}{ASKING}"
+        self._links = RouteLinks(options)
 
     def of(self, incoming: IncomingRequest, check: Check, *, has_tunnels: bool) -> Refuse:
         """Refusal of what another sign-in does not help against.  `has_tunnels`: whoever asks may open one here."""
@@ -120,11 +123,9 @@ class Refusals:
     def _asking_for_access(self, check: Check) -> tuple[tuple[str, str], ...]:
         """Of people who sign in here, where being given access would help: above a deny it is not."""
         route, identity = check.decision.route, check.identity
-        if route is None or route.route.access_requests is None or is_denied(check.decision):
+        if route is None or identity is None or is_denied(check.decision) or not may_request(route.route, identity):
             return ()
-        if identity is None or not identity.is_own or identity.is_bearer:
-            return ()
-        return ((Message("Request access"), f"{self._asking}{route.id}"),)
+        return ((Message("Request access"), f"{self._asking}{self._links.id_of(route.route)}"),)
 
     def _cors(self, incoming: IncomingRequest, decision: Decision) -> Headers:
         """A script may read why it was refused where the route lets its origin in, or where that origin is a route of ours."""

@@ -455,6 +455,8 @@ span.without(
 access_key = door("config.routes.route", ACCESS_TESTS)
 access_key.without("another name is another route", "Route.access_key", returns("self.id"))
 access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
+links = door("authorize.route_links", "unit/authorize/test_route_links.py")
+links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
 giving = door("databroker.access.temporary", "unit/databroker/access/test_temporary.py")
 giving.without("access ends within bounds", "checked", never("not 0 < access.until - now <= LONGEST"))
 giving.without("what was revoked is not given again", "_is_kept", replaced("max(access.until, access.revoked)", "access.until"))
@@ -475,8 +477,9 @@ asker = door("authenticate.views.callers", "unit/authenticate/views/test_access.
 asker.without("nobody asks in another's name", "caller_of", always("identity.rule_email"))
 rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
-rules.without("only people approve", "AccessRules._fits", never("not identity.is_own"))
-rules.without("a token approves nothing", "AccessRules._fits", never("identity.is_bearer"))
+rules.without("only people approve", "_is_user_of", never("not identity.is_own"))
+rules.without("a token approves nothing", "_is_user_of", never("identity.is_bearer"))
+rules.without("approvers and requesters are of a provider of the route", "_is_user_of", returns("True"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("nobody answers themselves", "AccessDesk.may_answer", never("caller.has_asked(asked)"))
 desk.without(
@@ -560,6 +563,6 @@ hosts.without("an origin has the scheme of its route", "RouteHosts.is_route_orig
 _LANGUAGE = (truth, expressions, people, claim_values, requests, cases, moments, language, values, certificates)
 DOORS = (
     canonical, request, readings, route_table, errors, compiled_route, criteria, user_entry, decision, *_LANGUAGE, email_address,
-    identity_facts, address_facts, identity_loader, access, span, access_key, way, giving, named, asker, rules, desk, names, access_page, hook, asking,
-    reader, service, hosts,
+    identity_facts, address_facts, identity_loader, access, span, access_key, way, links, giving, named, asker, rules, desk, names, access_page, hook,
+    asking, reader, service, hosts,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from authorize.access_rules import AccessRules
+from authorize.access_rules import AccessRules, may_request
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import AccessSpan
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
@@ -39,10 +39,26 @@ def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
     assert not rules.may_approve(route.access_key, user(provider="partner", group_ids=lead), NOW)
 
 
+@pytest.mark.parametrize(
+    ("person", "keys", "expected"),
+    [
+        ({"provider": "corp"}, {}, True),
+        ({"provider": "partner"}, {}, False),
+        ({"provider": "partner"}, {"identity_providers": []}, True),
+        ({"provider": "corp"}, {"access_requests": None}, False),
+        ({"provider": "service_account"}, {"identity_providers": []}, False),
+        ({"provider": "corp", "session_id": "bearer/x"}, {}, False),
+    ],
+)
+def test_a_user_requests_access_only_where_their_provider_is_accepted(
+    person: dict[str, Any], keys: dict[str, Any], expected: bool
+) -> None:
+    route = make_route(allowed_groups=["payroll"], **{"identity_providers": ["corp"], "access_requests": KEYS, **keys})
+    assert may_request(route, user(**person)) is expected
+
+
 def test_only_routes_of_today_can_be_asked_for() -> None:
     assert RULES.routes == (WAGES,)
-    assert RULES.by_id(WAGES.id) is WAGES
-    assert RULES.by_id("0" * 16) is None
     assert RULES.route(f"{WAGES.id} other") is None
     assert not RULES.may_approve(f"{WAGES.id} other", user(group_ids=frozenset({"leads"})), NOW)
     assert not AccessRules([make_route(mode="shadow", access_requests=KEYS), make_route("open.example.com")])

@@ -203,6 +203,17 @@ async def test_a_shorter_rule_holds_for_what_was_asked_before_it(world: World) -
     assert [lasts for _, lasts, _ in await world.given()] == [600]
 
 
+async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_nothing(world: World) -> None:
+    world.use(identity_providers=["oidc"])
+    ann, route = world.caller("ann"), world.desk.rules.routes[0]
+    partner = replace(ann, identity=replace(ann.identity, provider="partner"))
+    with pytest.raises(NotYours):
+        await world.desk.ask(partner, route, "the year's end", HOUR, world.record)
+    assert (world.told, await world.desk.own(ann)) == ([], [])
+    await world.desk.ask(ann, route, "the year's end", HOUR, world.record)
+    assert await world.waiting("bob") == ["ann"]
+
+
 @pytest.mark.parametrize("seconds", [0, -1, 2 * HOUR + 1, float("inf"), float("nan")])
 async def test_nobody_asks_for_longer_than_the_rule_says(world: World, seconds: float) -> None:
     with pytest.raises(AccessError):

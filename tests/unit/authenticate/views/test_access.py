@@ -9,6 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
+from authorize.route_links import RouteLinks
 from databroker.access.temporary import TemporaryAccesses
 from databroker.models import AuditEntry
 from databroker.records import TEMPORARY_ACCESS, USER
@@ -48,7 +49,7 @@ async def text(browser: Browser, query: str = "") -> str:
 
 
 def route_id(site: Site, name: str = "wages") -> str:
-    return next(route.id for route in site.options.policy if name in str(route.from_))
+    return next(RouteLinks(site.options).id_of(route) for route in site.options.policy if name in str(route.from_))
 
 
 async def press(browser: Browser, do: str, **fields: str) -> Response:
@@ -76,6 +77,7 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     alice, carol = await signed_in(site), await signed_in(site, "carol")
     page = await text(alice)
     assert f'href="/.gate/access?route={route_id(site)}"' in page
+    assert not any(route.id in page for route in site.options.policy), "an unkeyed id lets users test guesses of upstreams"
     assert "vault" not in page, "what the portal hides is hidden here, too"
     form = await text(alice, f"?route={route_id(site)}")
     assert "Request access to <bdi>Wages</bdi>" in form

@@ -10,6 +10,7 @@ import pytest
 from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE, Outcome, decide
 from authorize.policy.identity import Identity
+from authorize.route_links import RouteLinks
 from authorize.service import AuthorizeService
 from config.options import Options
 from databroker.client import LocalBroker
@@ -68,7 +69,7 @@ async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nob
 async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(tmp_path: Path) -> None:
     keys = {"access_requests": {"approvers": [{"groups": "leads"}]}}
     options, incoming = make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION)
-    link = f"https://auth.example.com/.gate/access?route={make_route(**keys).id}"
+    link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).id_of(make_route(**keys))}"
     assert link in (await answered(options, incoming, forbidden(user(), **keys))).body.decode()
     denied = forbidden(user(), policy=[{"deny": {"user": "oidc/1"}}], **keys)
     for check in (forbidden(user()), denied, forbidden(user(provider="jwt"), **keys), forbidden(user(session_id="bearer/1"), **keys)):
