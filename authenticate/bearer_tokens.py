@@ -20,8 +20,7 @@ from authenticate.provider.discovery import PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
 from authenticate.provider.key_set import ALGORITHMS, KeySet
-from authenticate.provider.kinds.base import AccessRefused, ScopeMissing
-from authenticate.provider.kinds.oidc import is_verified
+from authenticate.provider.kinds.base import AccessRefused, ScopeMissing, is_verified
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
 from authenticate.provider.single_flight import SingleFlightCache
 from config.options import Options

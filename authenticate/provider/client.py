@@ -15,8 +15,7 @@ from authenticate.provider.claim_limits import check_claims
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
-from authenticate.provider.kinds.base import AnotherPerson, Provider, merged
-from authenticate.provider.kinds.oidc import is_verified
+from authenticate.provider.kinds.base import AnotherPerson, Provider, is_verified, merged
 from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.tokens import Tokens
 from config.options import Options

@@ -16,7 +16,6 @@ from foundation.email_address import canonical_email, display_name
 
 # Other claims that are the address, at some provider or to some application.
 EMAIL_ALIASES = ("mail", "emailaddress", "email_address")
-OF_THE_SIGN_IN = frozenset({"acr", "amr", "auth_time", "sid", "nonce", "jti", "iat", "exp", "nbf", "at_hash", "c_hash"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,8 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
     that says so.
     """
     session, user, person = facts.session, facts.user, facts.person or DirectoryUser(facts.session.user_id)
-    # What a sign-in says of itself is not the person's: another, stronger session of theirs must not lend it to this one.
-    lasting = {name: value for name, value in user.claims.items() if name not in OF_THE_SIGN_IN}
-    claims = flattened(lasting) | flattened(session.claims)
+    # The user's record has the claims of their latest sign-in. A session never gets those of another, which may be stronger.
+    claims = flattened(session.claims)
     # Addresses and groups of another issuer are that issuer's: they never count as ours, and upstreams are told none.
     is_foreign = session.provider == JWT
     may_match = may_match_by_email(user, session.claims)

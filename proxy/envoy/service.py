@@ -32,12 +32,14 @@ from proxy.envoy.connections import Connections
 from proxy.envoy.internal_listener import InternalListener
 from proxy.envoy.judge import Judge
 from proxy.envoy.judge_socket import JudgeListener
+from proxy.envoy.refusals import note_envoy_refusal
 from proxy.envoy.resources.bootstrap import EnvoyLimits, GateSockets, Json, bootstrap
 from proxy.envoy.resources.certificates import EnvoyCertificates
 from proxy.envoy.resources.cut_listener import cut_listener
 from proxy.envoy.resources.discovery import Discovery, write
 from proxy.envoy.resources.ended_upgrades import OF_UPGRADES, EndedUpgrades
 from proxy.envoy.resources.http3 import http3_listener
+from proxy.envoy.resources.http_connections import OF_REFUSED
 from proxy.envoy.resources.judge_filter import OF_JUDGED, OF_UPLOADS, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from proxy.envoy.unconnected import UnconnectedRequests
@@ -93,6 +95,7 @@ class EnvoyPlane:
         readers = {
             OF_JUDGED: self._carried.tell,
             OF_UPLOADS: self._carried.tell_upload,
+            OF_REFUSED: note_envoy_refusal,
             OF_UPGRADES: EndedUpgrades(connections.finish).tell,
         }
         self._access_log = EnvoyAccessLog({first.strip(): reader for first, reader in readers.items()})
@@ -200,7 +203,7 @@ class EnvoyPlane:
 
     def _listeners(self, options: Options) -> list[Json]:
         listeners = [listener(options, self._files, JudgeFilter.of(options, self._token, self._judged_mark, self._access_log.path))]
-        if (http3 := http3_listener(options, self._files, self._judged_mark)) is not None:
+        if (http3 := http3_listener(options, self._files, self._judged_mark, self._access_log.path)) is not None:
             listeners.append(http3)
         return listeners
 

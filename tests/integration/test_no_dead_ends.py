@@ -118,10 +118,25 @@ def test_who_signs_in_as_somebody_else_is_where_they_wanted_to_go(
         assert '"target": "/wages?year=2026"' in browser.text, "the application's own answer"
 
 
-@pytest.mark.parametrize(("line", "status"), [(b"Cookie: " + b"a" * 40_000, 431), (b"Transfer-Encoding: gzip", 501)])
-def test_who_can_not_be_read_is_told_what_to_do_next(gate: RunningGate, line: bytes, status: int) -> None:
+UNREADABLE = {
+    "headers too large": (b"GET / HTTP/1.1\r\nHost: %b\r\nCookie: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+    "an unknown transfer coding": (b"GET / HTTP/1.1\r\nHost: %b\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+    "a malformed header": (b"GET / HTTP/1.1\r\nHost: %b\r\nX y: 1\r\n\r\n", 400),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: %b\r\n\r\n", 426),
+    "no request": (b"nonsense\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("unreadable", "status"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_can_not_be_read_is_answered_with_a_next_step_and_logged(gate: RunningGate, unreadable: bytes, status: int) -> None:
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
-        client.send(b"GET / HTTP/1.1\r\nHost: %b:%d\r\n%b\r\n\r\n" % (OPEN.encode(), gate.port, line))
+        client.send(unreadable.replace(b"%b", b"%b:%d" % (OPEN.encode(), gate.port)))
         answer = client.response()
     assert answer.status == status, answer
     assert answer.body.decode().splitlines()[1:] == [next_step(status)], answer
+    assert status != 426 or b"proxy_http_version 1.1" in answer.body
+    request_id = answer.header("x-request-id")
+    line = gate.wait_for_event("a request was refused by the listener", lambda line: line["request_id"] == request_id)
+    assert (line["client"], line["status"]) == ("127.0.0.1", status)
+    assert line["reason"]

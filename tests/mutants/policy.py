@@ -390,11 +390,6 @@ identity_facts.without("a claim rule can't reach an unverified address", "identi
 identity_facts.without(
     "an address that does not count is not missing", "identity_of", replaced('claims["email"] = NullValues()', 'claims.pop("email")')
 )
-identity_facts.without(
-    "no session lends another what stands inside of its strength",
-    "identity_of",
-    replaced("flattened(lasting)", "{name: values for name, values in flattened(user.claims).items() if name not in OF_THE_SIGN_IN}"),
-)
 identity_facts.without("nor by another name of the claim", "identity_of", skips("claims[alias] = NullValues()"))
 identity_facts.without("a name is no other user's address or id", "identity_of", replaced("display_name(...)", "_text(user.name)"))
 
@@ -479,7 +474,6 @@ rules = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
 rules.without("an approver is named for certain", "AccessRules._fits", replaced("... == TRUE", "... in (TRUE, 4)"))
 rules.without("only people approve", "_is_user_of", never("not identity.is_own"))
 rules.without("a token approves nothing", "_is_user_of", never("identity.is_bearer"))
-rules.without("approvers and requesters are of a provider of the route", "_is_user_of", returns("True"))
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("nobody answers themselves", "AccessDesk.may_answer", never("caller.has_asked(asked)"))
 desk.without(

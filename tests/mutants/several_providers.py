@@ -75,9 +75,7 @@ removed_directories.without(
 )
 
 approvers = door("authorize.access_rules", "unit/authorize/test_access_rules.py")
-approvers.without(
-    "an approver is of the route's providers", "AccessRules._fits", never("identity.provider not in route.identity_providers")
-)
+approvers.without("an approver is of the route's providers", "_is_user_of", always("not route.identity_providers"))
 
 records = door("authorize.identity.person_records", JUDGED)
 address_facts = door("databroker.claims", JUDGED)

@@ -109,7 +109,8 @@ provider_client.without(
 oidc_provider = door(
     "authenticate.provider.kinds.oidc", "unit/authenticate/provider/test_client.py", "unit/authenticate/provider/kinds/test_oidc.py"
 )
-oidc_provider.without("email_verified is about email", "is_verified", replaced('claims.get("mail")', "False"))
+addresses = door("authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py")
+addresses.without("email_verified is about email", "is_verified", replaced('claims.get("mail")', "False"))
 oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
 keycloak = door("authenticate.provider.kinds.keycloak", "unit/authenticate/provider/kinds/test_keycloak.py")
@@ -131,6 +132,7 @@ DOORS = (
     provider_client,
     provider_clients,
     oidc_provider,
+    addresses,
     logout_token,
     provider_logout,
     other_sessions,

@@ -19,7 +19,11 @@ step_up.without("a sign-in grows old", "_recent.judge", always("case.now - authe
 step_up.without("an unknown age is none that fits", "_recent.judge", never("authenticated <= 0.0"))
 
 identity_facts = door("authorize.identity.person_records", "unit/authorize/identity/test_person_records.py")
-identity_facts.without("another session lends no strength", "identity_of", always("name not in OF_THE_SIGN_IN"))
+identity_facts.without(
+    "another session lends no claim",
+    "identity_of",
+    replaced("flattened(session.claims)", "flattened(user.claims) | flattened(session.claims)"),
+)
 
 records = door("databroker.records", "unit/authorize/identity/test_person_records.py")
 records.without(

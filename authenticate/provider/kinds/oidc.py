@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, vouches
+from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, is_verified
 from authenticate.provider.tokens import bearer_error, error_code, error_text
 from config.identity_provider import ConfiguredProvider
 from config.issuers import issuer_of
@@ -148,14 +148,3 @@ def _text_of(answer: ProviderResponse) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def is_verified(claims: Mapping[str, Any]) -> bool | None:
-    """Whether the address is verified; None where the provider says nothing about it.
-
-    `email_verified: true` is about the claim `email` only (OpenID Connect Core 5.1), not about an address in `mail`.
-    """
-    if "email_verified" not in claims:
-        return None
-    is_vouched = vouches(claims["email_verified"])
-    return None if is_vouched and claims.get("mail") and not _text(claims.get("email")) else is_vouched

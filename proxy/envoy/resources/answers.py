@@ -29,6 +29,12 @@ def said_of(name: str) -> Json:
     }
 
 
+def not_said_of(name: str) -> Json:
+    """Filter of all other requests."""
+    matcher = said_of(name)["metadata_filter"]["matcher"]
+    return {"metadata_filter": {"matcher": {**matcher, "invert": True}, "match_if_key_not_found": True}}
+
+
 # What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
 CARRIED_ONES = said_of(NUMBER)
 

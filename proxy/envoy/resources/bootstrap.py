@@ -156,3 +156,17 @@ def _thresholds(connections: int) -> Json:
 
 def endpoint(cluster: str, address: Json) -> Json:
     return {"cluster_name": cluster, "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}]}
+
+
+def file_log(path: str, line: str, filter_: Json, *, is_periodic: bool = False) -> Json:
+    """Access log of the ends of what the filter says, in a file; `is_periodic`: of what has not ended, again and again."""
+    at_its_time = {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}}
+    return {
+        "name": "envoy.access_loggers.file",
+        "filter": {"and_filter": {"filters": [at_its_time, filter_]}},
+        "typed_config": {
+            "@type": f"{TYPE}extensions.access_loggers.file.v3.FileAccessLog",
+            "path": path,
+            "log_format": {"text_format_source": {"inline_string": line}},
+        },
+    }

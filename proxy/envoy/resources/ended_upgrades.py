@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from foundation.tasks import spawn
-from proxy.envoy.resources.bootstrap import Json
+from proxy.envoy.resources.bootstrap import Json, file_log
 from proxy.envoy.resources.edge_headers import Address, address_of
-from proxy.envoy.resources.judge_filter import file_log
 
 OF_UPGRADES = "upgraded "
 # As long Envoy keeps a connection: `delayed_close_timeout`.

@@ -26,8 +26,9 @@ def alternative(options: Options) -> Json:
     return {"header": {"key": "alt-svc", "value": value}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
-def http3_listener(options: Options, files: Path, mark: str) -> Json | None:
-    """Listener resource, or None where no host is reached so.  `mark` is what gate's internal listener knows us by.
+def http3_listener(options: Options, files: Path, mark: str, log: str) -> Json | None:
+    """Listener resource, or None where no host is reached so.  `mark` is what gate's internal listener knows us by, and `log`
+    the path of Envoy's access log.
 
     A connection to any other host ends in its handshake.
     """
@@ -43,7 +44,7 @@ def http3_listener(options: Options, files: Path, mark: str) -> Json | None:
     chain: Json = {
         "name": "http3",
         "filter_chain_match": {"server_names": sorted(hosts)},
-        "filters": [http_connections(limits, [], [], more)],
+        "filters": [http_connections(log, limits, [], [], more)],
         "transport_socket": {"name": "envoy.transport_sockets.quic", "typed_config": _transport(options, files)},
     }
     address = options.address

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from config.options import Options
 from foundation.web.next_steps import next_step
-from proxy.envoy.resources.bootstrap import TYPE, Json, watched
+from proxy.envoy.resources.answers import not_said_of
+from proxy.envoy.resources.bootstrap import TYPE, Json, file_log, watched
 from proxy.envoy.resources.certificates import certificate_names
 from proxy.envoy.resources.discovery import certificate_file
-from proxy.envoy.resources.edge_headers import told_by_envoy
+from proxy.envoy.resources.edge_headers import JUDGED, NUMBER, told_by_envoy
 from proxy.envoy.resources.ended_upgrades import KEPT_SECONDS
+from proxy.listener.http1.head import HTTP_1_0
 from proxy.listener.limits import ListenerLimits
 
 GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
@@ -19,11 +21,18 @@ GROUPS = ("X25519MLKEM768", "X25519", "P-256", "P-384")
 MOST_STREAMS = 100
 # Besides those for which the only advice is to try again.
 _OWN_ANSWERS = (400, 408, 411, 413, 414, 421, 426, 431, 501, 505)
+OF_REFUSED = "refused "
+# The same in an answer and in the log: Envoy (1.40) has no id for a request whose head it could not read.
+_REQUEST_ID_FORMAT = "%CONNECTION_ID%-%START_TIME(%s%6f)%"
+_REQUEST_ID: Json = {"header": {"key": "x-request-id", "value": _REQUEST_ID_FORMAT}}
 STREAM_WINDOW, CONNECTION_WINDOW = 256 * 1024, 1024 * 1024  # bytes
 
 
-def http_connections(limits: ListenerLimits, routes: list[Json], filters: list[Json], more: Json) -> Json:
-    """Network filter that reads requests; `filters` stand before the router, and `more` is what only this kind of connection has."""
+def http_connections(log: str, limits: ListenerLimits, routes: list[Json], filters: list[Json], more: Json) -> Json:
+    """Network filter that reads requests; `filters` stand before the router, and `more` is what only this kind of connection has.
+
+    Envoy writes its access log to the path `log`.
+    """
     # Statuses and times are counted by gate, whoever carries a request; of Envoy's own counts of them none is told.
     own: Json = {"suppress_envoy_headers": True, "dynamic_stats": False}
     router = typed("envoy.filters.http.router", "extensions.filters.http.router.v3.Router", **own)
@@ -58,26 +67,37 @@ def http_connections(limits: ListenerLimits, routes: list[Json], filters: list[J
         "http_filters": [*filters, router],
         "route_config": {"name": "gate", "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
         **more,
+        "access_log": [*more.get("access_log", ()), _refusal_log(log)],
     }
     return {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
 
 
 def local_replies(mappers: list[Json]) -> Json:
     """Answers of Envoy's own: a text that says what to do next, where none of `mappers`, which come first, says it better."""
-    return {"mappers": [*mappers, *map(own_answer, _OWN_ANSWERS)], "body_format": _text(503)}
+    others: Json = {"filter": {"status_code_filter": _is(0, "GE")}, "headers_to_add": [_REQUEST_ID]}
+    return {"mappers": [*mappers, *map(own_answer, _OWN_ANSWERS), others], "body_format": _text(503)}
 
 
 def own_answer(status: int) -> Json:
     """Mapper of Envoy's own answers of this status."""
-    return {"filter": {"status_code_filter": _is(status)}, "body_format_override": _text(status)}
+    return {"filter": {"status_code_filter": _is(status)}, "body_format_override": _text(status), "headers_to_add": [_REQUEST_ID]}
 
 
-def _is(status: int) -> Json:
-    return {"comparison": {"op": "EQ", "value": {"default_value": status, "runtime_key": "gate.none"}}}
+def _refusal_log(path: str) -> Json:
+    """Log of what Envoy answers itself, without gate and without an upstream.  gate is known by the mark that its requests have."""
+    unread: Json = {"header_filter": {"header": {"name": JUDGED, "present_match": True, "invert_match": True}}}
+    answered: Json = {"status_code_filter": _is(400, "GE")}
+    line = f"{OF_REFUSED}%DOWNSTREAM_REMOTE_ADDRESS% %RESPONSE_CODE% %RESPONSE_CODE_DETAILS% {_REQUEST_ID_FORMAT}\n"
+    return file_log(path, line, {"and_filter": {"filters": [answered, unread, not_said_of(NUMBER)]}})
+
+
+def _is(status: int, operator: str = "EQ") -> Json:
+    return {"comparison": {"op": operator, "value": {"default_value": status, "runtime_key": "gate.none"}}}
 
 
 def _text(status: int) -> Json:
-    text = f"%RESPONSE_CODE% %LOCAL_REPLY_BODY%\n{next_step(status)}\n"
+    reason = HTTP_1_0 if status == 426 else "%LOCAL_REPLY_BODY%"
+    text = f"%RESPONSE_CODE% {reason}\n{next_step(status)}\n"
     return {"text_format_source": {"inline_string": text}, "content_type": "text/plain; charset=utf-8"}
 
 

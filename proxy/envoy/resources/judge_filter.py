@@ -9,7 +9,7 @@ from pathlib import Path
 
 from config.options import Options
 from proxy.envoy.resources.answers import CARRIED_ONES, METADATA, AnswerFilter, said_of
-from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json
+from proxy.envoy.resources.bootstrap import GATE, JUDGE, TYPE, Json, file_log
 from proxy.envoy.resources.edge_headers import (
     BODILESS,
     CLUSTER,
@@ -166,20 +166,6 @@ def _lacks(*names: str) -> list[Json]:
 # Of a body that was not announced: it is asked for with its length (RFC 9110 15.5.12).
 UNANNOUNCED = 411
 OF_JUDGED, OF_UPLOADS = "judged ", "uploaded "
-
-
-def file_log(path: str, line: str, filter_: Json, *, is_periodic: bool = False) -> Json:
-    """Access log of the ends of what the filter says, in a file; `is_periodic`: of what has not ended, again and again."""
-    at_its_time = {"log_type_filter": {"types": ["DownstreamPeriodic"], "exclude": not is_periodic}}
-    return {
-        "name": "envoy.access_loggers.file",
-        "filter": {"and_filter": {"filters": [at_its_time, filter_]}},
-        "typed_config": {
-            "@type": f"{TYPE}extensions.access_loggers.file.v3.FileAccessLog",
-            "path": path,
-            "log_format": {"text_format_source": {"inline_string": line}},
-        },
-    }
 
 
 def _ext_authz(token: str) -> Json:

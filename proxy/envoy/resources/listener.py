@@ -196,4 +196,4 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool, stre
     if asks:
         more["forward_client_cert_details"] = "SANITIZE_SET"
         more["set_current_client_cert_details"] = {"cert": True, "chain": True}
-    return http_connections(limits, judge.routes(idle, seconds(limits.read)), judge.filters(), more)
+    return http_connections(judge.log, limits, judge.routes(idle, seconds(limits.read)), judge.filters(), more)

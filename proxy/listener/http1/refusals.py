@@ -15,4 +15,8 @@ def note_refusal(refused: RequestRefused, client: object) -> None:
     """
     refused.request_id = secrets.token_hex(16)
     address = client[0] if isinstance(client, list | tuple) and client else ""
-    _LOG.tell(client=address, status=refused.status, reason=str(refused), request_id=refused.request_id)
+    log_refusal(address, refused.status, str(refused), refused.request_id)
+
+
+def log_refusal(client: str, status: int, reason: str, request_id: str) -> None:
+    _LOG.tell(client=client, status=status, reason=reason, request_id=request_id)

@@ -50,9 +50,7 @@ def test_an_approver_is_of_a_provider_that_the_route_is_for() -> None:
         ({"provider": "corp", "session_id": "bearer/x"}, {}, False),
     ],
 )
-def test_a_user_requests_access_only_where_their_provider_is_accepted(
-    person: dict[str, Any], keys: dict[str, Any], expected: bool
-) -> None:
+def test_a_user_requests_access_only_where_their_provider_is_accepted(person: dict[str, Any], keys: dict[str, Any], expected: bool) -> None:
     route = make_route(allowed_groups=["payroll"], **{"identity_providers": ["corp"], "access_requests": KEYS, **keys})
     assert may_request(route, user(**person)) is expected
 

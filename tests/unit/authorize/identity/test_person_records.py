@@ -124,24 +124,11 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
     assert found.group_names == {"sales"}
 
 
-def test_claims_of_the_session_outrank_those_of_the_user_record() -> None:
-    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "new"})
-    found = identity_of(
-        PersonRecords(session, UserRecord("oidc/1", claims={"team": "old", "level": 3}), DirectoryUser("oidc/1")), a_provider()
-    )
-    assert found.claims == {"team": ("new",), "level": (3,)}
-
-
-def test_another_session_lends_nothing_that_stands_inside_of_its_strength() -> None:
-    assert not identity(user_claims={"amr": {"mfa": True}}).claims
-
-
-@pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid"])
-def test_another_session_lends_none_of_its_strength(name: str) -> None:
-    """The user's record is written by whichever of their sessions was last."""
-    assert name not in identity(user_claims={name: "mfa", "department": "legal"}).claims
-    assert identity(user_claims={name: "mfa"}, claims={name: "pwd"}).claims[name] == ("pwd",)
-    assert identity(user_claims={name: "mfa", "department": "legal"}).claims["department"] == ("legal",)
+@pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid", "acrs", "loa", "device_trusted", "department"])
+def test_a_session_has_no_claim_of_another_one(name: str) -> None:
+    """The user's record has the claims of their latest sign-in, which may have been a stronger one."""
+    assert not identity(user_claims={name: "strong"}).claims
+    assert identity(user_claims={name: "strong"}, claims={name: "weak"}).claims == {name: ("weak",)}
 
 
 @pytest.mark.parametrize(
@@ -224,15 +211,12 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
         ({"a.b": {"c": 1}, "a": {"b": {"c": []}}}, "a.b.c", True),
     ],
 )
-@pytest.mark.parametrize("place", ["claims", "user_claims"])
-def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(
-    claims: dict[str, Any], groups_claim: str, is_told: bool, place: str
-) -> None:
-    assert identity(**{place: claims}, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
+def test_groups_that_the_provider_was_to_tell_and_did_not_are_not_known(claims: dict[str, Any], groups_claim: str, is_told: bool) -> None:
+    assert identity(claims=claims, groups_claim=groups_claim, expects_groups=True).has_untold_groups is not is_told
     # Who may have groups from a directory need not have the claim; what can't be read in it counts all the same.
     is_missing = groups_claim not in flattened(claims)
-    assert identity(**{place: claims}, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
-    assert not identity(**{place: claims}, groups_claim="", expects_groups=True).has_untold_groups
+    assert identity(claims=claims, groups_claim=groups_claim).has_untold_groups is not (is_told or is_missing)
+    assert not identity(claims=claims, groups_claim="", expects_groups=True).has_untold_groups
 
 
 @pytest.mark.parametrize("alias", ["mail", "emailaddress", "email_address"])

@@ -38,7 +38,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_all_that_comes_so_leads_to_gate_with_the_mark(tmp_path: Path, settings: dict[str, Any]) -> None:
-    made = http3_listener(make_options(tmp_path, **settings), tmp_path, MARK)
+    made = http3_listener(make_options(tmp_path, **settings), tmp_path, MARK, "/log")
     assert made is not None
     (chain,) = made["filter_chains"]
     assert chain["filter_chain_match"] == {"server_names": ["app.example.com", "auth.example.com"]}
@@ -80,5 +80,5 @@ def chains(directory: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_it_is_off_unless_it_is_wanted(tmp_path: Path, settings: dict[str, Any]) -> None:
     del settings["http3"]
-    assert http3_listener(make_options(tmp_path, **settings), tmp_path, MARK) is None
+    assert http3_listener(make_options(tmp_path, **settings), tmp_path, MARK, "/log") is None
     assert "h3=" not in str(chains(tmp_path, settings))

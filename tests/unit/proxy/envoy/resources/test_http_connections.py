@@ -14,7 +14,7 @@ from tests.support.options import make_options
 @pytest.fixture
 def manager(tmp_path: Path) -> dict[str, Any]:
     limits = ListenerLimits.from_options(make_options(tmp_path))
-    found: dict[str, Any] = http_connections(limits, [], [{"name": "first"}], {"codec_type": "HTTP3"})["typed_config"]
+    found: dict[str, Any] = http_connections("/log", limits, [], [{"name": "first"}], {"codec_type": "HTTP3"})["typed_config"]
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.envoy.resources.answers import FILTER as ANSWERS
 from proxy.envoy.resources.bootstrap import ACME, UNREAD
+from proxy.envoy.resources.edge_headers import FAILED
 from proxy.envoy.resources.judge_filter import FILTER, LAST_STEP_FILTER, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from tests.support.certs import certificate_files
@@ -46,7 +47,8 @@ def test_on_every_way_gate_is_asked_first_and_its_silence_is_a_refusal(tmp_path:
         assert filters[0]["typed_config"]["failure_mode_allow"] is False
         assert not any("disabled" in each for each in filters)
         silence, unannounced, mapper, *others = manager(chain)["local_reply_config"]["mappers"]
-        assert not any("headers_to_add" in each for each in (silence, unannounced)), "the script for answers leaves it as it is"
+        added = [each["header"]["key"] for own in (silence, unannounced) for each in own.get("headers_to_add", ())]
+        assert FAILED not in added, "the script for answers leaves it as it is"
         assert all("status_code_filter" in other["filter"] for other in others)
         log, *_ = manager(chain)["access_log"]
         _, ends = log["filter"]["and_filter"]["filters"]
