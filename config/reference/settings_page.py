@@ -14,11 +14,11 @@ _SETTINGS = f"""# Settings
 {_GENERATED}
 
 gate reads each setting from its environment variable, else from the configuration file, else uses the default. An empty variable
-or an empty key counts as unset. The file is YAML, JSON, TOML or properties, by its extension (`.yaml`, `.yml`, `.json`, `.toml`,
-`.properties`). For completion and checks in an editor, add
-`# yaml-language-server: $schema=<path of docs/reference/config.schema.json>` as the first line of a YAML file.
+or key counts as unset. The file is YAML, JSON, TOML or properties, by its extension. For completion in an editor, begin a YAML file
+with `# yaml-language-server: $schema=<path of docs/reference/config.schema.json>`.
 
-*Applied* says when a changed value takes effect: on *reload*, which happens when the file changes and on SIGHUP, or on *restart*.
+The variable is the name in capitals, as in `COOKIE_EXPIRE`. A changed value takes effect on reload, when the file changes and on
+SIGHUP; settings with *Applied: restart* need a restart. A setting without a default is unset.
 
 | Type | Written as |
 |---|---|
@@ -34,8 +34,8 @@ _ROUTES = f"""# Route keys
 
 {_GENERATED}
 
-Each entry of `policy` is a route: an object with the keys on this page. The first route that matches a request applies.
-A changed route takes effect on reload. Types are described in [Settings](settings.md).
+Each entry of `policy` is a route. The first route that matches a request applies. Changes take effect on reload. A key without a
+default is unset. [Settings](settings.md) describes the types.
 """
 
 
@@ -58,10 +58,13 @@ def _page(head: str, topics: Mapping[str, Iterable[SettingKey]], needs_restart: 
 
 
 def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator[str]:
-    facts = [f"Type: {_kind(key)}", f"Default: {_default(key) or 'none'}"]
-    if needs_restart is not None:
-        facts.append("Configuration file only" if key.name in FILE_ONLY else f"Variable: `{key.name.upper()}`")
-        facts.append(f"Applied: {'restart' if key.name in needs_restart else 'reload'}")
+    facts = [f"Type: {_kind(key)}"]
+    if default := _default(key):
+        facts.append(f"Default: {default}")
+    if needs_restart is not None and key.name in FILE_ONLY:
+        facts.append("Configuration file only")
+    if key.name in (needs_restart or ()):
+        facts.append("Applied: restart")
     yield f"### `{key.name}`"
     yield ""
     yield str(key.field.description)
@@ -74,9 +77,7 @@ def _section(key: SettingKey, needs_restart: Collection[str] | None) -> Iterator
         yield "```"
         yield ""
     for parent, model in nested([key]):
-        yield f"Keys of `{parent.name}`:" if not parent.is_list_of_models else f"Keys of each entry of `{parent.name}`:"
-        yield ""
-        yield "| Key | Type | Default | Description | Example |"
+        yield f"| Key of {'each entry of ' if parent.is_list_of_models else ''}`{parent.name}` | Type | Default | Description | Example |"
         yield "|---|---|---|---|---|"
         for inner in keys(model):
             cells = (f"`{inner.name}`", _kind(inner), _default(inner), str(inner.field.description), _code(_example(inner)))

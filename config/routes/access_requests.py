@@ -65,17 +65,14 @@ class AccessRequestKeys(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_ends_within_bounds,)
 
     approvers: Annotated[Expression, SettingReader("list of objects", people, PEOPLE)] = Field(
-        description="Criteria for users who may approve requests, as in `policy`; one match is sufficient. Users cannot "
-        "approve their own requests.",
+        description="Criteria for approvers, as in `policy`; one match is sufficient. Users cannot approve their own requests.",
         examples=[[{"groups": "payroll-leads"}]],
     )
     max_duration: PositiveDuration = Field(timedelta(hours=8), description="Maximum duration of temporary access.", examples=["2h"])
-    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether a request must give a reason.", examples=[OPTIONAL])
-    approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(
-        1, description="Number of different approvers that a request needs.", examples=[2]
-    )
+    reason: Annotated[str, one_of(*REASONS)] = Field(REQUIRED, description="Whether a request needs a reason.", examples=[OPTIONAL])
+    approvals: Annotated[int, whole_number(1, MOST_APPROVALS)] = Field(1, description="Number of different approvers.", examples=[2])
     break_glass: BreakGlassKeys | None = Field(
         None,
-        description="Users who may grant themselves emergency access. Each use is logged and reported to the webhook.",
+        description="Users who may grant themselves emergency access. Each use is logged and sent to the webhook.",
         examples=[{"allowed": [{"groups": "on-call"}], "max_duration": "30m"}],
     )

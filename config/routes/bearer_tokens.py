@@ -57,27 +57,30 @@ class BearerTokenKeys(Settings):
 
     bearer_token: Annotated[str, one_of(*KINDS)] | None = Field(
         None,
-        description="Accepts `Authorization: Bearer` tokens: of the identity provider, or with `jwt` of another issuer. The "
-        "policy applies as for users. The token is not forwarded.",
+        description="Accepts `Authorization: Bearer` tokens: of the identity provider, or with `jwt` of another issuer. The policy "
+        "applies. The token is not forwarded.",
         examples=["jwt"],
     )
     bearer_token_issuer: Issuer | None = Field(
         None,
-        description="Issuer of the tokens (claim `iss`), compared exactly. Needs `bearer_token: jwt`.",
+        description="Issuer of the tokens (claim `iss`), compared exactly, for `bearer_token: jwt`.",
         examples=["https://token.actions.githubusercontent.com"],
     )
     bearer_token_audience: TextList = Field(
-        (), description="Accepted audiences (claim `aud`). One match is sufficient.", examples=[["https://app.example.com"]]
+        (),
+        description="Accepted audiences (claim `aud`); one match is sufficient. Required, except with `idp_id_token`. With "
+        "`idp_access_token`, `*` accepts any token that the provider's userinfo endpoint accepts.",
+        examples=[["https://app.example.com"]],
     )
     bearer_token_jwks_url: Annotated[WebUrl, AfterValidator(secure)] | None = Field(
         None,
-        description="URL of the issuer's JSON Web Key Set. Needs `bearer_token: jwt`.",
+        description="URL of the issuer's JSON Web Key Set, for `bearer_token: jwt`.",
         examples=["https://token.actions.githubusercontent.com/.well-known/jwks"],
         json_schema_extra={"when_unset": "from the issuer's discovery document"},
     )
     bearer_token_jwks_file: Jwks | None = Field(
         None,
-        description="Path to a file with the issuer's JSON Web Key Set. Reloaded when it changes. Needs `bearer_token: jwt`.",
+        description="Path to the issuer's JSON Web Key Set, for `bearer_token: jwt`. Reloaded when it changes.",
         examples=["keys.json"],
     )
 

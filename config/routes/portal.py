@@ -76,16 +76,16 @@ class PortalKeys(Settings):
         examples=["book"],
         json_schema_extra={"when_unset": "the first letter of the title"},
     )
-    category: Category | None = Field(None, description="Heading under which the portal lists the application.", examples=["Engineering"])
+    category: Category | None = Field(None, description="Heading of the application in the portal.", examples=["Engineering"])
     portal: Annotated[str, one_of(*CHOICES)] | None = Field(
         None,
-        description="Whether the portal shows the application to users who may open it.",
+        description="Whether users who may open the application see it in the portal.",
         examples=[HIDE],
         json_schema_extra={"when_unset": "`show`; `hide` for redirect routes"},
     )
     refusal_message: RefusalMessage | None = Field(
         None,
-        description="Text on the error page of users who are denied access: what they can do.",
+        description="Advice on the error page of denied users.",
         examples=["The payroll team lets you in: write to payroll@example.com."],
         json_schema_extra={"when_unset": "advice to contact the application's owners"},
     )

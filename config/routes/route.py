@@ -124,23 +124,23 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
 
     from_: FromUrl = Field(
         alias="from",
-        description="External URL of the application: scheme and host, no path. A first label `*` matches any single label. "
+        description="External URL of the application, without a path. A first label `*` matches any single label. "
         "`tcp+https://host:port` tunnels TCP.",
         examples=["https://app.example.com"],
     )
     to: UpstreamUrls = Field(
         (),
-        description="URL of the upstream, or a list of URLs with the same path and an optional weight: "
-        "`http://a.internal:8000,3`. The request path is appended to the URL's path.",
+        description="URL of the upstream, or several with the same path and an optional weight: `http://a.internal:8000,3`. The "
+        "request path is appended.",
         examples=["http://127.0.0.1:8001", ["https://upstream.internal/base/"]],
     )
     redirect: RouteRedirect | None = Field(
         None,
-        description="Responds with a redirect instead of forwarding. Needs no sign-in.",
+        description="Redirects instead of forwarding. Needs no sign-in.",
         examples=[{"host_redirect": "app.example.com"}],
     )
     path: AbsolutePath | None = Field(None, description="Matches this exact path only.", examples=["/robots.txt"])
-    prefix: AbsolutePath | None = Field(None, description="Matches paths that start with this prefix.", examples=["/admin/"])
+    prefix: AbsolutePath | None = Field(None, description="Matches paths that start with this text.", examples=["/admin/"])
     regex: Annotated[str, SettingReader("string", regular_expression, TEXT)] | None = Field(
         None, description="Matches paths that match this RE2 expression completely.", examples=["/item/[0-9]+"]
     )
@@ -148,103 +148,103 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         None, description="Replaces the matched `prefix` or `path` in the forwarded request.", examples=["/"]
     )
     regex_rewrite_pattern: Pattern | None = Field(
-        None, description="RE2 expression; each match in the path is replaced with `regex_rewrite_substitution`.", examples=["^/old/(.*)$"]
+        None, description="RE2 expression. Each match in the path is replaced with `regex_rewrite_substitution`.", examples=["^/old/(.*)$"]
     )
     regex_rewrite_substitution: PathSubstitution | None = Field(
-        None, description=r"Replacement for `regex_rewrite_pattern`. `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
+        None, description=r"Replacement. `\1` is the first group, `\0` the whole match.", examples=[r"/new/\1"]
     )
     preserve_host_header: Bool = Field(False, description="Forwards the client's `Host` header unchanged.", examples=[True])
     host_rewrite: WrittenHost | None = Field(None, description="`Host` header sent to the upstream.", examples=["upstream.internal"])
     host_rewrite_header: HeaderName | None = Field(
         None,
-        description="Request header whose value becomes the `Host` header. If the request lacks it, the client's `Host` is forwarded.",
+        description="Request header whose value becomes the `Host` header. Without it, the client's `Host` is forwarded.",
         examples=["X-Upstream-Host"],
     )
     host_path_regex_rewrite_pattern: Pattern | None = Field(
         None,
-        description="RE2 expression that derives the `Host` header from the path: each match is replaced with "
-        "`host_path_regex_rewrite_substitution`.",
+        description="RE2 expression; each match in the path is replaced with `host_path_regex_rewrite_substitution`, which gives "
+        "the `Host` header.",
         examples=["^/([a-z]+)/.*$"],
     )
     host_path_regex_rewrite_substitution: HostSubstitution | None = Field(
         None,
-        description=r"Replacement for `host_path_regex_rewrite_pattern`; the result must be a host. `\1` is the first group.",
+        description=r"Replacement; the result must be a host. `\1` is the first group.",
         examples=[r"\1.internal"],
     )
     allowed_domains: Domains = Field(
         (),
-        description="Allows users with a verified e-mail address in these domains. A match in any of the `allowed_*` lists is sufficient.",
+        description="Allows users with a verified e-mail address in these domains. A match in one `allowed_*` list is sufficient.",
         examples=[["example.com"]],
     )
     allowed_groups: TextList = Field((), description="Allows members of these groups.", examples=[["engineering"]])
     allowed_users: TextList = Field(
-        (), description="Allows these users: e-mail address, `provider/subject` or subject.", examples=[["alice@example.com"]]
+        (), description="Allows these users: addresses, `provider/subject` or subjects.", examples=[["alice@example.com"]]
     )
     allowed_idp_claims: Claims = Field(
         default_factory=dict,
-        description="Allows users and tokens with these claim values. Nested claims are written with dots; a dot within a name has a "
-        "backslash before it.",
+        description="Allows users and tokens with these claim values. Write nested claims with dots, and a backslash before a dot "
+        "within a name.",
         examples=[{"department": ["finance", "legal"]}],
     )
     policy: Annotated[tuple[Block, ...], SettingReader("list of objects", policy_blocks, POLICY)] = Field(
         (),
-        description="List of `allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
+        description="`allow` and `deny` blocks with criteria. A matching `deny` overrides every `allow`.",
         examples=[[{"deny": {"not": {"source_ip": "10.0.0.0/8"}}}]],
     )
     access_requests: AccessRequestKeys | None = Field(
         None,
-        description="Lets denied users request temporary access, which approvers grant.",
+        description="Lets denied users request temporary access from approvers.",
         examples=[{"approvers": [{"groups": "payroll-leads"}], "max_duration": "2h"}],
     )
     acr_values: AcrValues = Field(
         (),
-        description="Requires one of these authentication context classes (claim `acr`). A user without it is sent to the "
-        "provider for step-up authentication.",
+        description="Requires one of these authentication context classes (claim `acr`). A user without it signs in again (step-up).",
         examples=[["urn:example:mfa"]],
     )
     max_age: MaxAge | None = Field(
         None,
-        description="Maximum age of the user's authentication at the provider (claim `auth_time`). An older one is sent to the "
-        "provider for reauthentication.",
+        description="Maximum age of the authentication at the provider (claim `auth_time`). A user with an older one signs in again.",
         examples=["15m"],
     )
     mode: Annotated[str, one_of(*MODES)] = Field(
         ENFORCE,
-        description="`shadow` evaluates and logs the route without enforcing or forwarding anything.",
+        description="`shadow` evaluates and logs the route, and neither enforces nor forwards.",
         examples=[SHADOW],
     )
     allow_public_unauthenticated_access: Bool = Field(
-        False, description="Allows every request without sign-in. Cannot be combined with `allowed_*` lists.", examples=[True]
+        False,
+        description="Allows every request without sign-in. Cannot be combined with `allowed_*` lists, `allow` blocks or `access_requests`.",
+        examples=[True],
     )
     allow_any_authenticated_user: Bool = Field(
-        False, description="Allows every signed-in user. Cannot be combined with `allowed_*` lists.", examples=[True]
+        False,
+        description="Allows every signed-in user. Same restriction as `allow_public_unauthenticated_access`.",
+        examples=[True],
     )
-    cors_allow_preflight: Bool = Field(
-        False, description="Forwards CORS preflight requests (`OPTIONS`) without authentication.", examples=[True]
-    )
+    cors_allow_preflight: Bool = Field(False, description="Forwards CORS preflight requests (`OPTIONS`) without sign-in.", examples=[True])
     allow_websockets: Bool = Field(
-        False, description="Allows WebSocket connections. `timeout` limits their duration; global timeouts do not.", examples=[True]
+        False, description="Allows WebSocket connections. Only `timeout` limits their duration.", examples=[True]
     )
     allow_spdy: Bool = Field(
         False, description="Allows SPDY/3.1 upgrades, which `kubectl` uses. `timeout` limits their duration.", examples=[True]
     )
     websocket_origins: Origins = Field(
         (),
-        description="Additional origins whose pages may open WebSocket connections to this route: exact origins without "
-        "wildcards, of any scheme that browsers send. `null` and `file://` are refused, because every sandboxed frame and "
-        "local file sends them.",
+        description="Additional origins whose pages may open WebSocket connections: exact, of any scheme that browsers send. "
+        "`null` and `file://` are refused: every sandboxed frame and local file sends them.",
         examples=[["https://app.example.com", "capacitor://localhost"]],
     )
     timeout: Duration | None = Field(
         None,
-        description="Maximum time from the end of the request to the end of the response. `0` disables it. With "
-        "`upstream_http2`, responses that are neither gRPC nor event streams also end after `timeout_idle` without "
-        "data.",
+        description="Maximum time from the end of the request to the end of the response; `0` disables it. With `upstream_http2`, "
+        "responses other than gRPC and event streams also end after `timeout_idle` without data.",
         examples=["2m"],
         json_schema_extra={"when_unset": "`default_upstream_timeout`; none for websockets, upgrades and TCP"},
     )
     idle_timeout: Duration = Field(
-        MOST_SILENCE, description="Closes a TCP tunnel after this time without data in either direction. `0` disables it.", examples=["1h"]
+        MOST_SILENCE,
+        description="Time without data in both directions after which a TCP tunnel is closed; `0` disables it.",
+        examples=["1h"],
     )
     set_request_headers: RequestHeaders = Field(
         default_factory=dict,
@@ -254,22 +254,22 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     remove_request_headers: RemovableHeaders = Field((), description="Request headers to remove.", examples=[["X-Debug"]])
     set_response_headers: AnswerHeaders = Field(
         default_factory=dict,
-        description="Response headers to set, replacing those of the upstream and of `headers`.",
+        description="Response headers to set, in place of those of the upstream and of `headers`.",
         examples=[{"X-Frame-Options": "DENY"}],
     )
     remove_response_headers: RemovableAnswerHeaders = Field(
-        (), description="Response headers to remove, including those of `headers`.", examples=[["Server", "X-Powered-By"]]
+        (), description="Response headers to remove, also those of `headers`.", examples=[["Server", "X-Powered-By"]]
     )
     pass_identity_headers: Bool = Field(
         False, description="Sends the signed assertion `X-Gate-Jwt-Assertion` and the `X-Gate-Claim-*` headers.", examples=[True]
     )
     identity_headers: Annotated[str, one_of(*PRESETS)] | None = Field(
         None,
-        description="Sends the user's identity in the headers of another proxy, for applications that support that proxy.",
+        description="Sends identity in the headers of another proxy, for applications that support it.",
         examples=["oauth2-proxy"],
     )
     assertion_header: AssertionHeader | None = Field(
-        None, description="Additional header that carries the signed assertion.", examples=["X-Assertion"]
+        None, description="Additional header for the signed assertion.", examples=["X-Assertion"]
     )
     assertion_audience: Text | None = Field(
         None,
@@ -279,8 +279,7 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     )
     jwt_groups_filter: TextList | None = Field(
         None,
-        description="Overrides the setting of the same name: the upstream receives these groups, and the groups that the "
-        "route's policy names.",
+        description="Overrides the setting: groups that the upstream receives, in addition to those that the route's policy names.",
         examples=[["engineering"]],
     )
     cluster_service_account_token_file: File | None = Field(
@@ -290,46 +289,45 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         Field(
             None,
             validate_default=True,
-            description="Bearer token for a Kubernetes API server. gate sets `Impersonate-User` and `Impersonate-Group` for the user.",
+            description="Bearer token for a Kubernetes API server. gate sets `Impersonate-User` and `Impersonate-Group`.",
             examples=["PUT-THE-TOKEN-HERE"],
         )
     )
     basic_auth: BasicAuth | None = Field(
         None,
-        description="User name and password for HTTP Basic authentication at the upstream. The client's own `Authorization` "
-        "header is removed.",
+        description="Credentials for HTTP Basic authentication at the upstream. The client's `Authorization` header is removed.",
         examples=[{"user": "gate", "password_file": "token"}],
     )
     enable_cloud_serverless_authentication: Bool | None = Field(
         None,
-        description="Overrides the setting of the same name for this route.",
+        description="Overrides the setting.",
         examples=[True],
         json_schema_extra={"when_unset": "as the setting of that name"},
     )
     tls_skip_verify: Bool = Field(False, description="Accepts any certificate from the upstream. Use it for tests only.", examples=[True])
     upstream_http2: Bool = Field(False, description="Uses HTTP/2 to the upstream, for gRPC. Needs `data_plane: envoy`.", examples=[True])
     tls_server_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
-        None, description="Name to verify the upstream's certificate against, in place of the host in `to`.", examples=["upstream.internal"]
+        None, description="Name that the upstream's certificate must have, in place of the host in `to`.", examples=["upstream.internal"]
     )
     tls_custom_ca_file: File | None = Field(None, description="File form of `tls_custom_ca`, in PEM.", examples=["ca.pem"])
     tls_custom_ca: Annotated[Base64 | None, or_file("tls_custom_ca_file")] = Field(
         default=None,
         validate_default=True,
-        description="CA certificates for the upstream's certificate, in place of the system's, as base64 of PEM.",
+        description="CA certificates for the upstream, in place of the system's, in PEM.",
         examples=["BASE64-OF-ca.pem"],
     )
     tls_client_cert_file: File | None = Field(None, description="File form of `tls_client_cert`, in PEM.", examples=["client.pem"])
     tls_client_cert: Annotated[Base64 | None, or_file("tls_client_cert_file")] = Field(
         default=None,
         validate_default=True,
-        description="Client certificate chain that gate presents to the upstream, as base64 of PEM.",
+        description="Client certificate chain for the upstream, in PEM.",
         examples=["BASE64-OF-client.pem"],
     )
     tls_client_key_file: File | None = Field(None, description="File form of `tls_client_key`, in PEM.", examples=["client-key.pem"])
     tls_client_key: Annotated[Base64Secret | None, or_file("tls_client_key_file", SecretBytes)] = Field(
         default=None,
         validate_default=True,
-        description="Private key of `tls_client_cert`, as base64 of PEM.",
+        description="Private key of `tls_client_cert`, in PEM.",
         examples=["BASE64-OF-client-key.pem"],
     )
     tls_downstream_client_ca_file: File | None = Field(
@@ -338,8 +336,7 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
     tls_downstream_client_ca: Annotated[Base64 | None, or_file("tls_downstream_client_ca_file")] = Field(
         default=None,
         validate_default=True,
-        description="CA certificates that must have issued the client certificate on this route, in place of `client_ca`, as "
-        "base64 of PEM.",
+        description="As `client_ca`, for this route.",
         examples=["BASE64-OF-ca.pem"],
     )
     health_checks: tuple[HealthCheck, ...] = Field(
@@ -348,7 +345,7 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         examples=[[EXAMPLE_CHECK]],
     )
     outlier_detection: OutlierDetection | None = Field(
-        None, description="Passive health checks: ejects an upstream temporarily after failed responses.", examples=[{"consecutive_5xx": 5}]
+        None, description="Passive health checks: ejects an upstream after failures.", examples=[{"consecutive_5xx": 5}]
     )
     name: Text | None = Field(None, description="Name of the route in logs, metrics and traces.", examples=["app"])
     told_header_names = cached_property(told_header_names)  # by which its upstream is told who asks

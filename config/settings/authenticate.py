@@ -159,14 +159,14 @@ class AuthenticateSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_https_unless_insecure, _url_is_known, _scopes_bring_a_token, _webhook_is_signed)
 
     authenticate_service_url: ServiceUrl = Field(
-        description="URL of the authenticate host, which users reach with their browser to sign in.",
+        description="URL of the authenticate host, where users sign in.",
         examples=["https://authenticate.example.com"],
         json_schema_extra={"when_missing": "the URL under which browsers reach the sign-in, as in https://authenticate.example.com"},
     )
     authenticate_callback_path: Annotated[RewrittenPath, AfterValidator(_callback_path)] = Field(
         "/oauth2/callback",
-        description="Path of the OAuth 2.0 callback. Register `authenticate_service_url` followed by this path as the redirect "
-        "URI at the provider.",
+        description="Path of the OAuth 2.0 callback. Register `authenticate_service_url` with this path as the redirect URI at the "
+        "provider.",
         examples=["/oauth2/callback"],
     )
     idp_provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
@@ -193,27 +193,27 @@ class AuthenticateSettings(Settings):
     )
     idp_scopes: Scopes = Field(
         (),
-        description="OAuth 2.0 scopes to request. Some providers do not support `offline_access`.",
+        description="OAuth 2.0 scopes. Some providers do not support `offline_access`.",
         examples=[["openid", "profile", "email"], "openid,profile,email"],
         json_schema_extra={"when_unset": "the scopes that the provider needs for sign-in (docs/guides/identity-providers/README.md)"},
     )
     idp_request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", request_params, MAP)] = Field(
         default_factory=dict,
-        description="Additional query parameters of the authorization request. They replace gate's defaults for the provider.",
+        description="Query parameters of the authorization request, in place of gate's defaults for the provider.",
         examples=[{"prompt": "select_account"}],
     )
     idp_refresh_directory_interval: PositiveDuration = Field(
         timedelta(minutes=10),
-        description="Time between two reads of the directory, and between two refreshes of a signed-in user's claims. A short "
-        "interval can exceed the provider's rate limits.",
+        description="Time between two reads of the directory, and between two refreshes of a user's claims. A short interval can "
+        "exceed the provider's rate limits.",
         examples=["10m"],
     )
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one token per line.", examples=["scim-token"])
     scim_token: ScimTokens = Field(
         None,
         validate_default=True,
-        description="Bearer token, or list of tokens during rotation, with which the provider provisions users and groups "
-        "through SCIM 2.0 at `/.gate/scim/v2/`. Cannot be combined with another directory source.",
+        description="Bearer token with which the provider pushes users and groups to `/.gate/scim/v2/` (SCIM 2.0); a list during "
+        "rotation. Excludes other directory sources.",
         examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
         json_schema_extra={"when_unset": "SCIM is disabled"},
     )
@@ -230,8 +230,7 @@ class AuthenticateSettings(Settings):
     access_webhook_url_file: File | None = file_form("access_webhook_url", "webhook-url")
     access_webhook_url: Annotated[SecretText, SettingReader("URL", webhook_url, TEXT)] | None = Field(
         None,
-        description="URL that receives a message for each access request and each answer, in a format that Slack and Microsoft "
-        "Teams accept.",
+        description="URL that receives each access request and answer, in a format that Slack and Microsoft Teams accept.",
         examples=["https://hooks.example.com/services/T0/B0/x"],
         json_schema_extra={"when_unset": "no webhook"},
     )
@@ -249,20 +248,20 @@ class AuthenticateSettings(Settings):
     signing_key: Annotated[Base64Secret | None, or_file("signing_key_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Private key that signs the identity assertion (`X-Gate-Jwt-Assertion`), as base64 of PEM. The public key "
-        "is served at `/.well-known/gate/jwks.json`.",
+        description="Private key that signs the identity assertion (`X-Gate-Jwt-Assertion`), in PEM. The public key is at "
+        "`/.well-known/gate/jwks.json`.",
         examples=["BASE64-OF-signing-key.pem"],
         json_schema_extra={"when_unset": "a new unpublished key at each start"},
     )
     signing_key_algorithm: Annotated[str, one_of("ES256", "EdDSA", "RS256")] = Field(
         "ES256",
-        description="Signature algorithm of the identity assertion. Must match the type of `signing_key`.",
+        description="Signature algorithm of the identity assertion, for the type of `signing_key`.",
         examples=["ES256"],
     )
     signout_redirect_url: WebUrl | None = Field(
         None,
-        description="URL that users are redirected to after sign-out. The provider redirects there by way of `/.gate/signed_out` on "
-        "the host of `authenticate_service_url`: register that URL at the provider. It may be the value itself: users then return to a "
-        "page of gate. Empty leaves users on the provider's page, or on gate's where the provider has no sign-out endpoint.",
+        description="URL that users are redirected to after sign-out, by way of `/.gate/signed_out` on the authenticate host: "
+        "register that URL at the provider. If the value is that URL, users return to a page of gate. Empty leaves "
+        "users on the provider's page, or on gate's where the provider has no sign-out endpoint.",
         examples=["https://authenticate.example.com/.gate/signed_out"],
     )

@@ -88,7 +88,7 @@ class AuthorizeSettings(Settings):
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,
-        description="Sends a signed `Authorization` header to cloud serverless upstreams, on every route that does not override it.",
+        description="Sends a signed `Authorization` header to cloud serverless upstreams, on routes that do not override it.",
         examples=[True],
     )
     cloud_serverless_authentication_service_account_file: File | None = Field(
@@ -99,7 +99,7 @@ class AuthorizeSettings(Settings):
     ] = Field(
         None,
         validate_default=True,
-        description="Service account whose identity that header proves, as base64 of its JSON key file.",
+        description="Service account of that header: its JSON key file.",
         examples=["BASE64-OF-account.json"],
         json_schema_extra={"when_unset": "the machine's account, from its metadata server"},
     )
@@ -110,58 +110,53 @@ class AuthorizeSettings(Settings):
     )
     jwt_groups_filter: TextList | None = Field(
         None,
-        description="Groups that are sent to upstreams, in addition to the groups that the route's own policy names. An empty "
-        "list sends only the latter.",
+        description="Groups that upstreams receive, in addition to those that the route's policy names. An empty list adds none.",
         examples=[["engineering", "sales"]],
         json_schema_extra={"when_unset": "all groups of the user"},
     )
     directory_file: ExistingFile | None = Field(
-        None, description="Path to a YAML, JSON or CSV file with users and groups. Reloaded when it changes.", examples=["directory.yaml"]
+        None, description="Path to a YAML, JSON or CSV file with users and groups.", examples=["directory.yaml"]
     )
     groups_claim: Annotated[str | None, SettingReader("string", _claim_or_nothing, {"type": "string"})] = Field(
         None,
-        description="Claim of the ID token or userinfo response whose values count as groups, in addition to directory groups; nested "
-        "claims are written with dots. An empty value disables it.",
+        description="Claim whose values count as groups, in addition to directory groups. Write nested claims with dots. An empty "
+        "value disables it.",
         examples=["roles"],
         json_schema_extra={"when_unset": "`groups` for `oidc`, none for vendors"},
     )
     admin_allowed_users: TextList = Field(
-        (), description="Users who may open the admin with single sign-on, written as in `allowed_users`.", examples=[["alice@example.com"]]
+        (), description="Users who may open the admin, written as in `allowed_users`.", examples=[["alice@example.com"]]
     )
-    admin_allowed_groups: TextList = Field(
-        (), description="Groups whose members may open the admin with single sign-on.", examples=[["operators"]]
-    )
+    admin_allowed_groups: TextList = Field((), description="Groups whose members may open the admin.", examples=[["operators"]])
     ext_authz_tokens_file: File | None = file_form("ext_authz_tokens", "ext-authz-tokens", has_lines=True)
     ext_authz_tokens: Annotated[tuple[SecretText, ...], SettingReader("list of string", _ext_authz_tokens, TOKENS)] = Field(
         (),
-        description="Bearer tokens, at least 32 characters each, of external Envoy proxies that may call the ext_authz API.",
+        description="Bearer tokens, at least 32 characters each, of Envoy proxies that may call the ext_authz API.",
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
     admin_password_login: Bool = Field(
-        False, description="Lets Django accounts with a password sign in to the admin, in addition to single sign-on.", examples=[True]
+        False, description="Also lets Django accounts sign in to the admin with a password.", examples=[True]
     )
     decision_log_size: Annotated[int, up_to(MOST_KEPT)] = Field(
         50_000,
-        description="Maximum number of decisions in the decision log; the oldest are deleted first. `0` disables the log.",
+        description="Maximum number of recorded decisions. `0` disables the log.",
         examples=[200_000],
     )
-    decision_log_age: PositiveDuration = Field(
-        timedelta(days=30), description="Maximum age of an entry in the decision log.", examples=["168h"]
-    )
+    decision_log_age: PositiveDuration = Field(timedelta(days=30), description="Maximum age of a recorded decision.", examples=["168h"])
     decision_log_sample_rate: Annotated[Number, AfterValidator(_part)] = Field(
         Decimal("0.01"),
-        description="Fraction (0 to 1) of allowed requests and sign-in redirects that are logged, in addition to the first per "
-        "user, route and hour. Denied requests are always logged.",
+        description="Fraction of allowed requests and sign-in redirects that are recorded, in addition to the first per user, "
+        "route and hour. Denied requests are always recorded.",
         examples=[1],
     )
     policy_tests: tuple[PolicyTest, ...] = Field(
         (),
-        description="Tests of the policy: a request and its expected result. gate rejects a configuration that fails one.",
+        description="Requests and their expected results. gate rejects a configuration that fails one.",
         examples=[[{"url": "https://app.example.com/", "user": "alice@example.com", "groups": ["engineering"], "expect": "allow"}]],
     )
     policy_tests_file: File | None = Field(
         None,
-        description="Path to a file with further policy tests: a list, or a map with the key `policy_tests`.",
+        description="Path to a file with further policy tests.",
         examples=["policy-tests.yaml"],
     )
 

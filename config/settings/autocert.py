@@ -53,30 +53,29 @@ class AutocertSettings(Settings):
 
     autocert: Bool = Field(
         False,
-        description="Obtains and renews certificates for gate's hosts and all route hosts from an ACME authority, and staples "
-        "OCSP responses to all certificates. Enabling it accepts the authority's terms of service.",
+        description="Obtains and renews certificates for gate's hosts and all route hosts from an ACME authority, and staples OCSP "
+        "responses to all certificates. You accept the authority's terms of service.",
         examples=[True],
     )
     autocert_dir: FilePath | None = Field(
         None,
-        description="Directory for the certificates and the account key, shared between services. Files are readable by their owner only.",
+        description="Directory for the certificates and the account key, shared between services. Only the owner can read the files.",
         examples=["/data/autocert"],
         json_schema_extra={"when_unset": "the value of `data_dir`"},
     )
     autocert_must_staple: Bool = Field(
         False,
-        description="Requests certificates with the Must-Staple extension, which are valid only with a stapled OCSP response. "
-        "Applies to new certificates.",
+        description="Requests new certificates with the Must-Staple extension, which are valid only with a stapled OCSP response.",
         examples=[True],
     )
     autocert_use_staging: Bool = Field(
         False,
-        description="Uses the staging environment of Let's Encrypt, whose certificates browsers do not trust. Use it for tests.",
+        description="Uses the staging environment of Let's Encrypt for tests. Browsers do not trust its certificates.",
         examples=[True],
     )
     autocert_ca: WebUrl | None = Field(
         None,
-        description="ACME directory URL of another authority.",
+        description="ACME directory URL.",
         examples=["https://ca.internal.example.com/acme/directory"],
         json_schema_extra={"when_unset": "Let's Encrypt"},
     )
@@ -84,7 +83,7 @@ class AutocertSettings(Settings):
     autocert_trusted_ca: Annotated[Base64 | None, or_file("autocert_trusted_ca_file")] = Field(
         None,
         validate_default=True,
-        description="CA certificates that must have issued the ACME server's own certificate, as base64 of PEM.",
+        description="CA certificates for the ACME server's own certificate, in PEM.",
         examples=["BASE64-OF-ca.pem"],
         json_schema_extra={"when_unset": "public CAs"},
     )

@@ -42,13 +42,13 @@ class BrandKeys(Settings):
     )
     logo: Annotated[WatchedFile, SettingReader("file path", logo_file, {"type": "string", "pattern": r"\S"})] | None = Field(
         None,
-        description="Path to the logo: a small PNG, or an SVG that contains only shapes.",
+        description="Logo: a small PNG, or an SVG that contains only shapes.",
         examples=["logo.svg"],
         json_schema_extra={"when_unset": "gate's shield in the accent color"},
     )
     accent: Colour | None = Field(
         None,
-        description="Color of buttons and links. gate darkens or lightens it where the contrast would be too low.",
+        description="Color of buttons and links. gate adapts it where the contrast would be too low.",
         examples=["#0b6e4f"],
         json_schema_extra={"when_unset": "gate's blue"},
     )

@@ -72,15 +72,14 @@ class DatabrokerSettings(Settings):
 
     databroker_storage_type: Annotated[str, SettingReader("string", storage_type, {"type": "string", "enum": list(_TYPES)})] = Field(
         "memory",
-        description="Store of sessions, users and groups: `memory` (lost on restart), `kvstore` (Redis) or `database` (see "
-        "`database_url`).",
+        description="Store of sessions, users and groups: `memory` (lost on restart), `kvstore` (Redis) or `database` (`database_url`).",
         examples=["kvstore"],
     )
     databroker_storage_connection_string_file: File | None = file_form("databroker_storage_connection_string", "store-url")
     databroker_storage_connection_string: Annotated[StorageUrl, SettingReader("string", storage_url, TEXT)] | None = Field(
         None,
-        description="URL of the kvstore: `kvstore://`, or `kvstores://` with TLS. Append `+sentinel` or `+cluster` to the "
-        "scheme for several servers.",
+        description="URL of the kvstore: `kvstore://`, or `kvstores://` with TLS. Append `+sentinel` or `+cluster` to the scheme "
+        "for several servers.",
         examples=["kvstores://:PASSWORD@store.internal:6379/0"],
     )
     databroker_storage_ca_file: File | None = Field(
@@ -93,12 +92,12 @@ class DatabrokerSettings(Settings):
         None, description="Path to the client key for the kvstore, in PEM.", examples=["client-key.pem"]
     )
     databroker_storage_tls_skip_verify: Bool = Field(
-        False, description="Disables verification of the kvstore's certificate. Use it for tests only.", examples=[True]
+        False, description="Accepts any certificate from the kvstore. Use it for tests only.", examples=[True]
     )
     session_staleness: Duration = Field(
         timedelta(seconds=30),
-        description="Time for which cached sessions stay valid after the data broker became unreachable; then requests get "
-        "503. With less than 3s, `0` included, sessions stay valid until the loss is noticed, at most 3s.",
+        description="Time for which cached sessions stay valid without the data broker; then requests get 503. Below 3s, `0` "
+        "included, they stay valid until the loss is noticed, at most 3s.",
         examples=["30s"],
     )
     database_url_file: File | None = file_form("database_url", "database-url")
@@ -106,7 +105,7 @@ class DatabrokerSettings(Settings):
         None,
         validate_default=True,
         description="Database of the admin, and of all records with `databroker_storage_type: database`: `sqlite:///<path>` or "
-        "`postgresql://`. In split mode, give authorize the same URL as authenticate to record its decisions.",
+        "`postgresql://`. In split mode, authorize records its decisions with the same URL as authenticate.",
         examples=["postgresql://gate:PASSWORD@db.internal/gate?sslmode=verify-full&sslrootcert=/etc/gate/internal-ca.pem"],
         json_schema_extra={"when_unset": "a SQLite file below `data_dir`"},
     )

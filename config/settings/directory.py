@@ -165,18 +165,18 @@ class DirectorySettings(Settings):
     idp_service_account: Annotated[AccountContent | None, or_file("idp_service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Credentials for the provider's directory API, from which gate reads groups: base64 of JSON. "
+        description="Credentials for the provider's directory API, from which gate reads groups: JSON or base64 of it. "
         "docs/guides/groups.md lists the members for each provider.",
         examples=["BASE64-OF-idp-account.json"],
     )
     idp_refresh_directory_timeout: PositiveDuration = Field(
         timedelta(minutes=1),
-        description="Maximum time for one read of the directory, including waits for rate limits.",
+        description="Maximum time for one read of the directory, waits for rate limits included.",
         examples=["1m"],
     )
     idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
         None,
-        description="Maximum number of requests per second to the directory API.",
+        description="Maximum number of requests to the directory API per second.",
         examples=[10],
         json_schema_extra={"when_unset": "only the provider's own rate limits"},
     )

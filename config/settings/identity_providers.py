@@ -211,7 +211,7 @@ class IdentityProviderSettings(Settings):
 
     identity_providers: tuple[IdentityProvider, ...] | None = Field(
         None,
-        description="List of identity providers, in place of the `idp_*` settings, if users come from more than one.",
+        description="Identity providers, in place of the `idp_*` settings, if users come from several.",
         examples=[
             [
                 {

@@ -99,31 +99,28 @@ class IdentityProvider(Settings):
     }
 
     id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(
-        description="Id of the provider. It is the prefix of its users' ids, as in `corp/00u1`: changing it changes the "
-        "identity of every user.",
+        description="Prefix of the users' ids, as in `corp/00u1`. Changing it changes the identity of every user.",
         examples=["corp"],
     )
     provider: Annotated[str, one_of(*PROVIDERS, otherwise="oidc for any other provider of OpenID Connect")] = Field(
-        description="Kind of provider, as `idp_provider`.", examples=["azure"]
+        description="As `idp_provider`.", examples=["azure"]
     )
     url: Annotated[str, SettingReader("URL", provider_url, WEB_URL)] = Field(
-        "", description="Issuer URL, as `idp_provider_url`.", examples=["https://idp.example.com"]
+        "", description="As `idp_provider_url`.", examples=["https://idp.example.com"]
     )
     client_id: Text = Field("", description="OAuth 2.0 client id.", examples=["gate"])
     client_secret_file: File | None = Field(None, description="File form of `client_secret`.", examples=["corp-client-secret"])
     client_secret: Annotated[Secret | None, or_file("client_secret_file", lambda content: SecretText(content.decode("utf-8").strip()))] = (
         Field(None, validate_default=True, description="OAuth 2.0 client secret.", examples=["the-secret-that-the-provider-gave-you"])
     )
-    scopes: Scopes = Field(
-        (), description="OAuth 2.0 scopes, as `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"]
-    )
+    scopes: Scopes = Field((), description="As `idp_scopes`.", examples=[["openid", "profile", "email"], "openid,profile,email"])
     request_params: Annotated[Mapping[str, str], SettingReader("map string-to-string", read_params, MAP)] | None = Field(
-        None, description="Additional authorization request parameters, as `idp_request_params`.", examples=[{"prompt": "select_account"}]
+        None, description="As `idp_request_params`.", examples=[{"prompt": "select_account"}]
     )
     groups_claim: Annotated[str, SettingReader("string", text, TEXT)] = Field(
         "",
-        description="Claim whose values count as groups. Such a provider can assert any group that a rule names, so set it "
-        "only for providers that may decide who is an administrator.",
+        description="Claim whose values count as groups. Such a provider can assert any group that a rule names: set it only for "
+        "providers that may decide who is an administrator.",
         examples=["roles"],
         json_schema_extra={"when_unset": "users have the groups of the provider's directory only"},
     )
@@ -131,58 +128,53 @@ class IdentityProvider(Settings):
     service_account: Annotated[AccountContent | None, or_file("service_account_file", SecretBytes)] = Field(
         None,
         validate_default=True,
-        description="Credentials for the provider's directory API, as `idp_service_account`. Its groups count in every rule.",
+        description="As `idp_service_account`. Its groups count in every rule.",
         examples=["BASE64-OF-idp-account.json"],
         json_schema_extra={"when_unset": "no directory is read"},
     )
     directory_url: DirectoryUrl = Field(
         "",
-        description="URL of the directory API, as `idp_directory_url`.",
+        description="As `idp_directory_url`.",
         examples=["https://graph.microsoft.us"],
         json_schema_extra={"when_unset": "derived from the provider (docs/guides/groups.md)"},
     )
     directory_file: ExistingFile | None = Field(
         None,
-        description="Path to a file with users and groups, as the setting of the same name, for users of this provider only.",
+        description="As the setting, for users of this provider only.",
         examples=["directory.yaml"],
     )
     scim_token_file: File | None = Field(None, description="File form of `scim_token`, one token per line.", examples=["scim-token"])
     scim_token: ScimTokens = Field(
         None,
         validate_default=True,
-        description="Bearer token for SCIM provisioning of this provider's users, as the setting of the same name. Each "
-        "provider needs its own.",
+        description="As the setting, for this provider's users. Each provider needs its own.",
         examples=["PUT-A-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"],
         json_schema_extra={"when_unset": "SCIM is disabled"},
     )
-    scim_user_id: ScimUserId = Field(
-        "externalId", description="SCIM user attribute, as the setting of the same name.", examples=["userName"]
-    )
-    scim_group_id: ScimGroupId = Field(
-        "externalId", description="SCIM group attribute, as the setting of the same name.", examples=["displayName"]
-    )
+    scim_user_id: ScimUserId = Field("externalId", description="As the setting.", examples=["userName"])
+    scim_group_id: ScimGroupId = Field("externalId", description="As the setting.", examples=["displayName"])
     domains: Annotated[tuple[str, ...] | None, SettingReader("list of string", _domains, LIST)] = Field(
         None,
-        description="E-mail domains that this provider may assert. Rules and upstreams ignore addresses in other domains. "
-        "Required with more than one provider.",
+        description="E-mail domains that this provider may assert. Rules and upstreams ignore other addresses. Required with more "
+        "than one provider.",
         examples=[["corp.example"], "corp.example,eu.corp.example"],
         json_schema_extra={"when_unset": "all domains, for a single provider"},
     )
     link_by: Annotated[str, one_of(VERIFIED_EMAIL)] = Field(
         "",
-        description="Treats accounts with the same verified e-mail address in `domains` at several providers as one user, for "
-        "upstreams and access requests. Changing it changes the id that upstreams receive.",
+        description="Treats accounts with the same verified address in `domains` at several providers as one user, for upstreams "
+        "and access requests. Changes the id that upstreams receive.",
         examples=[VERIFIED_EMAIL],
         json_schema_extra={"when_unset": "each account is a user"},
     )
     trust_email: Bool = Field(
         False,
-        description="Counts an e-mail address in `domains` as verified for `link_by` if the provider does not send `email_verified`. Only "
-        "for a provider whose administrators assign the addresses, such as Entra ID: a user who can choose an address becomes the user "
-        "who has it at another provider.",
+        description="Counts an address in `domains` as verified for `link_by` if the provider does not send `email_verified`. Only "
+        "for a provider whose administrators assign addresses, such as Entra ID: a user who can choose an address "
+        "becomes the user who has it at another provider.",
         examples=[True],
     )
-    title: Title = Field("", description="Name of the provider on the page where users choose how to sign in.", examples=["Employees"])
+    title: Title = Field("", description="Name of the provider on the sign-in page.", examples=["Employees"])
     icon: Icon | None = Field(
         None, description="Icon on that page: a small PNG, an SVG that contains only shapes, or a word.", examples=["people"]
     )

@@ -110,23 +110,21 @@ class ProxySettings(Settings):
 
     data_plane: Annotated[str, one_of("embedded", "envoy")] = Field(
         "embedded",
-        description="Component that forwards traffic: this process (`embedded`) or an Envoy child process (`envoy`).",
+        description="Component that forwards traffic: gate (`embedded`) or an Envoy child process (`envoy`).",
         examples=["envoy"],
     )
     envoy_max_connections: WholeNumber = Field(
         20_000,
-        description="Maximum number of client connections to Envoy. Further connections are refused. Needs `data_plane: envoy`.",
+        description="Maximum number of client connections; others are refused. Needs `data_plane: envoy`.",
         examples=[20_000],
     )
     envoy_max_heap: WholeNumber = Field(
         1024,
         description="Maximum heap of Envoy in MiB. From 90 % on, Envoy resets the largest streams; near the limit it refuses "
-        "requests and then connections. Needs `data_plane: envoy`.",
+        "requests, then connections. Needs `data_plane: envoy`.",
         examples=[1024],
     )
-    http3: Bool = Field(
-        False, description="Also serves HTTP/3 on the UDP port with the number of `address`. Needs `data_plane: envoy`.", examples=[True]
-    )
+    http3: Bool = Field(False, description="Also serves HTTP/3, on the UDP port of `address`. Needs `data_plane: envoy`.", examples=[True])
     default_upstream_timeout: Duration = Field(
         timedelta(seconds=30), description="Timeout of routes without `timeout`. `0` disables it.", examples=["30s"]
     )
@@ -135,20 +133,17 @@ class ProxySettings(Settings):
     )
     forward_auth_cache: Duration = Field(
         timedelta(0),
-        description="Time for which front proxies may cache an allow decision. Revoked access can last that much longer. `0` "
-        "disables caching.",
+        description="Time for which front proxies may cache an allow decision, at most 5m. Revoked access can last that much longer.",
         examples=["5s"],
     )
     forward_auth_url: ServiceUrl | None = Field(
         None,
-        description="URL of the forward-auth endpoint, on a dedicated host: `<url>/verify?uri=<original URL>`. Empty disables "
-        "forward auth.",
+        description="URL of the forward-auth endpoint, on a dedicated host: `<url>/verify?uri=<original URL>`.",
         examples=["https://fwdauth.example.com"],
     )
     headers: ResponseHeaders = Field(
         default_factory=lambda: dict(DEFAULT_HEADERS),
-        description="Response headers that gate sets on every proxied response, replacing the upstream's: a map, "
-        "comma-separated `Name:value` pairs, or a JSON object. `disable: true` sets none.",
+        description="Response headers that gate sets on every proxied response, in place of the upstream's. `disable: true` sets none.",
         examples=[
             {"X-Frame-Options": "DENY"},
             "X-Frame-Options:DENY,Referrer-Policy:same-origin",
@@ -158,19 +153,19 @@ class ProxySettings(Settings):
     )
     health_paths_on_routes: Bool = Field(
         True,
-        description="Serves gate's `/ping` and `/healthz` on the hosts of routes. `false` forwards both paths there to the upstream, "
-        "under the route's policy. The other hosts, IP addresses and `http_redirect_addr` always serve them.",
+        description="Serves gate's `/ping` and `/healthz` on route hosts. `false` forwards both there under the route's policy. "
+        "Other hosts, IP addresses and `http_redirect_addr` always serve them.",
         examples=[False],
     )
     jwt_claims_headers: ClaimNames = Field(
         (),
-        description="Claims that are sent to upstreams as unsigned `X-Gate-Claim-<Name>` headers.",
+        description="Claims that upstreams receive as unsigned `X-Gate-Claim-<Name>` headers.",
         examples=[["email", "groups", "user"]],
     )
     programmatic_redirect_domain_whitelist: TextList = Field(
         ("localhost",),
-        description="Hosts that programmatic login may redirect to with a token: complete names, any port. `localhost` "
-        "includes loopback addresses.",
+        description="Hosts that programmatic login may redirect to with a token: complete names, any port. `localhost` includes "
+        "loopback addresses.",
         examples=[["localhost", "tool.example.com"]],
     )
     refresh_cooldown: Duration = Field(
@@ -179,7 +174,7 @@ class ProxySettings(Settings):
     skip_xff_append: Bool = Field(False, description="Does not append the client address to `X-Forwarded-For`.", examples=[True])
     trusted_proxies: Networks = Field(
         (),
-        description="Networks of proxies in front of gate whose `X-Forwarded-*`, `Forwarded` and `X-Original-URL` headers gate "
-        "uses. Headers of other peers are removed.",
+        description="Networks of front proxies whose `X-Forwarded-*`, `Forwarded` and `X-Original-URL` headers gate uses. Those of "
+        "other peers are removed.",
         examples=[["10.0.0.0/8"]],
     )

@@ -83,7 +83,7 @@ class RpcSettings(Settings):
     grpc_insecure: Annotated[Bool, WrapValidator(_else_insecure_in_one_process)] = Field(
         None,
         validate_default=True,
-        description="Serves and uses gRPC without TLS. Use it on loopback or on networks that encrypt traffic.",
+        description="Serves and uses gRPC without TLS. Use it on loopback or encrypted networks only.",
         examples=[True],
         json_schema_extra={"when_unset": "`true` in mode `all`, otherwise `false`"},
     )
@@ -91,19 +91,19 @@ class RpcSettings(Settings):
         timedelta(seconds=10), description="Deadline of a gRPC call, including retries.", examples=["10s"]
     )
     grpc_client_dns_roundrobin: Bool = Field(
-        True, description="Balances gRPC calls over all addresses of the service's host name.", examples=[True]
+        True, description="Balances gRPC calls over all addresses of the service's host.", examples=[True]
     )
     grpc_server_max_connection_age: PositiveDuration = Field(
         timedelta(minutes=5),
-        description="Age after which a gRPC server asks clients to reconnect, so that they find new servers.",
+        description="Age at which a gRPC server asks clients to reconnect, so that they find new servers.",
         examples=["5m"],
     )
     grpc_server_max_connection_age_grace: PositiveDuration = Field(
-        timedelta(minutes=5), description="Grace period after that age, before the server closes the connection.", examples=["5m"]
+        timedelta(minutes=5), description="Time after that age until the server closes the connection.", examples=["5m"]
     )
     override_certificate_name: Annotated[Text, AfterValidator(canonical_host)] | None = Field(
         None,
-        description="Name to verify certificates of internal services against, in place of the host in their URL.",
+        description="Name that certificates of internal services must have, in place of the host in their URL.",
         examples=["databroker.internal.example.com"],
     )
     databroker_service_url: Annotated[WebUrl, AfterValidator(_target)] | None = Field(

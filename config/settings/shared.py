@@ -89,8 +89,8 @@ def _cookie_prefix(settings: Any) -> Iterator[Finding]:
 class CertificateFiles(Settings):
     """One pair of `certificates`."""
 
-    cert: PemOrFile = Field(description="Certificate chain: path to a PEM file, or base64 of PEM.", examples=["fullchain.pem"])
-    key: PemOrFile = Field(description="Private key: path to a PEM file, or base64 of PEM.", examples=["privkey.pem"])
+    cert: PemOrFile = Field(description="Certificate chain, in PEM.", examples=["fullchain.pem"])
+    key: PemOrFile = Field(description="Private key, in PEM.", examples=["privkey.pem"])
 
 
 def _tls_version(value: object) -> str:
@@ -104,53 +104,49 @@ class SharedSettings(Settings):
     RULES: ClassVar[tuple[Rule, ...]] = (_cookie_prefix, _workers_carry)
 
     services: Annotated[str, one_of("all", "authenticate", "authorize", "databroker", "proxy")] = Field(
-        "all", description="Services that this process runs: all of them, or one in a split deployment.", examples=["all"]
+        "all", description="Services that this process runs: all, or one of a split deployment.", examples=["all"]
     )
     workers: Annotated[
         int | str,
         SettingReader("whole number or `auto`", worker_count, {"type": ["integer", "string"], "pattern": r"^\s*[0-9]+\s*$|^auto$"}),
     ] = Field(
         1,
-        description="Number of processes that serve `address`. `auto` starts one per available core. Only `gate run` starts workers.",
+        description="Number of processes that serve `address`; `auto` is one per available core. Only `gate run` starts workers.",
         examples=[4, "auto"],
     )
-    address: Address = Field(
-        HostPort("", 443), description="Address that accepts HTTP and HTTPS requests. Empty means `:443`.", examples=[":443"]
-    )
+    address: Address = Field(HostPort("", 443), description="Address that accepts HTTP and HTTPS requests.", examples=[":443"])
     http_redirect_addr: Address | None = Field(
         None,
-        description="Address of an additional plain-HTTP listener that redirects each request to the same host and path over HTTPS.",
+        description="Address of a plain-HTTP listener that redirects requests to HTTPS.",
         examples=[":80"],
     )
     use_proxy_protocol: Bool = Field(
         False,
-        description="Requires the PROXY protocol (version 1 or 2) on every connection to `address`; the client address is "
-        "taken from its header.",
+        description="Requires the PROXY protocol (version 1 or 2) on every connection to `address`, and takes the client address from it.",
         examples=[True],
     )
     insecure_server: Bool = Field(
         False, description="Serves plain HTTP on `address`. Use it only behind a load balancer that terminates TLS.", examples=[True]
     )
     certificate: Base64 | None = Field(
-        None, description="Certificate chain for HTTPS and gRPC, as base64 of PEM.", examples=["BASE64-OF-fullchain.pem"]
+        None, description="Certificate chain for HTTPS and gRPC, in PEM.", examples=["BASE64-OF-fullchain.pem"]
     )
     certificate_key: Base64Secret | None = Field(
-        None, description="Private key of `certificate`, as base64 of PEM.", examples=["BASE64-OF-privkey.pem"]
+        None, description="Private key of `certificate`, in PEM.", examples=["BASE64-OF-privkey.pem"]
     )
     certificate_file: File | None = Field(None, description="File form of `certificate`, in PEM.", examples=["fullchain.pem"])
     certificate_key_file: File | None = Field(None, description="File form of `certificate_key`, in PEM.", examples=["privkey.pem"])
     certificates: tuple[CertificateFiles, ...] = Field(
         (),
-        description="List of additional certificate and key pairs. They are used together with `certificate` and "
-        "`certificate_file`; the pair is selected by SNI.",
+        description="Additional certificates with their keys. The pair is selected by SNI.",
         examples=[[{"cert": "fullchain.pem", "key": "privkey.pem"}]],
     )
     certificate_authority_file: File | None = Field(None, description="File form of `certificate_authority`, in PEM.", examples=["ca.pem"])
     certificate_authority: Annotated[Base64 | None, or_file("certificate_authority_file")] = Field(
         None,
         validate_default=True,
-        description="CA certificates, intermediates included, for connections to the identity provider and between services, "
-        "as base64 of PEM. Needed where these use a private CA.",
+        description="CA certificates, intermediates included, for connections to the identity provider and between services, in "
+        "PEM. Needed for a private CA.",
         examples=["BASE64-OF-ca.pem"],
     )
     tls_min_version: Annotated[str, SettingReader("string", _tls_version, {"enum": ["1.2", "1.3", 1.2, 1.3]})] = Field(
@@ -160,17 +156,16 @@ class SharedSettings(Settings):
     client_ca: Annotated[Base64 | None, or_file("client_ca_file")] = Field(
         None,
         validate_default=True,
-        description="CA certificates that must have issued the client certificate on every route, as base64 of PEM. Empty "
-        "requests no client certificate.",
+        description="CA certificates that must have issued the client certificate on every route, in PEM. Empty requests none.",
         examples=["BASE64-OF-ca.pem"],
     )
     cookie_name: Annotated[Text, AfterValidator(_cookie_name)] = Field(
-        "_gate", description="Name of the session cookie. The names of gate's other cookies begin with it.", examples=["_gate"]
+        "_gate", description="Name of the session cookie, and prefix of gate's other cookies.", examples=["_gate"]
     )
     cookie_secret_file: File | None = file_form("cookie_secret", "cookie-secret", has_lines=True)
     cookie_secret: KeyRing = Field(
-        description="Key that encrypts session cookies: base64 of 32 random bytes. With a list, the first key encrypts and "
-        "every key decrypts, which allows rotation.",
+        description="Key that encrypts session cookies: base64 of 32 random bytes. To rotate, write a list: the first key "
+        "encrypts, every key decrypts.",
         examples=["PUT-A-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )
@@ -181,8 +176,7 @@ class SharedSettings(Settings):
     )
     cookie_secure: Bool = Field(
         True,
-        description="Sets the `Secure` attribute, so that browsers send the cookie over HTTPS only. `false` can expose the "
-        "cookie on the network.",
+        description="Sets the `Secure` attribute: browsers send the cookie over HTTPS only. `false` can expose the cookie on the network.",
         examples=[True],
     )
     cookie_http_only: Bool = Field(
@@ -195,13 +189,13 @@ class SharedSettings(Settings):
     )
     time_zone: Annotated[Text, AfterValidator(_time_zone)] = Field(
         "UTC",
-        description="IANA time zone of times on pages and in the admin for browsers without scripts. Other browsers use their "
-        "own time zone. Logs, JSON and CSV use UTC.",
+        description="IANA time zone of times on pages for browsers without scripts. Other browsers use their own. Logs, JSON and "
+        "CSV use UTC.",
         examples=["Europe/Berlin"],
     )
     support_contact: Contact | None = Field(
         None,
-        description="E-mail address or URL of your help desk. It is shown on error pages and in the portal.",
+        description="E-mail address or URL of your help desk, on error pages and in the portal.",
         examples=["help@example.com"],
     )
     brand: Annotated[BrandKeys | None, BeforeValidator(written_keys)] = Field(
@@ -210,31 +204,31 @@ class SharedSettings(Settings):
         examples=[{"name": "Example Corp", "logo": "logo.svg", "accent": "#0b6e4f"}],
     )
     gate_debug: Bool = Field(
-        False, description="Writes colored, human-readable log lines instead of JSON. They can contain sensitive data.", examples=[True]
+        False, description="Writes readable, colored log lines instead of JSON. They can contain sensitive data.", examples=[True]
     )
     log_level: Annotated[str, one_of(*LOG_LEVELS)] = Field("info", description="Minimum level of log events.", examples=["warn"])
     proxy_log_level: Annotated[Annotated[str, one_of(*LOG_LEVELS)], WrapValidator(_else_log_level)] = Field(
         None,
         validate_default=True,
-        description="Minimum level of access log events of proxied requests.",
+        description="Minimum level of access log events.",
         examples=["info"],
         json_schema_extra={"when_unset": "the value of `log_level`"},
     )
     metrics_address: Address | None = Field(
         None,
-        description="Address that serves Prometheus metrics at `/metrics`, over plain HTTP and without authentication. The "
-        "metrics contain host names and addresses of upstreams.",
+        description="Address that serves Prometheus metrics at `/metrics`, without TLS and authentication. The metrics contain "
+        "host names and addresses of upstreams.",
         examples=["127.0.0.1:9090"],
     )
     metrics_per_route: Bool | None = Field(
         None,
-        description="Exports requests, responses, durations, bytes and connections per route: about 50 time series per route.",
+        description="Exports metrics per route: about 50 time series each.",
         examples=[True],
         json_schema_extra={"when_unset": f"true with up to {MOST_MEASURED_ROUTES} routes, else false"},
     )
     timeout_read: Duration = Field(
         timedelta(seconds=30),
-        description="Maximum time to receive a request head, and maximum gap between two pieces of a request body. `0` disables the limit.",
+        description="Maximum time to receive a request head, and maximum gap in a request body. `0` disables the limit.",
         examples=["30s"],
     )
     timeout_write: Duration = Field(
@@ -242,19 +236,19 @@ class SharedSettings(Settings):
     )
     timeout_idle: Duration = Field(
         timedelta(minutes=5),
-        description="Maximum time that a connection may be idle, and that a client may stop reading a response. `0` disables the limit.",
+        description="Maximum time that a connection may be idle, or a client may stop reading a response. `0` disables the limit.",
         examples=["5m"],
     )
     shutdown_delay: Duration = Field(
         timedelta(0),
-        description="Time after SIGTERM during which gate still accepts requests while `/readyz` returns 503. It lets a load "
-        "balancer remove this process before the port closes.",
+        description="Time after SIGTERM during which gate still accepts requests while `/readyz` returns 503, so that a load "
+        "balancer can remove this process.",
         examples=["10s"],
     )
     shared_secret_file: File | None = file_form("shared_secret", "shared-secret", has_lines=True)
     shared_secret: KeyRing = Field(
-        description="Key that authenticates gate's services to each other and encrypts stored records: base64 of 32 random "
-        "bytes, or a list as for `cookie_secret`.",
+        description="Key that authenticates gate's services to each other and encrypts stored records: base64 of 32 random bytes, "
+        "or a list as for `cookie_secret`.",
         examples=["PUT-ANOTHER-SECRET-HERE"],
         json_schema_extra={"when_missing": HOW_TO_MAKE_ONE},
     )

@@ -44,18 +44,16 @@ class TracingSettings(Settings):
 
     tracing_provider: Annotated[str, one_of("monitor", "thrift", "span", "datadog", "jaeger", "zipkin", "otlp")] | None = Field(
         None,
-        description="Tracing backend: `otlp`, `span` (`zipkin`), `thrift` (`jaeger`) or `monitor` (`datadog`). Empty disables tracing.",
+        description="Tracing backend. `zipkin` is `span`, `jaeger` is `thrift`, `datadog` is `monitor`. Empty disables tracing.",
         examples=["span"],
     )
-    tracing_sample_rate: Number = Field(
-        Decimal("0.0001"), description="Fraction of requests that are traced, from 0 to 1.", examples=[0.01]
-    )
+    tracing_sample_rate: Number = Field(Decimal("0.0001"), description="Fraction of requests that are traced.", examples=[0.01])
     tracing_monitor_address: Agent = Field(
         HostPort("localhost", 8126), description="Address of the `monitor` agent.", examples=["localhost:8126"]
     )
     tracing_thrift_collector_endpoint: WebUrl | None = Field(
         None,
-        description="URL of the `thrift` collector (Thrift over HTTP). Takes precedence over the agent.",
+        description="URL of the `thrift` collector (Thrift over HTTP), in place of the agent.",
         examples=["http://localhost:14268/api/traces"],
     )
     tracing_thrift_agent_endpoint: Agent | None = Field(

@@ -64,7 +64,7 @@ class HttpHealthCheck(Settings):
     )
     expected_statuses: tuple[StatusRange, ...] = Field(
         (),
-        description="Ranges of status codes that count as healthy. 503 never does.",
+        description="Ranges of status codes that count as healthy; 503 never does.",
         examples=[[{"start": 200, "end": 300}]],
         json_schema_extra={"when_unset": "200"},
     )
@@ -81,7 +81,7 @@ class TcpPayload(Settings):
 class TcpHealthCheck(Settings):
     """A connection, and perhaps a few bytes each way."""
 
-    send: TcpPayload | None = Field(None, description="Bytes to send. Empty sends nothing.", examples=[{"text": "50494E47"}])
+    send: TcpPayload | None = Field(None, description="Bytes to send.", examples=[{"text": "50494E47"}])
     receive: tuple[TcpPayload, ...] = Field(
         (), description="Byte sequences that the response must contain in this order.", examples=[[{"text": "504F4E47"}]]
     )
@@ -90,9 +90,7 @@ class TcpHealthCheck(Settings):
 class GrpcHealthCheck(Settings):
     """The health service of gRPC (grpc.health.v1), over HTTP/2: to `http` upstreams by prior knowledge, to `https` ones by ALPN."""
 
-    service_name: Text = Field(
-        "", description="Service name in the health request. Empty checks the server as a whole.", examples=["shop.Orders"]
-    )
+    service_name: Text = Field("", description="Service name in the request. Empty checks the whole server.", examples=["shop.Orders"])
     authority: WrittenHost | None = Field(
         None,
         description="`:authority` of the request.",
@@ -109,17 +107,17 @@ class HealthCheck(Settings):
     timeout: PositiveDuration = Field(description="Maximum time for one check.", examples=["5s"])
     interval: PositiveDuration = Field(description="Time between two checks.", examples=["30s"])
     unhealthy_threshold: Annotated[int, _COUNT] = Field(
-        description="Consecutive failures before the upstream is marked unhealthy. One is enough for the first check, and for "
-        "a 503 or NOT_SERVING response.",
+        description="Consecutive failures that mark the upstream unhealthy. One is enough for the first check, and for a 503 or "
+        "NOT_SERVING response.",
         examples=[3],
     )
     healthy_threshold: Annotated[int, _COUNT] = Field(
-        description="Consecutive successes before the upstream is marked healthy again.", examples=[2]
+        description="Consecutive successes that mark the upstream healthy again.", examples=[2]
     )
     initial_jitter: Duration = Field(timedelta(0), description="Maximum random delay of the first check.", examples=["1s"])
     interval_jitter: Duration = Field(timedelta(0), description="Maximum random delay added to each interval.", examples=["1s"])
     interval_jitter_percent: Annotated[int, whole_number(0, 1000)] = Field(
-        10, description="Maximum random delay added to each interval, as a percentage of it.", examples=[10]
+        10, description="The same, as a percentage of each interval.", examples=[10]
     )
     unhealthy_interval: PositiveDuration | None = Field(
         None,
@@ -139,56 +137,52 @@ class OutlierDetection(Settings):
 
     consecutive_5xx: Annotated[int, _COUNT] = Field(
         5,
-        description="Consecutive responses with status 500 or above, failed connections and timeouts included, that eject an upstream.",
+        description="Consecutive responses with status 500 or above that eject an upstream, failed connections and timeouts included.",
         examples=[5],
     )
     enforcing_consecutive_5xx: Annotated[int, _PERCENT] = Field(
-        100, description="Percentage of these detections that are enforced.", examples=[100]
+        100, description="Percentage of these ejections to enforce.", examples=[100]
     )
     consecutive_gateway_failure: Annotated[int, _COUNT] = Field(
         5, description="Consecutive 502, 503 and 504 responses that eject an upstream.", examples=[5]
     )
     enforcing_consecutive_gateway_failure: Annotated[int, _PERCENT] = Field(
-        0, description="Percentage of these detections that are enforced.", examples=[100]
+        0, description="Percentage of these ejections to enforce.", examples=[100]
     )
     interval: PositiveDuration = Field(
         timedelta(seconds=10), description="Time between two evaluations of success rates.", examples=["10s"]
     )
     base_ejection_time: PositiveDuration = Field(
         timedelta(seconds=30),
-        description="Duration of the first ejection. Each further ejection is longer by the same time.",
+        description="Duration of the first ejection; each further one is longer by as much.",
         examples=["30s"],
     )
     max_ejection_time: PositiveDuration = Field(timedelta(minutes=5), description="Maximum duration of an ejection.", examples=["5m"])
     max_ejection_percent: Annotated[int, _PERCENT] = Field(
-        10, description="Maximum percentage of upstreams that are ejected at once. One upstream always may be.", examples=[50]
+        10, description="Maximum percentage of ejected upstreams. One may always be ejected.", examples=[50]
     )
     enforcing_success_rate: Annotated[int, _PERCENT] = Field(
-        100, description="Percentage of success rate detections that are enforced.", examples=[100]
+        100, description="Percentage of success rate ejections to enforce.", examples=[100]
     )
     success_rate_minimum_hosts: Annotated[int, _COUNT] = Field(
-        5, description="Minimum number of upstreams with enough requests before success rates are compared.", examples=[5]
+        5, description="Minimum number of upstreams with enough requests to compare success rates.", examples=[5]
     )
     success_rate_request_volume: Annotated[int, _COUNT] = Field(
-        100, description="Minimum number of requests per interval for an upstream's rate to count.", examples=[100]
+        100, description="Minimum number of requests per interval that count.", examples=[100]
     )
     success_rate_stdev_factor: Annotated[int, whole_number(0, 1_000_000)] = Field(
         1900,
-        description="Standard deviations, in thousandths, below the mean success rate at which an upstream is ejected.",
+        description="Standard deviations, in thousandths, below the mean success rate that eject an upstream.",
         examples=[1900],
     )
     enforcing_failure_percentage: Annotated[int, _PERCENT] = Field(
-        0, description="Percentage of failure percentage detections that are enforced.", examples=[100]
+        0, description="Percentage of failure percentage ejections to enforce.", examples=[100]
     )
     failure_percentage_threshold: Annotated[int, _PERCENT] = Field(
-        85, description="Percentage of failed requests at which an upstream is ejected.", examples=[85]
+        85, description="Percentage of failed requests that ejects an upstream.", examples=[85]
     )
-    failure_percentage_minimum_hosts: Annotated[int, _COUNT] = Field(
-        5, description="Minimum number of upstreams for failure percentages, as `success_rate_minimum_hosts`.", examples=[5]
-    )
-    failure_percentage_request_volume: Annotated[int, _COUNT] = Field(
-        50, description="Minimum number of requests per interval, as `success_rate_request_volume`.", examples=[50]
-    )
+    failure_percentage_minimum_hosts: Annotated[int, _COUNT] = Field(5, description="As `success_rate_minimum_hosts`.", examples=[5])
+    failure_percentage_request_volume: Annotated[int, _COUNT] = Field(50, description="As `success_rate_request_volume`.", examples=[50])
 
 
 def checks_need_upstreams(route: Any) -> Iterator[Finding]:
