@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 import structlog
 
-from authenticate.access.telling import Tell, audited, tell_failure
+from authenticate.access.telling import Tell, audited
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules, may_request
 from authorize.identity.account_identity import PROVIDER
@@ -19,7 +19,7 @@ from authorize.route_links import RouteLinks
 from config.options import Options
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
-from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest
+from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
 from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import (
     APPROVES,
@@ -43,7 +43,6 @@ from databroker.access.values import (
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
-from foundation.errors import BrokerError
 from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
@@ -182,31 +181,31 @@ class AccessDesk:
 
     async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities, record: Record) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
-        is_told = False
-        for _ in range(TRIES):
+        held = await self._found(id, nonce)
+        self._check(caller, held.asked)
+        if held.asked.state != APPROVED:
+            async with audited(_telling(caller, held.asked, record), APPROVES, NOT_APPROVED):
+                changed = await self._with_approval(caller, held, identities)
+            if changed.state != APPROVED:
+                self._say(caller, "approved", changed, f"{caller.name} approves, others must: {words_of(changed)}")
+                return changed
             held = await self._found(id, nonce)
-            tell = _telling(caller, held.asked, record)
+        await self._finish(caller, held, record)
+        return held.asked
+
+    async def _with_approval(self, caller: Caller, held: HeldRequest, identities: Identities) -> AskedAccess:
+        """Write this approval into a request that others may change at the same time; NoSuchRequest where they have closed it."""
+        for _ in range(TRIES):
             route = self._check(caller, held.asked)
             if held.asked.state == APPROVED:
-                await self._finish(caller, held, record)
-                return held.asked
-            if not is_told:
-                await tell(APPROVES)
-                is_told = True
+                raise NoSuchRequest(_GONE)
             changed = await self._approved(caller, held.asked, route, identities)
             try:
                 await self._asked.change(held, changed)
             except VersionConflict:
+                held = await self._found(held.id, held.asked.nonce)
                 continue
-            except BrokerError:
-                await tell_failure(tell, NOT_APPROVED)
-                raise
-            if changed.state == APPROVED:
-                await self._finish(caller, await self._found(id, nonce), record)
-            else:
-                self._say(caller, "approved", changed, f"{caller.name} approves, others must: {words_of(changed)}")
             return changed
-        await tell_failure(tell, NOT_APPROVED)
         raise AccessBusy(_BUSY)
 
     async def revoke(self, caller: Caller, user_id: str, id: str, record: Record) -> None:
@@ -227,7 +226,7 @@ class AccessDesk:
         held, access = found
         words = f"{held.person}, {access.route_words}"
         async with audited(lambda action: note(action, held.user_id, words), REVOKES, NOT_REVOKED):
-            await self._accesses.revoke(held.user_id, access.id)
+            await end_early(self._broker, held, access, self._clock)
         line = f"{name} has ended the access of {held.person} to {access.route_words}"
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 

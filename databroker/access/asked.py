@@ -5,13 +5,14 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import structlog
 
-from databroker.access.temporary import AccessError
-from databroker.access.values import KEPT
+from databroker.access.temporary import TRIES, AccessError, TemporaryAccesses, busy
+from databroker.access.values import KEPT, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
@@ -172,6 +173,17 @@ class AskedAccesses:
         """Note that a request needs nothing more; VersionConflict as of `change`."""
         await self.change(held, replace(held.asked, state=OVER))
 
+    async def close_all(self, user_id: str, issuer: str, route: str) -> None:
+        """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
+        for _ in range(TRIES):
+            waiting = [held for held in await self.of_person(user_id, issuer) if held.asked.route == route]
+            if not waiting:
+                return
+            for held in waiting:
+                with suppress(VersionConflict):
+                    await self.close(held)
+        raise busy(user_id)
+
     async def of_person(self, user_id: str, issuer: str) -> list[HeldRequest]:
         beginning = place(user_id, issuer)
         found = await self._broker.page(ASKED_ACCESS, beginning, AT_ONCE)
@@ -209,3 +221,14 @@ def _readable(record: Record) -> HeldRequest | None:
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         log.warning("a request for access is malformed, so it counts as none", id=record.id, error=type(error).__name__)
         return None
+
+
+async def end_early(
+    broker: BrokerClient, held: TemporaryAccessRecord, access: TemporaryAccess, clock: Callable[[], float] = time.time
+) -> bool:
+    """End access before its expiry; False where it is over already.  Raises AccessBusy and BrokerError.
+
+    Requests of the same person for the same route are closed first: an approval of one would restore what was ended.
+    """
+    await AskedAccesses(broker, clock).close_all(held.user_id, held.issuer, access.route)
+    return await TemporaryAccesses(broker, clock).revoke(held.user_id, access.id)

@@ -60,7 +60,7 @@ class TemporaryAccesses:
             except VersionConflict:
                 continue
             return
-        raise _busy(user.id)
+        raise busy(user.id)
 
     async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
         """What this person has."""
@@ -90,7 +90,7 @@ class TemporaryAccesses:
             except VersionConflict:
                 continue
             return True
-        raise _busy(user_id)
+        raise busy(user_id)
 
     async def list(self) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Each access that has not ended, with its person."""
@@ -120,7 +120,7 @@ class TemporaryAccesses:
             except VersionConflict:
                 continue
             return
-        raise _busy(user_id)
+        raise busy(user_id)
 
     async def _all(self) -> AsyncGenerator[TemporaryAccessRecord]:
         """Each record that can be read: one that can't gives nobody access, and must not keep that of others from being seen or ended."""
@@ -167,5 +167,5 @@ def checked_why(written: str) -> str:
     return why
 
 
-def _busy(user_id: str) -> AccessBusy:
+def busy(user_id: str) -> AccessBusy:
     return AccessBusy(Message("the access of %(person)s was changed by another administrator; reload and try again", person=user_id))

@@ -497,6 +497,12 @@ names.without(
     "AccessApproval.names",
     replaced("_names(self.user_id, self.email, *self.known_to)", "_names(self.user_id, self.email)"),
 )
+names.without(
+    "no waiting request restores what was ended",
+    "end_early",
+    skips("await AskedAccesses(broker, clock).close_all(held.user_id, held.issuer, access.route)"),
+)
+desk.without("an approval that does not count is told as failed", "AccessDesk.approve", replaced("NOT_APPROVED", "APPROVES"))
 desk.without("a flood fills no audit log", "AccessDesk.ask", skips("await self._asked.require_place(asked)"))
 desk.without("only approvers answer", "AccessDesk._check", never("not self.may_answer(caller, asked)"))
 desk.without("an approval is an approver's still", "AccessDesk._approved", always("await self._counts(each, asked, identities, now)"))

@@ -19,6 +19,7 @@ from config.options import Options
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.types.fields import duration
+from databroker.access.asked import end_early
 from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import GIVES, NOT_GIVEN, NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
 from databroker.adminsite.audit import record_command
@@ -92,7 +93,7 @@ class Command(ConfiguredCommand):
                 words = f"{_name(record.person, record.user_id)}, {access.route_words}"
                 await _record(REVOKES, record.user_id, words)
                 try:
-                    ended += await accesses.revoke(record.user_id, access.id)
+                    ended += await end_early(broker, record, access)
                 except (AccessError, BrokerError):
                     await _record(NOT_REVOKED, record.user_id, words)
                     raise

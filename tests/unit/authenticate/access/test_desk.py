@@ -16,6 +16,7 @@ from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
+from databroker.access.values import APPROVES, NOT_APPROVED
 from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
 from databroker.store.memory import MemoryStore
@@ -163,6 +164,42 @@ async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
     assert bool(await world.given()) is not isinstance(outcomes[1], NoSuchRequest)
 
 
+@pytest.mark.parametrize("end", ["refused", "withdrawn", "the broker is away"])
+async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(world: World, end: str) -> None:
+    world.use(keys={"approvals": 2})
+    held = await world.ask()
+    await world.approve(held, "dave")
+    earlier = len(world.told)
+
+    async def meanwhile(session_id: str) -> Identity | None:
+        match end:
+            case "refused":
+                await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+            case "withdrawn":
+                await world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce, world.record)
+            case _:
+                raise BrokerError("away")
+        return await world.identities(session_id)
+
+    with pytest.raises((NoSuchRequest, BrokerError)):
+        await world.desk.approve(world.caller("bob"), held.id, held.asked.nonce, meanwhile, world.record)
+    assert [action for name, action in world.told[earlier:] if name == "bob"] == [APPROVES, NOT_APPROVED]
+    assert await world.given() == []
+
+
+async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited(world: World) -> None:
+    first, second = await world.ask(), await world.ask(why="once more")
+    await world.approve(first)
+    ((user_id, access_id),) = [(record.user_id, access.id) async for record, access in world.desk.given(world.caller("bob"))]
+    await world.desk.revoke(world.caller("bob"), user_id, access_id, world.record)
+    assert await world.desk.own(world.caller("ann")) == []
+    with pytest.raises(NoSuchRequest):
+        await world.approve(second, "carol")
+    assert await world.given() == []
+    await world.approve(await world.ask(why="after it"), "carol")
+    assert len(await world.given()) == 1
+
+
 async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
     refused, withdrawn = await world.ask(), await world.ask(why="another")
     await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce, world.record)
@@ -284,7 +321,7 @@ async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(wo
     world.broker.put = put  # type: ignore[method-assign]
     ((id,),) = [(access.id,) async for _, access in world.desk.given(world.caller("ann"))]
     await world.desk.revoke(world.caller("ann"), "oidc/ann", id, world.record)
-    with pytest.raises(AccessError, match="this access was revoked: request it again"):
+    with pytest.raises(NoSuchRequest):
         await world.approve(held, "carol")
     assert (await world.given(), await world.desk.own(world.caller("ann"))) == ([], [])
 
