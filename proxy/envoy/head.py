@@ -131,18 +131,21 @@ def is_of_envoy(name: bytes) -> bool:
     return name.startswith(b"x-envoy-") or name in (_SHOWN, b"x-forwarded-proto")
 
 
-def rewritten(head: EnvoyRequestHead, after: Headers) -> Headers:
+def rewritten(head: EnvoyRequestHead, after: Headers, *, is_http2: bool = False) -> Headers:
     """Headers that Envoy is told to set, and last the names of those to take away: every one that is not in `after` goes, but for framing.
 
-    What several lines were joined of, or may have been, is set as it was judged.  ValueError where a name has several values.
+    What several lines were joined of, or may have been, is set as it was judged. `is_http2`: the upstream speaks HTTP/2. Then all headers
+    of an HTTP/2 client are set: Envoy (1.40) accepts blanks around a value, which its question does not show, and an upstream would end
+    the connection that it shares with other users (RFC 9113 8.2.1). Raises ValueError where a name has several values.
     """
+    sets_all = is_http2 and head.facts.is_http2
     before, new = dict(head.headers), {name.lower(): value for name, value in after}
     if len(new) != len(after):
         new = _single(after)
     told = [
         (name, value)
         for name, value in new.items()
-        if (before.get(name) != value or b"," in value or (head.is_doubtful and b"!" in value)) and name not in FRAMING
+        if (sets_all or before.get(name) != value or b"," in value or (head.is_doubtful and b"!" in value)) and name not in FRAMING
     ]
     if gone := [name for name in before if name not in new] + head.line.ignored:
         told.append((REMOVED, b",".join(gone)))

@@ -5,13 +5,17 @@ import os
 import signal
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc
 import httpx
 import pytest
 import yaml
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
+from h2.exceptions import ProtocolError
 
 from tests.support.certs import certificate_files
 from tests.support.children import Child, wait_until
@@ -19,7 +23,8 @@ from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
-from tests.support.raw_http import RawClient
+from tests.support.raw_http import RawClient, RawResponse
+from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import RELOADED, hears, reload, replace
 from tests.support.sample_upstream import SampleUpstream
 
@@ -27,6 +32,30 @@ pytestmark = pytest.mark.slow
 APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"
 SOON = 10.0
 ECHO, DRIP = "/test.Service/Echo", "/test.Service/Drip"
+
+
+@asynccontextmanager
+async def http2_upstream() -> AsyncIterator[str]:
+    """Answers each stream with its `x-a`; a malformed header ends the connection, as in most libraries."""
+    connections = set[asyncio.Task[None] | None]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(asyncio.current_task())
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding="latin-1"))
+        connection.initiate_connection()
+        with suppress(ProtocolError, ConnectionError):
+            writer.write(connection.data_to_send())
+            while data := await reader.read(65536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, RequestReceived):
+                        value = dict(event.headers).get("x-a")
+                        connection.send_headers(event.stream_id, [(":status", "200"), ("x-a", repr(value))], end_stream=True)
+                writer.write(connection.data_to_send())
+        writer.transport.abort()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await asyncio.gather(*(task for task in connections if task is not None))
 
 
 @asynccontextmanager
@@ -59,6 +88,22 @@ def channel(gate: RunningGate, host: str) -> grpc.aio.Channel:
     names = (("grpc.ssl_target_name_override", host), ("grpc.default_authority", f"{host}:{gate.port}"))
     credentials = grpc.ssl_channel_credentials(gate.certificates.authority.read_bytes())
     return grpc.aio.secure_channel(f"127.0.0.1:{gate.port}", credentials, options=names)
+
+
+@pytest.mark.parametrize("value", ["a", " a", "a ", "\ta", "a\t", " ", ""])
+async def test_an_upstream_with_http2_never_sees_blanks_around_a_value(value: str, provider: DevelopmentProvider, tmp_path: Path) -> None:
+    """Its library ends the connection of such a request, with the streams of all other users."""
+    async with http2_upstream() as to:
+        builder = GateBuilder(provider.url).setting(data_plane="envoy")
+        builder.route(OPEN, to=to, upstream_http2=True, allow_public_unauthenticated_access=True)
+        with builder.start(tmp_path) as gate:
+
+            def ask() -> RawResponse:
+                with RawHttp2Client(gate.port, gate.certificates.client_context(), OPEN) as client:
+                    return client.ask("GET", "/", f"{OPEN}:{gate.port}", ("x-a", value))
+
+            answer = await asyncio.to_thread(ask)
+    assert (answer.status, answer.header("x-a")) == (200, repr(value.strip()))
 
 
 async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: DevelopmentProvider, tmp_path: Path) -> None:

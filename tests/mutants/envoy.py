@@ -86,6 +86,7 @@ head.without(
     "what gate did not write goes", "rewritten", replaced("[name for name in before if name not in new] + head.line.ignored", "[]")
 )
 head.without("what may be several lines goes on as it was judged", "rewritten", never('b"," in value'))
+head.without("what HTTP/2 would not accept is set as it was judged", "rewritten", replaced("is_http2 and head.facts.is_http2", "False"))
 head.without("no header has several values", "_single", never("any(len(values) > 1 for values in found.values())"))
 head.without(
     "two Cookies, or Authorizations, have no reading", "EnvoyRequestHead.of", never('any(b"," in last.get(name, b"") for name in _SINGLE)')

@@ -142,7 +142,7 @@ class CarriedRequest:
         if self.is_replaceable:
             told += _ELSEWHERE
         told += [(name, b"%d" % max(1, round(timeout * 1000))) for name, timeout in self._timeouts() if timeout != math.inf]
-        told += rewritten(head, headers)
+        told += rewritten(head, headers, is_http2=self._is_http2())
         is_marked = True
         if outgoing.target != head.target or head.is_doubtful:
             told.append((PATH.encode(), outgoing.target))
