@@ -241,7 +241,7 @@ class AuthenticateSettings(Settings):
     ] = Field(
         None,
         validate_default=True,
-        description="Key that signs webhook messages with HMAC-SHA256, at least 32 characters.",
+        description="Key that signs webhook messages with HMAC-SHA256, at least 32 characters. Required with `access_webhook_url`.",
         examples=["PUT-A-RANDOM-SECRET-OF-32-CHARACTERS-HERE"],
     )
     signing_key_file: File | None = Field(None, description="File form of `signing_key`, in PEM.", examples=["signing-key.pem"])

@@ -53,8 +53,8 @@ class AutocertSettings(Settings):
 
     autocert: Bool = Field(
         False,
-        description="Obtains and renews certificates for gate's hosts and all route hosts from an ACME authority, and staples OCSP "
-        "responses to all certificates. You accept the authority's terms of service.",
+        description="Obtains and renews certificates for hosts of gate and of routes without a certificate, except wildcards, from "
+        "an ACME authority. Staples OCSP responses to all certificates. You accept the authority's terms of service.",
         examples=[True],
     )
     autocert_dir: FilePath | None = Field(

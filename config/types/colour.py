@@ -17,4 +17,4 @@ def colour(value: Any) -> str:
     return written if len(written) == 7 else "#" + "".join(digit * 2 for digit in written[1:])
 
 
-Colour = Annotated[str, SettingReader("colour", colour, {"type": "string", "pattern": r"^\s*#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})\s*$"})]
+Colour = Annotated[str, SettingReader("color", colour, {"type": "string", "pattern": r"^\s*#([0-9A-Fa-f]{3}|[0-9A-Fa-f]{6})\s*$"})]
