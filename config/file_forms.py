@@ -32,7 +32,7 @@ class FileContents:
     def add(self, key: str, declared: Mapping[str, Any], raw: Mapping[str, Any], files: SettingFiles) -> None:
         setting = str(declared["file_form_of"])
         if setting in raw:
-            self.findings.append(((setting,), f"is set, and so is {key}: give one of them"))
+            self.findings.append(((setting,), f"is set together with {key}. Set only one of them"))
             return
         self.keys[setting] = key
         try:
@@ -63,9 +63,9 @@ def _value(content: bytes, *, has_lines: bool) -> str | list[str]:
     try:
         lines = content.decode("utf-8-sig").rstrip("\r\n").splitlines() or [""]
     except UnicodeDecodeError:
-        raise ValueError("the file must hold text in UTF-8") from None
+        raise ValueError("the file must contain text in UTF-8") from None
     if len(lines) == 1:
         return lines[0]
     if not has_lines:
-        raise ValueError("the file must hold the value and nothing else, on one line")
+        raise ValueError("the file must contain only the value, on one line")
     return [line for line in lines if line.strip()]

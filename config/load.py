@@ -139,7 +139,7 @@ def _checked(
     except DocumentError as error:
         return CheckedConfig(None, (Problem("", f"the configuration {error}", error.line, error.column, file),))
     except ValueError as error:
-        return CheckedConfig(None, (Problem("", f"the configuration can't be used: {error}", file=file),))
+        return CheckedConfig(None, (Problem("", f"cannot load the configuration: {error}", file=file),))
     in_file = {} if source.document.value is None else source.document.value
     if not isinstance(in_file, dict):
         return CheckedConfig(None, (Problem("", "the configuration must be a map of settings", 1, 1, file),))
@@ -231,7 +231,7 @@ class _ConfigChecker:
             if finding[0] and finding[0][0] in self._contents.unread:
                 continue
             if len(known) == MOST_PROBLEMS:
-                known.append(Problem("", f"there are more than {MOST_PROBLEMS} problems; the rest is not shown", file=self._source.file))
+                known.append(Problem("", f"too many problems: showing the first {MOST_PROBLEMS}", file=self._source.file))
             if len(known) > MOST_PROBLEMS:
                 return
             known.append(self._problem(finding, kind))
@@ -300,7 +300,7 @@ def raw_routes(policy: Any) -> list[Any]:
     if isinstance(policy, str):
         policy = _decoded_policy(policy)
     if not isinstance(policy, list):
-        raise ValueError("must be a list of routes: begin each of them with `- `")
+        raise ValueError("must be a list of routes. Start each entry with `- `")
     return policy
 
 

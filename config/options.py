@@ -47,7 +47,7 @@ def _transport_is_decided(settings: Any) -> Iterator[Finding]:
     forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
     if settings.services in ("authorize", "databroker"):
         if not settings.grpc_insecure and not settings.certificates and not any(forms):
-            yield ("certificate",), "gRPC needs a certificate: set certificate and certificate_key, their _file forms, or certificates"
+            yield ("certificate",), "gRPC requires a certificate. Set certificate and certificate_key, their _file forms, or certificates"
     elif (
         settings.autocert
         and not settings.grpc_insecure
@@ -57,13 +57,15 @@ def _transport_is_decided(settings: Any) -> Iterator[Finding]:
     ):
         yield (
             ("autocert",),
-            "is for browsers, and gRPC needs a certificate of its own: set certificate_file, or grpc_insecure where it is safe",
+            "is for browsers only, and gRPC requires a certificate. Set certificate_file, or grpc_insecure on a safe network",
         )
     elif not settings.insecure_server and not settings.autocert and not settings.certificates and not any(forms):
         yield (
             ("certificate",),
-            "the server must be run with a certificate: set certificate and certificate_key, their _file forms, or certificates; "
-            "or let autocert: true get some; or set insecure_server: true where something in front of it ends TLS",
+            (
+                "a certificate is required. Set certificate and certificate_key, their _file forms, certificates, or "
+                "autocert: true; or set insecure_server: true behind a proxy that terminates TLS"
+            ),
         )
 
 
@@ -111,7 +113,7 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
     """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
     if settings.ext_authz_tokens:
         return  # an Envoy that ends TLS tells us what it was shown
-    needs_tls = "needs TLS that ends here, and insecure_server leaves it to something in front"
+    needs_tls = "requires TLS terminated by gate; not available with insecure_server"
     if settings.insecure_server and settings.client_ca is not None:
         yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
     for index, route in settings.policy.saying("tls_downstream_client_ca", "policy"):
@@ -120,21 +122,21 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
             key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
             yield ("policy", index, key), needs_tls
         if own is None and settings.client_ca is None and "client_certificate" in route.criteria:
-            yield ("policy", index, "policy"), "has client_certificate, and without client_ca or tls_downstream_client_ca none is verified"
+            yield ("policy", index, "policy"), "uses client_certificate, which requires client_ca or tls_downstream_client_ca"
 
 
 def _strength_is_known(settings: Any) -> Iterator[Finding]:
     for index, route in settings.policy.saying("acr_values", "max_age") if knows_github(settings) else ():
         for key in ("acr_values", "max_age"):
             if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
-                yield ("policy", index, key), "needs a provider of OpenID Connect: github does not say how and when people signed in"
+                yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
 
 
 def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
     limit = settings.timeout_write
     for index, route in settings.policy.saying("timeout") if limit else ():
         if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
-            yield ("policy", index, "timeout"), "is more than timeout_write, which bounds every response (0 is no limit at all)"
+            yield ("policy", index, "timeout"), "is more than timeout_write, which limits every response (0 disables the limit)"
 
 
 def _made_already(value: Any, handler: Any) -> Any:
@@ -179,8 +181,8 @@ class Options(
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.SETTINGS
     ELSEWHERE: ClassVar[dict[str, str]] = {
-        **dict.fromkeys(Route.attributes(), "is a key of a route: write it into an entry of `policy`"),
-        "routes": "is called `policy` here: the same list under that name (gate import converts a file of Pomerium)",
+        **dict.fromkeys(Route.attributes(), "is a route key. Move it into an entry of `policy`"),
+        "routes": "is named `policy` in gate. Use the same list under that name (gate import converts a Pomerium file)",
     }
 
     policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(

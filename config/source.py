@@ -59,7 +59,7 @@ class ConfigSource:
         while (unsettled := await asyncio.to_thread(self.unsettled)) is not None:
             path, seconds = unsettled
             if time.monotonic() > deadline:
-                message = f"is not read while it changes. Write {path.name} under another name beside it, then rename it"
+                message = f"is not read while it changes. Write {path.name} under another name in the same directory, then rename it"
                 raise ConfigError([Problem("", message, file=shown_path(path))])
             await asyncio.sleep(seconds)
 

@@ -146,11 +146,11 @@ def _about_unknown_key(model: type[Settings], key: str) -> str:
     known = list(model.attributes())
     written = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:80]).lower().replace("-", "_")
     if (setting := written.removesuffix("_file")) != written and setting in known:
-        return f"is not a setting: {setting} has no file form"
+        return f"unknown setting: {setting} has no file form"
     # Only what begins or ends alike is compared: a file may hold thousands of unknown keys.
     alike = [name for name in known if (name[0] == written[:1] or name[-2:] == written[-2:]) and abs(len(name) - len(written)) < 4]
     close = [written] if written in known else difflib.get_close_matches(written, alike, n=1)
-    return f"is not a setting; did you mean {close[0]}?" if close else f"is not a setting of gate v{RELEASE}, perhaps of another release"
+    return f"unknown setting. Did you mean {close[0]}?" if close else f"unknown setting (gate v{RELEASE})"
 
 
 def _model_at(model: type[Settings], path: KeyPath) -> type[Settings]:

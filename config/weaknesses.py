@@ -19,16 +19,22 @@ from foundation.values import SecretText, ip_of, is_loopback
 SETTINGS: dict[str, tuple[Any, str]] = {
     "cookie_secure": (
         False,
-        "browsers send the session cookie over plain http too, where others can read it, and siblings can plant theirs: leave it true",
+        (
+            "lets browsers send the session cookie over plain http, where an attacker can "
+            "read it, and lets sibling hosts set it. Leave it true"
+        ),
     ),
-    "cookie_http_only": (False, "scripts can read the session cookie, so hostile ones can steal sessions: leave it true"),
-    "databroker_storage_tls_skip_verify": (True, "anybody can pose as the store of all sessions: set databroker_storage_ca_file instead"),
-    "gate_debug": (True, "the logs may hold what is sensitive: set it in development only"),
-    "admin_password_login": (True, "a password opens the admin without the identity provider: name people in admin_allowed_users instead"),
+    "cookie_http_only": (False, "lets malicious scripts read the session cookie and steal sessions. Leave it true"),
+    "databroker_storage_tls_skip_verify": (
+        True,
+        "lets an attacker impersonate the store of all sessions. Set databroker_storage_ca_file instead",
+    ),
+    "gate_debug": (True, "may write sensitive data to the logs. Set it in development only"),
+    "admin_password_login": (True, "allows password sign-in to the admin without the identity provider. Use admin_allowed_users instead"),
     "autocert_use_staging": (True, "browsers don't trust the certificates of the staging environment"),
 }
 ROUTE_KEYS: dict[str, tuple[Any, str]] = {
-    "tls_skip_verify": (True, "anybody between gate and the upstream can pose as it: set tls_custom_ca or tls_server_name instead"),
+    "tls_skip_verify": (True, "lets an attacker in the network impersonate the upstream. Set tls_custom_ca or tls_server_name instead"),
 }
 _FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
 _LONGEST_SECONDS = 30 * 24 * 3600
@@ -53,7 +59,7 @@ def _guessable_secrets(settings: Any) -> Iterator[Finding]:
         for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
             if len(set(bytes(secret))) < _FEWEST_DIFFERENT_BYTES or _is_a_sequence(bytes(secret)):
                 path = (key, position) if isinstance(value, tuple | list) and len(value) > 1 else (key,)
-                yield path, "does not look random, so it can be guessed: make one with `head -c32 /dev/urandom | base64`"
+                yield path, "does not look random, so it can be guessed. Generate it with `head -c32 /dev/urandom | base64`"
 
 
 def _is_a_sequence(secret: bytes) -> bool:
@@ -65,7 +71,7 @@ def _is_a_sequence(secret: bytes) -> bool:
 def _same_secret_twice(settings: Any) -> Iterator[Finding]:
     cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
     if cookie & shared:
-        yield ("shared_secret",), "is the same as cookie_secret: whoever learns one has both, so make another"
+        yield ("shared_secret",), "is the same as cookie_secret. Generate another one, so that a leak affects only one of them"
 
 
 def _all_of(value: Any) -> set[bytes]:
@@ -77,12 +83,12 @@ def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if may_go_unencrypted(route):
             key = "pass_provider_tokens_unencrypted"
-            yield ("policy", index, key), "lets whoever is between gate and the application act as its people at the provider: use https"
+            yield ("policy", index, key), "lets an attacker in the network act as the users at the provider. Use https"
         for target in (upstream.url for upstream in route.to):
             if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
-                yield ("policy", index, "to"), "sends the person's identity over plain http to a public host: use https"
+                yield ("policy", index, "to"), "sends the user's identity over plain http to a public host. Use https"
             elif target.scheme == "http" and route.basic_auth is not None and not _is_private(target.host):
-                yield ("policy", index, "to"), "sends the password of basic_auth over plain http to a public host: use https"
+                yield ("policy", index, "to"), "sends the password of basic_auth over plain http to a public host. Use https"
 
 
 def _is_private(host: str) -> bool:
@@ -96,8 +102,10 @@ def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
     if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
         yield (
             ("insecure_server",),
-            "listens without TLS on an address that others can reach, and trusted_proxies is empty: name the proxy that ends TLS there, "
-            "or listen on 127.0.0.1",
+            (
+                "listens without TLS on an address that other machines can reach, and trusted_proxies is empty. "
+                "List the proxy that terminates TLS there, or listen on 127.0.0.1"
+            ),
         )
 
 
@@ -105,7 +113,7 @@ def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
     if settings.use_proxy_protocol and not is_loopback(settings.address.host):
         yield (
             ("use_proxy_protocol",),
-            "believes whoever connects about who the client is: let nobody but the balancer reach `address`",
+            "trusts the client address sent by any peer. Restrict access to `address` to the load balancer",
         )
 
 
@@ -114,7 +122,7 @@ def _every_peer_is_trusted(settings: Any) -> Iterator[Finding]:
         if network.prefixlen == 0:
             yield (
                 ("trusted_proxies", index),
-                "trusts every peer, so that clients choose their own address in X-Forwarded-For. List the networks of your proxies",
+                "trusts every peer, so clients can forge their address in X-Forwarded-For. List the networks of your proxies",
             )
 
 
@@ -129,7 +137,7 @@ def _unfilled_provider(settings: Any) -> Iterator[Finding]:
             value = getattr(entry, f"{prefix}{key}")
             written = value.reveal() if isinstance(value, SecretText) else value or ""
             if _PLACEHOLDER.fullmatch(written.strip()):
-                yield (*path, f"{prefix}{key}"), "is a placeholder. Write the value that the provider gave you"
+                yield (*path, f"{prefix}{key}"), "is a placeholder. Write the value that the provider issued"
         url, kind = str(getattr(entry, f"{prefix}provider_url" if prefix else "url") or ""), getattr(entry, f"{prefix}provider")
         key = f"{prefix}provider_url" if prefix else "url"
         if url.rstrip("/").endswith(_DISCOVERY):
@@ -164,8 +172,10 @@ def _identity_in_a_cookie_of_clients(settings: Any) -> Iterator[Finding]:
             if folded(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
                 yield (
                     ("policy", index, "set_request_headers"),
-                    f"sets {name}, which clients set themselves on another route to the same upstream. "
-                    f"Choose another header, or list {name} in remove_request_headers there",
+                    (
+                        f"sets {name}, which clients can set on another route to the same upstream. Choose "
+                        f"another header, or list {name} in remove_request_headers there"
+                    ),
                 )
 
 
@@ -173,7 +183,7 @@ def _replaces_cookies(route: Any) -> bool:
     return "cookie" in map(folded, (*route.set_request_headers, *route.remove_request_headers))
 
 
-_PLAIN = "is http, which is for development on one machine: use https"
+_PLAIN = "is http, which is for development on one machine. Use https"
 
 
 def _plain_provider(settings: Any) -> Iterator[Finding]:
@@ -192,21 +202,21 @@ def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
         if sends_assertion(route):
             yield (
                 ("policy", index, "pass_identity_headers" if route.pass_identity_headers else "to"),
-                "sends assertions that upstreams can't verify, because signing_key is not set: set it, so that its public key is published",
+                "sends assertions that upstreams can't verify, because signing_key is not set. Set it to publish its public key",
             )
             return
 
 
 def _sessions_without_end(settings: Any) -> Iterator[Finding]:
     if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
-        yield ("cookie_expire",), "keeps people signed in for more than 30 days: a stolen cookie works as long"
+        yield ("cookie_expire",), "keeps users signed in for more than 30 days; a stolen cookie is valid as long. Use a shorter time"
 
 
 def _hosts_without_a_certificate(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy if settings.autocert else ()):
         host = route.from_.host
         if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
-            yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}; give one in certificates"
+            yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}. Add one to certificates"
 
 
 def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
@@ -218,7 +228,7 @@ def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
     for path, host in _served_hosts(settings):
         if host not in told and ip_of(host.strip("[]")) is None and not is_covered(host, settings):
             told.add(host)
-            yield path, f"no certificate is for {host}, so browsers refuse it: its own name counts, or a wildcard for one label"
+            yield path, f"no certificate matches {host}, so browsers reject it. Add one with its name, or with a wildcard for one label"
 
 
 def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -252,7 +262,7 @@ def _one_port_unlike_the_others(settings: Any) -> Iterator[Finding]:
     usual = next(port for port in counts if port != url.port)
     said = "has no port" if url.port is None else f"has port {url.port}"
     others = "the others have none" if usual is None else f"the others have {usual}"
-    yield path, f"{said}, {others}: requests that browsers send to another port find no route"
+    yield path, f"{said}, {others}. Requests to another port match no route"
 
 
 def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
@@ -261,7 +271,10 @@ def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
     if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
         yield (
             ("autocert",),
-            "the authority comes to port 443 or 80, and gate listens on neither (address, http_redirect_addr): something must lead it here",
+            (
+                "the ACME CA connects to port 443 or 80, but gate listens on neither (address, "
+                "http_redirect_addr). Forward one of these ports to gate"
+            ),
         )
 
 
@@ -269,7 +282,7 @@ def _nobody_answers_for_staples(settings: Any) -> Iterator[Finding]:
     if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
         yield (
             ("autocert_must_staple",),
-            "has no effect but refusals: Let's Encrypt has ended OCSP; it is for authorities that have it (autocert_ca)",
+            "makes orders fail: Let's Encrypt no longer supports OCSP. Use it only with a CA that does (autocert_ca)",
         )
 
 

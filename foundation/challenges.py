@@ -31,7 +31,7 @@ NOBODY = challenge()
 BAD_TOKEN = challenge(
     error="invalid_token", error_description="The token is expired, revoked, malformed, or meant for another audience or address"
 )
-TOO_LITTLE = challenge(error="insufficient_scope", error_description="Whom the token names may not do this")
+TOO_LITTLE = challenge(error="insufficient_scope", error_description="The user of the token may not do this")
 
 _OWED = {401: (b"www-authenticate", NOBODY.encode()), 503: (b"retry-after", str(RETRY_AFTER).encode())}
 

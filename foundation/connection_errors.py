@@ -19,24 +19,24 @@ _TLS_ALERT = (r"\x15\x03", "\x15\x03")  # the first bytes of an alert, as a pars
 class ConnectionFault(Enum):
     """Reason of a failed connection: `words` continue "<host>:<port> "; `advice` tells the operator what to look at."""
 
-    REFUSED = "refuses the connection", "nothing listens on that port, or a firewall turns us away"
-    UNRESOLVED = "has a name that can't be resolved", "is the name right, and does this machine's DNS know it?"
-    UNREACHABLE = "can't be reached from this network", "is there a route to that address?"
+    REFUSED = "refused the connection", "nothing listens on that port, or a firewall rejects it"
+    UNRESOLVED = "can't be resolved", "check the name and this machine's DNS"
+    UNREACHABLE = "can't be reached from this network", "check the route to that address"
     UNTRUSTED = (
-        "shows a certificate that is not trusted",
-        "its authority is unknown here: set the certificate authority, or have the server send its whole chain",
+        "presented an untrusted certificate",
+        "its CA is unknown: configure the CA, or make the server send its whole chain",
     )
-    OTHER_NAME = "shows a certificate for another name", "connect by a name that the certificate has, or have it issued for this one"
-    EXPIRED = "shows a certificate that has expired", "it needs a new one; or is this machine's clock wrong?"
-    NOT_YET_VALID = "shows a certificate that is not valid yet", "is this machine's clock right?"
-    NO_TLS = "does not speak TLS on that port", "the URL says https, the server speaks plain HTTP there"
-    ONLY_TLS = "speaks TLS on that port", "the URL says http, it should say https"
-    WANTS_CERTIFICATE = "does not accept us without a client certificate that it trusts", "it asks for mutual TLS"
-    NO_HANDSHAKE = "can't agree with us on TLS", "its protocol versions or ciphers are not ours, or it closed during the handshake"
-    TIMED_OUT = "does not answer in time", "it is too slow, or a firewall drops what we send"
-    BROKE_OFF = "closed the connection without an answer", "does it speak TLS (https) on that port, or did it crash?"
-    NO_DESCRIPTORS = "was not asked: this process has no file descriptors left", "raise its limit (LimitNOFILE=, ulimit -n)"
-    UNKNOWN = "can't be reached", "the log of the other side may say more"
+    OTHER_NAME = "presented a certificate for another name", "use a name from the certificate, or issue one for this name"
+    EXPIRED = "presented an expired certificate", "renew it, or check this machine's clock"
+    NOT_YET_VALID = "presented a certificate that is not valid yet", "check this machine's clock"
+    NO_TLS = "does not speak TLS on that port", "the URL has https, but the server speaks plain HTTP"
+    ONLY_TLS = "requires TLS on that port", "use https in the URL"
+    WANTS_CERTIFICATE = "requires a client certificate that it trusts", "it uses mutual TLS"
+    NO_HANDSHAKE = "failed the TLS handshake", "no common protocol version or cipher, or it closed the connection during the handshake"
+    TIMED_OUT = "did not respond in time", "it is too slow, or a firewall drops packets"
+    BROKE_OFF = "closed the connection without a response", "check whether it speaks TLS (https) on that port, or crashed"
+    NO_DESCRIPTORS = "was not contacted: this process is out of file descriptors", "raise its limit (LimitNOFILE=, ulimit -n)"
+    UNKNOWN = "can't be reached", "check its log"
 
     def __init__(self, words: str, advice: str):
         self.words = words

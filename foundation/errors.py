@@ -64,9 +64,9 @@ class TwoReadings(BadRequest):
     """An application may take the path for one of another route; which, a client is not told."""
 
     def __init__(self, reading: str, owner: str, found: str):
-        super().__init__(Message("the path can be read in more than one way"))
+        super().__init__(Message("the path is ambiguous"))
         short = reading if len(reading) <= 80 else f"{reading[:80]}..."
-        self._facts = f"an upstream may read the path as {short}, which belongs to {owner}, while as it stands it belongs to {found}"
+        self._facts = f"an upstream may interpret the path as {short}, which belongs to {owner}; as sent it belongs to {found}"
 
     @property
     def in_full(self) -> str:

@@ -131,9 +131,9 @@ def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) ->
         raise ValueError("needs a scheme and a host, as in https://app.example.com, and no fragment")
     scheme, authority, path, query = match[1].lower(), match[2], match[3], match[4] or ""
     if "@" in authority:
-        raise ValueError("must not hold a user name or password")
+        raise ValueError("must not contain a user name or password")
     if (path or query) and (not _VISIBLE.fullmatch(path + query) or _BAD_ESCAPE.search(path + query)):
-        raise ValueError("holds a character that a URL can't have: percent-encode it")
+        raise ValueError("contains a character that a URL can't have. Percent-encode it")
     host, port = _split_authority(authority)
     host = canonical_host(host, wildcard=wildcard, underscore=underscore)
     return Url(scheme, host, None if port == DEFAULT_PORTS.get(scheme) else port, path, query)
@@ -142,7 +142,7 @@ def parse_url(text: str, *, wildcard: bool = False, underscore: bool = False) ->
 def _split_authority(authority: str) -> tuple[str, int | None]:
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
-        raise ValueError("the host, or the port behind it, is malformed")
+        raise ValueError("the host or port is malformed")
     port = None if match[2] is None else int(match[2])
     if port is not None and not 1 <= port <= 65535:
         raise ValueError("the port must be from 1 to 65535")
@@ -165,7 +165,7 @@ def canonical_host(text: str, *, wildcard: bool = False, underscore: bool = Fals
     labels = name.split(".")
     label = _UPSTREAM_LABEL if underscore else _LABEL
     if len(name) > 253 or not all(label.fullmatch(part) for part in labels):
-        raise ValueError("the host may hold letters, digits, hyphens and dots only")
+        raise ValueError("the host may contain only letters, digits, hyphens and dots")
     if re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1]):
         # WHATWG URL 3.5: such a host is an IPv4 address, whatever its form; only the plain form is unambiguous.
         _plain_ipv4(star + name)

@@ -62,9 +62,9 @@ class Document:
         """Note a key that is there twice; DocumentError where there are too many."""
         line, column = unpacked(position)
         if len(self.problems) == MOST_TWICE:
-            raise DocumentError(f"holds more than {MOST_TWICE} keys twice", line, column)
+            raise DocumentError(f"has more than {MOST_TWICE} duplicate keys", line, column)
         where = "" if first is None else f", first in line {unpacked(first)[0]}"
-        self.problems.append(Problem(key_path(path), f"is there twice in the same map{where}", line, column))
+        self.problems.append(Problem(key_path(path), f"is a duplicate key{where}. Remove one of them", line, column))
 
     def place_of(self, path: Iterable[str | int]) -> tuple[int, int] | None:
         """Line and column of the deepest part of `path` that is in the document."""

@@ -24,10 +24,10 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
     """Document of these bytes; `extension` with its dot; `with_tags`: YAML may have tags (`read_yaml`).  DocumentError."""
     reader = _READERS.get(extension.lower())
     if reader is None:
-        raise DocumentError("has no name that ends in .yaml, .yml, .json, .toml or .properties")
+        raise DocumentError("has an unsupported file extension. Use .yaml, .yml, .json, .toml or .properties")
     text = decoded(content)
     if reader in (_read_toml, read_properties) and len(text) > LONGEST_IN_PYTHON:
-        raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters: write so much as YAML or JSON")
+        raise DocumentError(f"is longer than {LONGEST_IN_PYTHON} characters. Write it as YAML or JSON")
     return read_yaml(text, with_tags=True) if with_tags and reader is read_yaml else reader(text)
 
 
@@ -39,7 +39,7 @@ def decoded(content: bytes) -> str:
     """Text of these bytes; DocumentError."""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
-            raise DocumentError(f"is {encoding}: save it as UTF-8", 1, 1)
+            raise DocumentError(f"is encoded in {encoding}. Save it in UTF-8", 1, 1)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ def _read_json(text: str) -> Document:
 
     # More than an honest document has, and before each of them has become an object of its own.
     if text.count(",") + text.count("[") + text.count("{") > 2 * MOST_VALUES:
-        raise DocumentError(f"holds more than {MOST_VALUES} values")
+        raise DocumentError(f"has more than {MOST_VALUES} values")
     try:
         value = json.loads(text, object_pairs_hook=pairs_to_map, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -67,7 +67,7 @@ def _read_json(text: str) -> Document:
     locate = cache(lambda: locate_json(text))
     document = Document(_bounded(value), locate=lambda: locate().positions)
     if sum(seen_twice) > MOST_TWICE:
-        raise DocumentError(f"holds more than {MOST_TWICE} keys twice")
+        raise DocumentError(f"has more than {MOST_TWICE} duplicate keys")
     if seen_twice:
         for path, position in locate().twice:
             document.add_twice(path, position, locate().positions[path])
@@ -75,7 +75,7 @@ def _read_json(text: str) -> Document:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _read_toml(text: str) -> Document:
@@ -102,14 +102,14 @@ def _bound_toml(text: str) -> None:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels", *position_in(text, found.start()))
         signs += dots if sign == "." else sign in "=,["
         if signs > MOST_TOML_SIGNS:
-            raise DocumentError("is too large for TOML: write so many settings as YAML or JSON", *position_in(text, found.start()))
+            raise DocumentError("is too large for TOML. Write it as YAML or JSON", *position_in(text, found.start()))
 
 
 def _bounded(value: Any) -> Any:
     level, depth, count = [value], 0, 0
     while level:
         if (count := count + len(level)) > MOST_VALUES:
-            raise DocumentError(f"holds more than {MOST_VALUES} values")
+            raise DocumentError(f"has more than {MOST_VALUES} values")
         if (depth := depth + 1) > DEEPEST:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels")
         level = [child for parent in level for child in _children(parent)]

@@ -13,12 +13,12 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 def read_properties(text: str) -> Document:
     if text.count("\n") + text.count("\r") > MOST_VALUES:
-        raise DocumentError(f"holds more than {MOST_VALUES} lines")
+        raise DocumentError(f"has more than {MOST_VALUES} lines")
     document = Document({})
     for line, column, content in _logical_lines(text):
         found = _KEY.match(content)
         if found is None or not found[1]:
-            raise DocumentError("is not valid: a line needs key = value", line, column)
+            raise DocumentError("is not valid: expected `key = value`", line, column)
         path = _plain(found[1], line).split(".")
         if len(path) > DEEPEST:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels", line, column)
@@ -48,7 +48,7 @@ def _logical_lines(text: str) -> list[tuple[int, int, str]]:
 def _plain(text: str, line: int) -> str:
     def unescape(escape: re.Match[str]) -> str:
         if escape[1] == "u":
-            raise DocumentError(r"is not valid: \u needs four hexadecimal digits", line)
+            raise DocumentError("is not valid: \\u must be followed by four hexadecimal digits", line)
         return chr(int(escape[1][1:], 16)) if escape[1].startswith("u") else _LETTERS.get(escape[1], escape[1])
 
     return _ESCAPE.sub(unescape, text) if "\\" in text else text

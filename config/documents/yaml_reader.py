@@ -24,12 +24,14 @@ _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-
 
 # libyaml's words for a mistake -> what to do about it.
 _CURES = {
-    "found character that cannot start any token": "a value can't begin so: indent with spaces, never tabs, and put other signs in quotes",
-    "did not find expected '-' indicator": "this line is not indented like those of the list around it",
-    "did not find expected key": "this line is not indented like those before it",
-    "mapping values are not allowed in this context": "a colon is not expected here: look at the indentation, or put the value in quotes",
-    "found unexpected end of stream": "a quote or a bracket is not closed",
-    "did not find expected alphabetic or numeric character": "a value that begins with * or & must be in quotes",
+    "found character that cannot start any token": (
+        "a value can't start with this character. Indent with spaces instead of tabs, and quote other characters"
+    ),
+    "did not find expected '-' indicator": "this line is not indented like the rest of its list",
+    "did not find expected key": "this line is not indented like the lines before it",
+    "mapping values are not allowed in this context": "unexpected colon. Check the indentation, or quote the value",
+    "found unexpected end of stream": "unclosed quotation mark or bracket",
+    "did not find expected alphabetic or numeric character": "a value that starts with * or & must be in quotes",
 }
 
 
@@ -39,7 +41,7 @@ def read_yaml(text: str, *, with_tags: bool = False, above: int = 0) -> Document
     A value with a tag is an error, or `with_tags` a map of the tag to the value.
     """
     if found := _NOT_YAML.search(text):
-        raise DocumentError("is not valid YAML: it holds a character that YAML does not allow", *position_in(text, found.start()))
+        raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *position_in(text, found.start()))
     _bound(text)
     builder = _Builder(with_tags, DEEPEST - above)
     try:
@@ -60,7 +62,7 @@ def _bound(text: str) -> None:
     """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
     pairs, elements = text.count(": ") + text.count(":\n"), text.count("\n") + text.count(",")
     if max(2 * pairs, elements, text.count("[") + text.count("{")) > MOST_VALUES:
-        raise DocumentError(f"holds more than {MOST_VALUES} values and lines")
+        raise DocumentError(f"has more than {MOST_VALUES} values and lines")
 
 
 class _Merge:
@@ -123,7 +125,7 @@ class _Builder:
     def _start_document(self, event: Any, at: int) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise DocumentError("holds more than one document", *unpacked(at))
+            raise DocumentError("contains more than one document", *unpacked(at))
         self._has_marks |= bool(event.version or event.tags)
 
     def _end_document(self, event: Any, at: int) -> None:
@@ -183,13 +185,13 @@ class _Builder:
         value, size = self._anchors[event.anchor]
         self._aliased += size
         if self._aliased > MOST_ALIASED_VALUES:
-            raise DocumentError("has aliases that unfold to too many values", *unpacked(at))
+            raise DocumentError("has aliases that expand to too many values", *unpacked(at))
         self._add(value, size, at)
 
     def _add(self, value: Any, size: int, at: int, anchor: str | None = None, is_plain: bool = False) -> None:
         self._values += 1
         if self._values > MOST_VALUES:
-            raise DocumentError(f"holds more than {MOST_VALUES} values", *unpacked(at))
+            raise DocumentError(f"has more than {MOST_VALUES} values", *unpacked(at))
         if anchor:
             self._anchors[anchor] = (value, size)
         if not self._open:

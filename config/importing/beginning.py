@@ -12,14 +12,14 @@ NO_UPSTREAM = "https://upstream.invalid"
 
 def begin(top: ConvertedPart, domain: str, issuer: str, about_issuer: str, about_client: str, new_secret: Callable[[], bytes]) -> None:
     """Settings of the sign-in below `domain`, at the provider `issuer`; `new_secret` gives 32 random bytes."""
-    said = f"gate signs people in on a host of its own; at the provider register https://authenticate.{domain}/oauth2/callback"
+    said = f"gate signs users in on a dedicated host. At the provider register https://authenticate.{domain}/oauth2/callback"
     top.set(None, "authenticate_service_url", f"https://authenticate.{domain}", new=said)
     top.set(None, "idp_provider", "oidc")
     top.set(None, "idp_provider_url", issuer, new=about_issuer)
     top.set(None, "idp_client_id", "gate", new=about_client)
-    top.set(None, "idp_scopes", ["openid", "profile", "email", "groups"], new="names and groups of people, which the rules compare")
+    top.set(None, "idp_scopes", ["openid", "profile", "email", "groups"], new="names and groups of users, which the rules compare")
     for key in ("cookie_secret", "shared_secret"):
-        top.set(None, key, base64.b64encode(new_secret()).decode(), new="made anew")
+        top.set(None, key, base64.b64encode(new_secret()).decode(), new="generated")
 
 
 def let_in(route: ConvertedPart, allowed: Expression) -> None:
@@ -29,6 +29,6 @@ def let_in(route: ConvertedPart, allowed: Expression) -> None:
     elif allowed == SIGNED_IN:
         route.set(None, "allow_any_authenticated_user", True)
     elif allowed is False:
-        route.note("CHECK", "nobody passes: say who may")
+        route.note("CHECK", "all users are denied. Add the users to allow")
     else:
         route.set(None, "policy", [{"allow": allowed}])

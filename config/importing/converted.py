@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Of a key that no importer knows.
-NO_COUNTERPART = "it has no counterpart that this importer knows: docs/reference/settings.md has all settings"
+NO_COUNTERPART = "it has no counterpart known to this importer. All settings: docs/reference/settings.md"
 GRANTS = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
 OPEN = ("allow_public_unauthenticated_access", "allow_any_authenticated_user")
 # Without one of these a route takes more requests than it was made for, or lets more people in.
@@ -80,7 +80,9 @@ class ConvertedPart:
         entry.notes.append(ConversionNote("LOST", f"{key}: {why}"))
         if key in _NARROWING and self.has("from"):
             self.close()
-            entry.notes.append(ConversionNote("LOST", f"{key}: without it the route would be wider, so nobody passes until you say who"))
+            entry.notes.append(
+                ConversionNote("LOST", f"{key}: without it the route would allow more, so all users are denied. Add the users to allow")
+            )
 
     def close(self) -> None:
         """Nobody passes."""

@@ -66,7 +66,7 @@ def read(path: Path) -> ForeignConfig:
     except DocumentError as error:
         raise ConfigError([Problem("", str(error), error.line, error.column, str(path))]) from None
     if not isinstance(document.value, dict) or not document.value:
-        raise ConfigError([Problem("", f"{path}: holds no settings")])
+        raise ConfigError([Problem("", f"{path}: contains no settings")])
     # A Compose file with Traefik's labels says where hosts lead; without them it may run an oauth2-proxy, as a manifest of Kubernetes may.
     if not _has_labels_of_traefik(document.value) and (found := settings_in(document)) is not None:
         return ForeignConfig(OAUTH2_PROXY, found.value, found, path.absolute().parent)
@@ -86,7 +86,7 @@ def product_of(values: dict[str, Any], path: Path) -> str:
     ours, theirs = len(keys & _POMERIUM_KEYS), len(keys & _OAUTH2_PROXY_KEYS)
     if ours == theirs:
         raise ConfigError(
-            [Problem("", f"{path}: looks like a configuration of none of Pomerium, oauth2-proxy, Authelia, authentik and Traefik")]
+            [Problem("", f"{path}: not recognized as a configuration of Pomerium, oauth2-proxy, Authelia, authentik or Traefik")]
         )
     return POMERIUM if ours > theirs else OAUTH2_PROXY
 

@@ -68,12 +68,15 @@ def _hosts(work: _Conversion) -> str:
     source = work.sources.get("redirect_url")
     if not url.hostname:
         work.top.set(
-            source, "authenticate_service_url", "https://authenticate.example.com", new="oauth2-proxy did not name its host: write yours"
+            source,
+            "authenticate_service_url",
+            "https://authenticate.example.com",
+            new="the oauth2-proxy file does not name the host. Write yours",
         )
         return "app.example.com"
     _, _, parent = url.hostname.partition(".")
     sign_in = f"authenticate.{parent}" if "." in parent else f"authenticate.{url.hostname}"
-    said = f"gate signs people in on a host of its own; register https://{sign_in}/oauth2/callback at the provider"
+    said = f"gate signs users in on a dedicated host. At the provider register https://{sign_in}/oauth2/callback"
     work.top.set(source, "authenticate_service_url", f"https://{sign_in}", check=said)
     return url.netloc
 
@@ -82,9 +85,11 @@ def _provider(work: _Conversion) -> None:
     source, name = work.sources.get("provider"), str(work.values.get("provider", "google"))
     ours = PROVIDERS.get(name)
     if ours is None:
-        work.top.set(source, "idp_provider", "oidc", check=f"{name} is not known to gate; as a generic provider it needs idp_provider_url")
+        work.top.set(
+            source, "idp_provider", "oidc", check=f"gate does not support {name} by name. As a generic provider it needs idp_provider_url"
+        )
     else:
-        work.top.set(source, "idp_provider", ours, new="" if source else "google is what oauth2-proxy takes without `provider`")
+        work.top.set(source, "idp_provider", ours, new="" if source else "google is the default of oauth2-proxy")
     if "scope" in work.values:
         work.top.set(work.sources["scope"], "idp_scopes", str(work.values["scope"]).split())
     extra = {key: str(work.values[key]) for key in ("prompt", "acr_values") if work.values.get(key)}
@@ -97,18 +102,18 @@ def _secrets(work: _Conversion) -> None:
     if raw is not None and source is not None:
         work.top.set(source, "cookie_secret", base64.b64encode(raw).decode())
     else:
-        why = "made anew: gate's has 32 bytes" if source else "made anew"
+        why = "generated: gate needs 32 bytes" if source else "generated"
         work.top.set(source, "cookie_secret", base64.b64encode(work.new_secret()).decode(), new=why)
-    work.top.set(None, "shared_secret", base64.b64encode(work.new_secret()).decode(), new="made anew: it seals what gate stores")
+    work.top.set(None, "shared_secret", base64.b64encode(work.new_secret()).decode(), new="generated: it encrypts stored records")
     domains = work.list("cookie_domains")
     if domains:
-        said = "" if len(domains) == 1 else f"gate has one; {', '.join(map(str, domains[1:]))} left out"
+        said = "" if len(domains) == 1 else f"gate supports one domain; omitted: {', '.join(map(str, domains[1:]))}"
         work.top.set(work.sources["cookie_domains"], "cookie_domain", str(domains[0]).removeprefix("."), check=said)
     if work.values.get("session_store_type") == "redis":
         work.top.set(work.sources["session_store_type"], "databroker_storage_type", "kvstore")
     elif "session_store_type" in work.values:
         work.top.lose(
-            work.sources["session_store_type"], "gate's cookie holds a session's name only; its sessions are in memory without a store"
+            work.sources["session_store_type"], "gate's cookie contains only the session id; without a store, sessions are in memory"
         )
     if "http_address" in work.values:
         address = str(work.values["http_address"]).removeprefix("http://")
@@ -116,7 +121,7 @@ def _secrets(work: _Conversion) -> None:
             work.top.lose(work.sources["http_address"], "http_redirect_addr answers plain HTTP with a redirect")
         else:
             work.top.set(work.sources["http_address"], "address", address)
-            work.top.set(None, "insecure_server", True, new="something in front of oauth2-proxy ended TLS")
+            work.top.set(None, "insecure_server", True, new="a proxy in front of oauth2-proxy terminated TLS")
 
 
 def _decoded(secret: str) -> bytes | None:
@@ -158,17 +163,17 @@ def _upstream(work: _Conversion, index: int, written: Any) -> _OAuth2ProxyUpstre
     keys = written if isinstance(written, dict) else {"uri": written}
     uri, rewrite = str(keys.get("uri", "")), str(keys.get("rewriteTarget") or "")
     if keys.get("static") or uri.startswith("static:"):
-        work.top.lose(source, "gate serves no fixed answers")
+        work.top.lose(source, "gate does not serve fixed responses")
         return None
     if found := template_in([uri, keys.get("path")]):
         work.top.lose(source, why_lost(found))
         return None
     url = urlsplit(uri)
     if url.scheme not in ("http", "https") or not url.netloc:
-        work.top.lose(source, f"{uri} is no web server: gate carries requests to http and https upstreams")
+        work.top.lose(source, f"{uri} is not an HTTP URL: gate forwards requests to http and https upstreams")
         return None
     if "?" in rewrite:
-        work.top.lose(source, f"{rewrite}: gate rewrites paths, and leaves queries as they are")
+        work.top.lose(source, f"{rewrite}: gate rewrites paths, but not queries")
         return None
     return _OAuth2ProxyUpstream(source, f"{url.scheme}://{url.netloc}", str(keys.get("path") or url.path or "/"), rewrite)
 
@@ -187,7 +192,7 @@ def _route(work: _Conversion, host: str, upstream: _OAuth2ProxyUpstream) -> Conv
     if "upstream_timeout" in work.values:
         route.set(work.sources["upstream_timeout"], "timeout", work.values["upstream_timeout"])
     _identity(work, route, upstream.source)
-    route.set(None, "allow_websockets", True, new="oauth2-proxy lets websockets through to every upstream")
+    route.set(None, "allow_websockets", True, new="oauth2-proxy allows websockets to every upstream")
     return route
 
 
@@ -203,9 +208,9 @@ def _path(route: ConvertedPart, upstream: _OAuth2ProxyUpstream) -> None:
 def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> None:
     """Convert the identity headers and provider tokens that the upstream receives."""
     if work.values.get("pass_user_headers", True) is not False or work.values.get("set_xauthrequest") is True:
-        said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion says the same, signed"
+        said = "applications read X-Forwarded-User, -Email and -Groups as before; X-Gate-Jwt-Assertion is the signed form"
         route.set(work.sources.get("pass_user_headers", source), "identity_headers", "oauth2-proxy", check=said)
-        route.set(None, "pass_identity_headers", True, new="for applications that verify who asks")
+        route.set(None, "pass_identity_headers", True, new="for applications that verify the user's identity")
     headers = dict(work.values.get(INJECTED, {}))
     keys = [INJECTED] if headers else []
     for key, (name, content) in TOKEN_HEADERS.items():
@@ -213,27 +218,29 @@ def _identity(work: _Conversion, route: ConvertedPart, source: ForeignKey) -> No
             headers[name] = content
             keys.append(key)
     if keys:
-        set_headers(route, work.sources[keys[0]], headers, check="the application is sent these headers as before")
+        set_headers(route, work.sources[keys[0]], headers, check="the application receives these headers as before")
 
 
 def _open_route(work: _Conversion, host: str, source: ForeignKey, written: str) -> None:
     before, _, after = written.partition("=")
     method, expression = (before, after) if before.isupper() else ("", written)
     if method or written.startswith("!"):
-        work.top.lose(source, f"{written}: not opened; a public route of gate is public for every method")
+        work.top.lose(source, f"{written}: not converted, because a public route of gate is public for every method")
         return
     targets = [target for target in map(_address, work.list("upstreams")) if urlsplit(target).scheme in ("http", "https")]
     if not targets:
         return
     route = ConvertedPart()
-    route.set(source, "from", f"https://{host}", check="an expression matches the whole path here: it was widened to mean the same")
+    route.set(
+        source, "from", f"https://{host}", check="in gate an expression matches the whole path: it was extended to match the same paths"
+    )
     route.set(None, "regex", whole(expression))
     to = urlsplit(min(targets, key=lambda target: len(urlsplit(target).path)))
     route.set(
         None,
         "to",
         f"{to.scheme}://{to.netloc}",
-        new="" if len(targets) == 1 else "of several upstreams, the one with the shortest path: look",
+        new="" if len(targets) == 1 else "of several upstreams, the one with the shortest path. Check it",
     )
     route.set(None, "allow_public_unauthenticated_access", True)
     work.converted.routes.append(route)
@@ -258,12 +265,13 @@ def _rules(work: _Conversion, route: ConvertedPart) -> None:
     below = [domain for domain in map(str, work.list("email_domains")) if domain.startswith(".")]
     if below:
         route.lose(
-            work.sources["email_domains"], f"{', '.join(below)} meant every domain below; list them: a domain of gate is that domain alone"
+            work.sources["email_domains"],
+            f"{', '.join(below)} matched every subdomain; in gate a domain matches itself only. List the subdomains",
         )
         closed = not demands
     for key in CLOSING:
         if work.values.get(key):
-            route.lose(work.sources[key], "name the groups by id or name in allowed_groups; until then nobody passes")
+            route.lose(work.sources[key], "list the groups by id or name in allowed_groups; until then all users are denied")
             closed = True
     if closed:
         return
@@ -271,13 +279,18 @@ def _rules(work: _Conversion, route: ConvertedPart) -> None:
         if "*" in work.list("email_domains"):
             route.set(work.sources["email_domains"], "allow_any_authenticated_user", True)
         else:
-            route.note("NEW", "nobody was let in there, and nobody is here: say who with allowed_users, allowed_groups or allowed_domains")
+            route.note(
+                "NEW", "all users were denied, and still are. Add the users to allow with allowed_users, allowed_groups or allowed_domains"
+            )
     elif len(demands) == 1:
         source, key, entries, _ = demands[0]
         route.set(source, key, entries)
     else:
         route.set(
-            demands[0][0], "policy", [{"allow": {"and": [demand[3] for demand in demands]}}], check="address and group, both are demanded"
+            demands[0][0],
+            "policy",
+            [{"allow": {"and": [demand[3] for demand in demands]}}],
+            check="both the address and the group are required",
         )
 
 
@@ -305,7 +318,7 @@ def _people(work: _Conversion) -> list[str]:
     try:
         lines = (work.foreign.base / posixpath.expanduser(str(named))).read_text("utf-8").splitlines()
     except (OSError, ValueError):
-        work.top.lose(work.sources["authenticated_emails_file"], "can't be read from here: write its people as allowed_users")
+        work.top.lose(work.sources["authenticated_emails_file"], "can't be read from here. List its users in allowed_users")
         return ["nobody@invalid"]
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 

@@ -27,15 +27,15 @@ SAME = {
     "trusted_proxy_ips": "trusted_proxies",
 }
 CHECKED = {
-    "https_address": ("address", "gate has one address; with TLS it speaks nothing else"),
+    "https_address": ("address", "gate has one address; with TLS it accepts TLS only"),
     "redis_connection_url": (
         "databroker_storage_connection_string",
-        "sessions of oauth2-proxy are not taken over: people sign in once more",
+        "sessions of oauth2-proxy are not migrated: users sign in again",
     ),
-    "oidc_groups_claim": ("groups_claim", "groups come from this claim, or from a directory"),
+    "oidc_groups_claim": ("groups_claim", "groups come from this claim or from a directory"),
     "whitelist_domains": (
         "programmatic_redirect_domain_whitelist",
-        "after sign-in gate returns to its own routes only; this is for programmatic login",
+        "after sign-in gate redirects to its own routes only; this is for programmatic login",
     ),
 }
 # Who passes was said by these at the provider: until it is said here in another way, nobody does.
@@ -51,28 +51,28 @@ TOKEN_HEADERS = {
     "pass_authorization_header": ("Authorization", "Bearer ${id_token}"),
 }
 LOST = {
-    "cookie_refresh": "gate refreshes sessions by itself, a minute before the access token expires",
+    "cookie_refresh": "gate refreshes sessions one minute before the access token expires",
     "cookie_samesite": "gate's cookies are SameSite=Lax",
-    "cookie_path": "a session is for a whole host",
-    "cookie_csrf_per_request": "each sign-in attempt has a cookie of its own",
-    "reverse_proxy": "say whom to believe with trusted_proxies: a list of addresses, not a yes",
-    "real_client_ip_header": "X-Forwarded-For of trusted_proxies is read",
-    "pass_basic_auth": "basic_auth of a route has one user and password for all; X-Gate-Jwt-Assertion says who asks",
-    "basic_auth_password": "basic_auth of a route has one user and password for all; X-Gate-Jwt-Assertion says who asks",
-    "set_authorization_header": "no proxy is given the provider's tokens; pass_provider_tokens is for routes that gate forwards",
-    "injectResponseHeaders": "forward auth answers with X-Auth-Request-... headers where the route has identity_headers: oauth2-proxy",
-    "htpasswd_file": "people sign in at the provider only",
-    "skip_provider_button": "there is no page before the provider's",
+    "cookie_path": "a session applies to a whole host",
+    "cookie_csrf_per_request": "each sign-in attempt has its own cookie",
+    "reverse_proxy": "use trusted_proxies: a list of addresses instead of a boolean",
+    "real_client_ip_header": "gate reads X-Forwarded-For from trusted_proxies",
+    "pass_basic_auth": "basic_auth of a route has one user and password for all requests; X-Gate-Jwt-Assertion identifies the user",
+    "basic_auth_password": "basic_auth of a route has one user and password for all requests; X-Gate-Jwt-Assertion identifies the user",
+    "set_authorization_header": "front proxies do not receive the provider's tokens; pass_provider_tokens is for routes that gate forwards",
+    "injectResponseHeaders": "forward auth responds with X-Auth-Request-... headers if the route has identity_headers: oauth2-proxy",
+    "htpasswd_file": "users sign in at the provider only",
+    "skip_provider_button": "gate has no page before the provider's",
     "skip_jwt_bearer_tokens": "per route: bearer_token",
     "extra_jwt_issuers": "per route: bearer_token",
     "code_challenge_method": "PKCE with S256 is always used",
-    "insecure_oidc_allow_unverified_email": "an address that is not verified matches no rule",
-    "ssl_insecure_skip_verify": "the provider's certificate is always verified; certificate_authority adds one of your own",
+    "insecure_oidc_allow_unverified_email": "an unverified address matches no rule",
+    "ssl_insecure_skip_verify": "the provider's certificate is always verified; certificate_authority adds a private CA",
     "custom_templates_dir": "gate's pages can't be replaced",
-    "proxy_prefix": "gate's own paths begin with /.gate/",
-    "ping_path": "it is /ping and /healthz; health_paths_on_routes: false leaves both to the applications on the hosts of routes",
-    "redis_use_sentinel": "a sentinel URL says it in databroker_storage_connection_string",
-    "redis_use_cluster": "a cluster URL says it in databroker_storage_connection_string",
+    "proxy_prefix": "gate's own paths start with /.gate/",
+    "ping_path": "gate uses /ping and /healthz; health_paths_on_routes: false forwards both to the applications on route hosts",
+    "redis_use_sentinel": "use a sentinel URL in databroker_storage_connection_string",
+    "redis_use_cluster": "use a cluster URL in databroker_storage_connection_string",
 }
 HANDLED = {"upstreams", "redirect_url", "provider", "scope", "cookie_secret", "cookie_domains", "skip_auth_routes", "skip_auth_regex"}
 HANDLED |= {"skip_auth_preflight", "pass_host_header", "pass_user_headers", "ssl_upstream_insecure_skip_verify", "http_address", "prompt"}

@@ -37,43 +37,43 @@ ROUTE_RENAMED = {
     "tls_upstream_server_name": "tls_server_name",
 }
 WHY_LOST = {
-    "administrators": "admin_allowed_users names who enters the admin",
-    "pass_identity_headers": "gate has it per route: it was added to every route that does not say otherwise",
-    "authenticate_internal_url": "authenticate_service_url is the one name of it",
-    "authenticate_internal_service_url": "authenticate_service_url is the one name of it",
+    "administrators": "use admin_allowed_users for access to the admin",
+    "pass_identity_headers": "gate has it per route: it was added to every route that does not set it",
+    "authenticate_internal_url": "use authenticate_service_url",
+    "authenticate_internal_service_url": "use authenticate_service_url",
     "authorize_internal_service_url": "write it as authorize_service_url",
     "databroker_internal_service_url": "write it as databroker_service_url",
     "cookie_same_site": "gate's cookies are SameSite=Lax",
-    "xff_num_trusted_hops": "say whom to believe with trusted_proxies: addresses, not a number",
+    "xff_num_trusted_hops": "use trusted_proxies: addresses instead of a number",
     "bearer_token_format": "per route: bearer_token",
     "idp_access_token_allowed_audiences": "per route: bearer_token_audience",
-    "identity_providers": "identity_providers of gate has another form (docs/guides/multiple-providers.md)",
-    "runtime_flags": "they switch Pomerium's own code",
+    "identity_providers": "gate's identity_providers has another form (docs/guides/multiple-providers.md)",
+    "runtime_flags": "they control Pomerium's own code",
     "tracing_otlp_endpoint": "write tracing_provider: otlp and tracing_span_endpoint",
     "authenticate_url": "write it as authenticate_service_url",
     "jwt_issuer_format": "iss and aud of the assertion are host names without a scheme",
-    "envoy_admin_address": "there is no such listener",
-    "codec_type": "HTTP/1.1 is spoken to clients, with data_plane: envoy HTTP/2, too",
+    "envoy_admin_address": "gate has no such listener",
+    "codec_type": "gate serves HTTP/1.1, and with data_plane: envoy also HTTP/2",
 }
 ROUTE_LOST = {
-    "tls_downstream_server_name": "gate takes the name from `from`",
-    "idle_timeout": "idle_timeout is for TCP routes; timeout bounds a whole answer, and event streams are never cut by the default",
-    "rewrite_response_headers": "gate rewrites no response header of an upstream",
-    "logo_url": "gate shows no pictures of other sites: give a file as icon",
-    "show_error_details": "gate always tells a refused person the reason",
-    "response": "gate serves no fixed answers",
-    "regex_priority_order": "the first route of the list that matches decides: see that this one stands where it should",
-    "mcp": "gate carries the requests and knows nothing of the protocol",
-    "upstream_tunnel": "gate dials its upstreams",
+    "tls_downstream_server_name": "gate derives the name from `from`",
+    "idle_timeout": "idle_timeout is for TCP routes; timeout limits a whole response, and the default does not apply to event streams",
+    "rewrite_response_headers": "gate does not rewrite response headers of an upstream",
+    "logo_url": "gate does not show images of other sites. Set icon to a file",
+    "show_error_details": "gate always shows denied users the reason",
+    "response": "gate does not serve fixed responses",
+    "regex_priority_order": "the first matching route applies. Check the position of this one",
+    "mcp": "gate forwards the requests and does not interpret the protocol",
+    "upstream_tunnel": "gate connects to its upstreams",
     "sub_policies": "write their lists (allowed_users, allowed_groups, ...) into the route itself",
     "idp_client_id": "write each client as an entry of identity_providers, and name the entry in identity_providers of the route",
     "idp_client_secret": "write each client as an entry of identity_providers, and name the entry in identity_providers of the route",
     "idp_access_token_allowed_audiences": "write it as bearer_token_audience",
-    "bearer_token_format": "bearer_token of the route says which tokens it takes",
-    "circuit_breaker_thresholds": "gate bounds connections by itself",
+    "bearer_token_format": "bearer_token of the route sets the accepted tokens",
+    "circuit_breaker_thresholds": "gate limits connections itself",
     "tls_upstream_allow_renegotiation": "gate never renegotiates",
-    "depends_on": "people are signed in at each host when they come to it",
-    "kubernetes_api_server_url": "gate knows upstreams only",
+    "depends_on": "users are signed in at each host on their first visit",
+    "kubernetes_api_server_url": "gate supports upstreams only",
 }
 STORAGE_TYPES = {"redis": "kvstore", "postgres": "database"}
 # What the provider is called here; None where gate has no way to sign in there.
@@ -102,11 +102,11 @@ def convert(foreign: ForeignConfig) -> Converted:
         elif key in MTLS_CRL:
             continue  # below, with what follows from it
         elif key == "authorize_service_url" and foreign.values.get("services", "all") == "all":
-            converted.top.lose(source, "in mode all the services are one process")
+            converted.top.lose(source, "in mode all, the services are one process")
         else:
             _same(converted.top, source, key, value)
     for source, lost in _refusals(foreign):
-        converted.top.lose(source, f"gate has no {lost}, so every route was closed: say for each who passes")
+        converted.top.lose(source, f"gate has no {lost}, so all users are denied on every route. Add the users to allow to each route")
         for route in converted.routes:
             route.close()
     return converted
@@ -122,7 +122,7 @@ def _refusals(foreign: ForeignConfig) -> Iterator[tuple[ForeignKey, str]]:
         if isinstance(mtls, dict) and mtls.get(key):
             yield (
                 foreign.source("downstream_mtls", key),
-                "choice among an authority's certificates, but of single ones (docs/guides/policy.md)",
+                "selection among a CA's certificates, except single ones (docs/guides/policy.md)",
             )
 
 
@@ -139,9 +139,9 @@ def _routes(top: ConvertedPart, foreign: ForeignConfig, key: str, value: Any, id
 def _provider(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     name = PROVIDERS[value]
     if name is None:
-        top.lose(source, f"{value} is not known to gate: name a provider of OpenID Connect")
+        top.lose(source, f"gate does not support {value}. Use an OpenID Connect provider")
     else:
-        top.set(source, "idp_provider", name, check=f"{value} is a generic provider here: idp_provider_url names it")
+        top.set(source, "idp_provider", name, check=f"{value} is a generic provider in gate: set idp_provider_url")
 
 
 def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def _client_certificates(top: ConvertedPart, foreign: ForeignConfig, value: dict
         if key in ("ca", "ca_file"):
             top.set(source, f"client_{key}", content)
         elif key == "enforcement":
-            top.lose(source, "every route asks for a certificate and refuses who has none")
+            top.lose(source, "every route requires a client certificate")
         elif key not in MTLS_LOST:
             top.lose(source, NO_COUNTERPART)
 
@@ -163,32 +163,32 @@ def _same(part: ConvertedPart, source: ForeignKey, key: str, value: Any) -> None
     elif name not in Options.attributes():
         part.lose(source, NO_COUNTERPART)
     elif part.has(name):
-        part.lose(source, f"{name} is there already")
+        part.lose(source, f"{name} is already set")
     else:
         part.set(source, name, value)
 
 
 def _storage_type(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     name = STORAGE_TYPES.get(str(value), value)
-    top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is called {name}")
+    top.set(source, "databroker_storage_type", name, check="" if name == value else f"{value} is named {name}")
 
 
 def _connection(top: ConvertedPart, source: ForeignKey, value: Any) -> None:
     if str(value).startswith(("postgres://", "postgresql://")):
-        top.set(source, "database_url", value, check="the storage type `database` keeps its records in Django's database")
+        top.set(source, "database_url", value, check="the storage type `database` stores its records in Django's database")
     else:
         top.set(source, source.key, value)
 
 
 def _claim_headers(top: ConvertedPart, source: ForeignKey, value: dict[str, Any]) -> None:
     renamed = [f"{claim} was sent as {header}" for header, claim in value.items()]
-    top.set(source, source.key, list(value.values()), check=f"headers are named X-Gate-Claim-...: {', '.join(renamed)}")
+    top.set(source, source.key, list(value.values()), check=f"the headers are now named X-Gate-Claim-...: {', '.join(renamed)}")
 
 
 def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity_for_all: bool) -> ConvertedPart:
     route = ConvertedPart()
     if not isinstance(raw, dict):
-        route.lose(foreign.source(*at), "is no route")
+        route.lose(foreign.source(*at), "is not a route")
         return route
     is_tcp = str(raw.get("from", "")).startswith(f"{TCP}://")
     for key, value in raw.items():
@@ -197,7 +197,7 @@ def _route(raw: Any, foreign: ForeignConfig, at: tuple[str | int, ...], identity
         if key == "policy":
             continue
         if is_tcp and name in HTTP_ONLY:
-            route.lose(source, "is for HTTP, and the route is for TCP")
+            route.lose(source, "is for HTTP routes, and this is a TCP route")
         elif name == "idle_timeout" and not is_tcp:
             route.lose(source, ROUTE_LOST[name])
         elif name == "set_request_headers":
@@ -226,27 +226,27 @@ def _upstream_path(route: ConvertedPart) -> None:
         return  # no URL: the check of all values says so
     takes_all = not any(route.has(key) for key in ("prefix", "path", "regex"))
     if url.scheme in ("http", "https") and url.path and not (takes_all and url.path == "/"):
-        route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` took the place of what the route matches")
+        route.set(None, "prefix_rewrite", url.path, new=f"{url.path} of `to` replaced the path or prefix that the route matches")
 
 
 def _policy(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
     """Pomerium's policy language and ours are built alike; what ours does not understand is not guessed."""
     ours = _in_our_words(value)
     if (opened := _opens(ours)) is not None:
-        said = "every user who signs in passes" if opened == ANY_USER else "every client passes, no sign-in"
+        said = "every signed-in user is allowed" if opened == ANY_USER else "every client is allowed without sign-in"
         route.set(source, opened, True, check=said)
         return
     try:
         policy_blocks(ours)
     except PydanticCustomError as error:
         place, message = error.context["findings"][0] if error.context else ((), "can't be read")
-        route.lose(source, f"{key_path(place)} {message}; this rule lets nobody in any more")
+        route.lose(source, f"{key_path(place)} {message}; this rule was omitted")
         if "deny" in str(value):
             route.close()
-            said = "it also refused people, so this route's other rules were left out as well: nobody passes until you say who"
+            said = "it also denied users, so the route's other rules were omitted, too: all users are denied. Add the users to allow"
             route.note("from", f"{source}: {said}")
     else:
-        route.set(source, "policy", ours, check="read it once against docs/guides/policy.md")
+        route.set(source, "policy", ours, check="compare it with docs/guides/policy.md")
 
 
 PUBLIC, ANY_USER = OPEN

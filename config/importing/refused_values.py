@@ -36,7 +36,7 @@ def leave_out_refused(converted: Converted, check: Check) -> None:
         if len(left) == len(problems):
             break
     for problem in problems:
-        converted.top.note("NEW", f"gate check will say: {problem.key}: {problem.message}")
+        converted.top.note("NEW", f"gate check will report: {problem.key}: {problem.message}")
 
 
 def leave_out_failing_tests(converted: Converted, check: Check) -> None:
@@ -88,7 +88,7 @@ def _taken_out(top: ConvertedPart, routes: list[ConvertedPart], problem: Problem
 def _out_of_route(route: ConvertedPart, key: str, message: str) -> bool:
     entry = route.find(key)
     if key == "from":
-        why = f"from: {message}; the whole route was left out"
+        why = f"from: {message}; the whole route was omitted"
         route.drop(*(entry.key for entry in route.entries))
         route.entries.insert(0, ConvertedEntry([ConversionNote("LOST", why)]))
     if not route.has("from"):
@@ -106,7 +106,7 @@ def _lead_nowhere(route: ConvertedPart) -> None:
     """A route that is gone would leave its requests to the next one, which may be open to more people."""
     is_tcp = str(_values(route).get("from", "")).startswith("tcp+")
     route.close()
-    said = "nowhere, because where it led can't be carried over: it is here, and closed, so that no other route takes its requests"
+    said = "placeholder, because the upstream can't be converted. The route denies all users, so that no other route matches its requests"
     route.set(None, "to", "tcp://upstream.invalid:1" if is_tcp else "https://upstream.invalid", new=said)
 
 

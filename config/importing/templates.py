@@ -30,7 +30,7 @@ def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> Non
     """Header by header of `set_request_headers`."""
     if not isinstance(value, dict):
         if isinstance(value, str) and "$" in value:
-            route.lose(source, "a reference ($...) in it would be sent as text: write the headers as a map")
+            route.lose(source, "a reference ($...) in it would be sent as text. Write the headers as a map")
         else:
             route.set(None, "set_request_headers", value)
         return
@@ -53,7 +53,7 @@ def set_headers(route: ConvertedPart, source: ForeignKey | None, headers: dict[A
     if headers:
         route.set(source, "set_request_headers", headers, check=check)
     if any(f"${{{name}}}" in str(content) for name in TOKENS for content in headers.values()):
-        route.set(None, "pass_provider_tokens", True, new="the application can act as the person at the provider, as it could before")
+        route.set(None, "pass_provider_tokens", True, new="the application can act as the user at the provider, as before")
 
 
 def _our_reference(found: re.Match[str]) -> str:
@@ -68,7 +68,7 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-_WHAT_GATE_KNOWS = "what gate fills into headers stands in docs/guides/identity-headers.md"
+_WHAT_GATE_KNOWS = "for the templates that gate supports see docs/guides/identity-headers.md"
 
 
 def template_in(value: Any) -> str:
@@ -77,7 +77,7 @@ def template_in(value: Any) -> str:
 
 
 def why_lost(found: str) -> str:
-    return f"{found} is a template that another tool fills in: write what it stands for"
+    return f"{found} is a template of another tool. Write its value"
 
 
 def leave_out_templates(converted: Converted) -> None:

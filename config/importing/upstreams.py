@@ -28,13 +28,15 @@ def take_upstreams(converted: Converted, places: Converted) -> None:
             routes.append(_together(route, place))
             if _has_other_limits(place, route, converted.product):
                 routes[-1].close()
-                routes[-1].note("CHECK", "nobody passes: it had limits beside those of this file, as told above: say who may")
+                routes[-1].note(
+                    "CHECK", "all users are denied: it had more restrictions than this file contains (see above). Add the users to allow"
+                )
         taken |= {_host(place) for place in found}
         if not found or _host(route).startswith("https://*."):
             routes.append(route)
     for place in places.routes:
         if _host(place) not in taken:
-            converted.top.note("CHECK", f"{_host(place)} has an upstream, and no rule is about it: it has no route")
+            converted.top.note("CHECK", f"{_host(place)} has an upstream but no rule: it gets no route")
     converted.routes = routes
 
 
@@ -72,4 +74,4 @@ def _together(route: ConvertedPart, place: ConvertedPart) -> ConvertedPart:
 
 
 def _says_closed(entry: ConvertedEntry) -> bool:
-    return not entry.key and any(note.text.startswith("nobody passes") for note in entry.notes)
+    return not entry.key and any(note.text.startswith("all users are denied") for note in entry.notes)

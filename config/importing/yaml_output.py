@@ -25,16 +25,20 @@ def as_yaml(converted: Converted, file: str) -> str:
     for route in converted.routes:
         lines += _route(route)
     if converted.tests:
-        lines += ["", *_comment("What the original allowed and refused; gate check says where a change departs from it."), "policy_tests:"]
+        lines += [
+            "",
+            *_comment("What the original allowed and denied; gate check reports where a change differs from it."),
+            "policy_tests:",
+        ]
         lines += [f"  - {_flow(test)}" for test in converted.tests]
     return "\n".join(lines) + "\n"
 
 
 def _head(converted: Converted, file: str) -> Iterator[str]:
-    yield from _comment(f"Made from {file}, a configuration of {converted.product}.")
-    yield from _comment(f"LOST marks what could not be carried over ({converted.lost}),")
-    yield from _comment(f"CHECK what was carried over with a difference ({converted.to_check}), NEW what had to be added.")
-    yield from _comment("The secrets of the original are in here. Check it with: gate check -config THIS-FILE")
+    yield from _comment(f"Generated from {file}, a configuration of {converted.product}.")
+    yield from _comment(f"LOST marks settings that could not be converted ({converted.lost}),")
+    yield from _comment(f"CHECK marks settings that changed in the conversion ({converted.to_check}), NEW marks added ones.")
+    yield from _comment("This file contains the secrets of the original. Check it with: gate check --config THIS-FILE")
     yield ""
 
 

@@ -18,7 +18,7 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "gate",
-        "description": "A configuration file of gate. What it leaves out may come from environment variables.",
+        "description": "A configuration file of gate. Settings that it omits can come from environment variables.",
         "type": "object",
         "additionalProperties": False,
         "properties": properties,

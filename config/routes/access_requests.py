@@ -40,12 +40,12 @@ def way_of(route: Any) -> str:
 
 def _ends_within_bounds(settings: Any) -> Iterator[Finding]:
     if settings.max_duration > LONGEST:
-        yield ("max_duration",), "must be at most 720h (30 days): who needs an application for longer belongs in a rule"
+        yield ("max_duration",), "must be at most 720h (30 days). Use a rule for permanent access"
 
 
 def asking_needs_a_rule(route: Any) -> Iterator[Finding]:
     if route.access_requests is not None and route.redirect is not None:
-        yield ("access_requests",), "has no effect where nobody needs to sign in"
+        yield ("access_requests",), "has no effect on a route without sign-in"
 
 
 class BreakGlassKeys(Settings):

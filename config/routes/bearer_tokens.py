@@ -28,13 +28,13 @@ def issuer(value: Any) -> str:
     url = text(value)
     parsed = parse_url(url) if _ISSUER.fullmatch(url) and ISSUER_ENDS not in url else None
     if parsed is None or not is_confidential(parsed.scheme, parsed.host):
-        raise ValueError("must be an https URL, exactly as it stands in the tokens (http on this machine only)")
+        raise ValueError("must be an https URL, exactly as in the tokens (http on this machine only)")
     return url
 
 
 def secure(url: Url) -> Url:
     if not is_confidential(url.scheme, url.host):
-        raise ValueError("must be https (http on this machine only): whoever can change the keys on their way can sign any token")
+        raise ValueError("must be https (http on this machine only): an attacker who changes the keys in transit could sign any token")
     return url
 
 
@@ -44,7 +44,7 @@ def _key_set(file: WatchedFile) -> WatchedFile:
     except (ValueError, LookupError, TypeError):
         keys = None
     if not isinstance(keys, list) or not keys:
-        raise ValueError("the file must hold a JSON Web Key Set: an object with `keys`")
+        raise ValueError("the file must contain a JSON Web Key Set: an object with `keys`")
     return file
 
 
@@ -94,22 +94,22 @@ def bearer_tokens_are_whole(route: Any) -> Iterator[Finding]:
             yield (name,), "has no effect without bearer_token"
         return
     if route.allow_public_unauthenticated_access or not route.to:
-        yield ("bearer_token",), "has no effect on a route that needs nobody to sign in"
+        yield ("bearer_token",), "has no effect on a route without sign-in"
     for name in given:
         if kind != JWT and name != "bearer_token_audience":
-            yield (name,), f"is for bearer_token: jwt; {kind} is of the configured provider"
+            yield (name,), f"requires bearer_token: jwt; {kind} tokens come from the configured provider"
     if kind == ID_TOKEN and route.bearer_token_audience:
-        yield ("bearer_token_audience",), "is not for idp_id_token, whose audience is idp_client_id"
+        yield ("bearer_token_audience",), "cannot be combined with bearer_token: idp_id_token, whose audience is idp_client_id"
     if kind == ACCESS_TOKEN and not route.bearer_token_audience:
         yield (
             ("bearer_token_audience",),
             (
-                "is required: the audience of JWT access tokens that are meant for this route; or *, "
-                "which takes any token that the provider's userinfo endpoint takes, whichever client it was given to"
+                "is required: the audience of JWT access tokens for this route, or * for any token that "
+                "the provider's userinfo endpoint accepts, issued to any client"
             ),
         )
     if ANY_CLIENT in route.bearer_token_audience and (kind != ACCESS_TOKEN or len(route.bearer_token_audience) > 1):
-        yield ("bearer_token_audience",), "* is for idp_access_token, and stands alone"
+        yield ("bearer_token_audience",), "* requires idp_access_token and must be the only entry"
     if kind == JWT:
         yield from _jwt_is_whole(route)
 
@@ -119,9 +119,12 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
         if not getattr(route, name):
             yield (name,), "is required with bearer_token: jwt"
     if route.bearer_token_jwks_url and route.bearer_token_jwks_file:
-        yield ("bearer_token_jwks_url",), "and bearer_token_jwks_file both give the keys: choose one"
+        yield ("bearer_token_jwks_url",), "cannot be combined with bearer_token_jwks_file. Set one of them"
     if route.allow_any_authenticated_user:
-        message = "with bearer_token: jwt would let in whoever the issuer gives a token, of a public CI service everybody: name who may"
+        message = (
+            "with bearer_token: jwt would allow every token of the issuer; for a public CI service "
+            "these are tokens of any of its users. List the allowed ones"
+        )
         yield ("allow_any_authenticated_user",), message
 
 
@@ -132,8 +135,10 @@ def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> It
             if name in OF_OUR_PEOPLE or name in groups_claims:
                 yield (
                     ("policy", index, "allowed_idp_claims", name),
-                    f"is what the provider says of its people, and tokens of {route.bearer_token_issuer} would say it as well: write "
-                    f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}], with the issuer that you mean",
+                    (
+                        f"would match claims of the provider's users and of tokens of {route.bearer_token_issuer}. Write "
+                        f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}] with the intended issuer"
+                    ),
                 )
 
 
@@ -141,9 +146,9 @@ def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
     for index, route in settings.policy.saying("bearer_token"):
         for kind, client_id in providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
             if route.bearer_token == ID_TOKEN and client_id in ("", "not used"):
-                yield ("policy", index, "bearer_token"), "needs idp_client_id here, too: it is the audience of ID tokens"
+                yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"
             if kind == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
                 yield (
                     ("policy", index, "bearer_token"),
-                    "github gives no signed tokens: only idp_access_token with bearer_token_audience: *",
+                    "github issues no signed tokens. Use idp_access_token with bearer_token_audience: *",
                 )

@@ -27,7 +27,7 @@ class ConfiguredRoutes(tuple[Route, ...]):
     def saying(self, *names: str) -> list[tuple[int, Route]]:
         """Routes, in order and each with its place, that say one of these: attributes that are not as in a route which does not."""
         if unknown := set(names) - Route.model_fields.keys():
-            raise KeyError(f"{', '.join(unknown)}: no attribute of routes")
+            raise KeyError(f"{', '.join(unknown)}: not an attribute of routes")
         found = [places for said, places in self._places.items() if not said.isdisjoint(names)]
         places: Iterable[int] = found[0] if len(found) == 1 else sorted(itertools.chain.from_iterable(found))
         return [(place, self[place]) for place in places]

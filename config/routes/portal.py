@@ -86,6 +86,6 @@ class PortalKeys(Settings):
     refusal_message: RefusalMessage | None = Field(
         None,
         description="Advice on the error page of denied users.",
-        examples=["The payroll team lets you in: write to payroll@example.com."],
+        examples=["Ask the payroll team for access: payroll@example.com."],
         json_schema_extra={"when_unset": "advice to contact the application's owners"},
     )

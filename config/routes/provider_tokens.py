@@ -56,7 +56,7 @@ def provider_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
             continue
         for name, parts in told_templates(route).items():
             if Variable(ID_TOKEN) in parts:
-                yield ("policy", index, "set_request_headers", name), "holds an ID token, and github gives none"
+                yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
 
 
 def may_go_unencrypted(route: Any) -> bool:
@@ -69,9 +69,9 @@ def provider_tokens_are_guarded(route: Any) -> Iterator[Finding]:
     named = {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
     for name, parts in named.items():
         if not route.pass_provider_tokens:
-            yield ("set_request_headers", name), f"holds a token of the provider, which needs {PASS}: true"
+            yield ("set_request_headers", name), f"contains a token of the provider, which requires {PASS}: true"
         if sum(isinstance(part, Variable) for part in parts) > 1:
-            yield ("set_request_headers", name), "holds a token of the provider, so it can hold no second ${...}"
+            yield ("set_request_headers", name), "contains a token of the provider, so it can't contain a second ${...}"
     if not route.pass_provider_tokens:
         if route.pass_provider_tokens_unencrypted:
             yield (IN_CLEAR,), f"has no effect without {PASS}"
@@ -79,11 +79,11 @@ def provider_tokens_are_guarded(route: Any) -> Iterator[Finding]:
     if not named:
         yield (PASS,), "has no effect without ${access_token} or ${id_token} in set_request_headers"
     if route.allow_public_unauthenticated_access or not route.to:
-        yield (PASS,), "is for routes with an upstream for which people sign in"
+        yield (PASS,), "requires a route with an upstream and sign-in"
     if route.bearer_token is not None:
-        yield (PASS,), "and bearer_token are for two routes: who comes with a token has not signed in at the provider here"
+        yield (PASS,), "cannot be combined with bearer_token: a client with a token has no session at the provider. Use two routes"
     plain = [str(each.url) for each in route.to if not is_confidential(each.url.scheme, each.url.host)]
     if plain and not may_go_unencrypted(route):
-        yield (PASS,), f"would send people's tokens to {plain[0]} unencrypted: use https, or say {IN_CLEAR}: true"
+        yield (PASS,), f"would send users' tokens to {plain[0]} unencrypted. Use https, or set {IN_CLEAR}: true"
     if may_go_unencrypted(route) and not plain:
-        yield (IN_CLEAR,), "has no effect: nothing of `to` is plain HTTP to another machine"
+        yield (IN_CLEAR,), "has no effect: no URL in `to` is plain HTTP to another machine"

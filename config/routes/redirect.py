@@ -29,7 +29,7 @@ def redirect_code(value: Any) -> int:
 def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
     targets = (redirect.scheme_redirect, redirect.host_redirect, redirect.port_redirect, redirect.path_redirect, redirect.prefix_rewrite)
     if not (redirect.https_redirect or redirect.strip_query or any(target is not None for target in targets)):
-        yield (), "changes nothing, so it would lead to itself for ever"
+        yield (), "changes nothing, so it would redirect to itself forever"
 
 
 class RouteRedirect(Settings):

@@ -15,7 +15,7 @@ from foundation.values import parse_url
 
 # Behind a backslash: the number of a group (0: the whole match), or a backslash.
 _REFERENCE = re.compile(r"\\(.?)")
-_NO_REFERENCE = 'has a backslash that is followed by neither a digit nor a backslash: write \\1 for the first group, "\\\\" for a backslash'
+_NO_REFERENCE = 'has a backslash that is followed by neither a digit nor a backslash. Write \\1 for the first group, "\\\\" for a backslash'
 
 # `\1/x` as (1, "/x"): text as it is, and groups by their number.
 Template = tuple[str | int, ...]
@@ -54,7 +54,7 @@ def written_host(value: Any) -> str:
     """Host as `host` or `host:port`, in the form in which it is sent."""
     parsed = parse_url(f"tcp://{text(value)}", underscore=True)
     if parsed.path or parsed.query:
-        raise ValueError("must be a host, perhaps with a port: upstream.internal:8080")
+        raise ValueError("must be a host with an optional port, as in upstream.internal:8080")
     return parsed.host_port
 
 
@@ -74,21 +74,21 @@ def regexes_are_whole(route: Any) -> Iterator[Finding]:
         elif pattern is not None:
             groups = re2.compile(pattern).groups
             if any(isinstance(part, int) and part > groups for part in template(substitution)):
-                yield (f"{stem}_substitution",), f"names a group that {stem}_pattern does not have"
+                yield (f"{stem}_substitution",), f"refers to a group that {stem}_pattern does not have"
 
 
 def rewritten_once(route: Any) -> Iterator[Finding]:
     if route.prefix_rewrite is not None and route.regex_rewrite_pattern is not None:
-        yield ("regex_rewrite_pattern",), "and prefix_rewrite both replace the path: choose one"
+        yield ("regex_rewrite_pattern",), "cannot be combined with prefix_rewrite. Set one of them"
     rewrites = [
         key for key in ("host_rewrite", "host_rewrite_header", "host_path_regex_rewrite_pattern") if getattr(route, key) is not None
     ]
     others = ["preserve_host_header"] if route.preserve_host_header else []
     others += ["set_request_headers" for name in route.set_request_headers if name.lower() == "host"]
     for key in [*rewrites, *others][1:] if rewrites else ():
-        yield (key,), f"and {rewrites[0]} both say which Host the upstream receives: choose one"
+        yield (key,), f"cannot be combined with {rewrites[0]}: both set the Host header. Set one of them"
     if not route.to and (rewrites or route.regex_rewrite_pattern is not None):
-        yield ((rewrites or ["regex_rewrite_pattern"])[0],), "is for an upstream: the route needs `to`"
+        yield ((rewrites or ["regex_rewrite_pattern"])[0],), "requires an upstream. Set `to`"
 
 
 def changed_upstream_paths(settings: Any) -> Iterator[Finding]:
@@ -100,6 +100,8 @@ def changed_upstream_paths(settings: Any) -> Iterator[Finding]:
             part = "the leading slash" if is_whole else "the prefix" if route.prefix is not None and route.regex is None else "the path"
             yield (
                 ("policy", index, "to"),
-                f"now has the request's whole path appended; in an earlier release {base} took the place of {part}: "
-                f"write `prefix_rewrite: {base}` to keep that, and see docs/guides/upstreams.md#path-rewrites",
+                (
+                    f"now has the request's whole path appended; in an earlier release {base} replaced {part}. Set "
+                    f"`prefix_rewrite: {base}` to keep that (docs/guides/upstreams.md#path-rewrites)"
+                ),
             )

@@ -70,18 +70,18 @@ def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
         lists.append("access_requests")
     for key in ("allow_public_unauthenticated_access", "allow_any_authenticated_user"):
         if lists and getattr(route, key):
-            yield (key,), f"lets everybody pass, so {', '.join(lists)} would have no effect: remove one or the other"
+            yield (key,), f"allows every request, so {', '.join(lists)} would have no effect. Remove one of them"
 
 
 def _answers_have_one_reading(route: Any) -> Iterator[Finding]:
     removed = {name.lower() for name in route.remove_response_headers}
     for name in route.set_response_headers:
         if name.lower() in removed:
-            yield ("remove_response_headers",), f"{name} is set by set_response_headers, too: remove one or the other"
+            yield ("remove_response_headers",), f"{name} is also set by set_response_headers. Remove one of them"
     if route.redirect is not None:
         for key in ("set_response_headers", "remove_response_headers"):
             if getattr(route, key):
-                yield (key,), "has no effect on a redirect, which is gate's own answer: `headers` counts there"
+                yield (key,), "has no effect on a redirect, which is a response of gate. Use `headers`"
 
 
 def _origins_need_websockets(route: Any) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
     if route.allow_public_unauthenticated_access or route.redirect is not None:
         for key in ("acr_values", "max_age", "identity_providers"):
             if getattr(route, key):
-                yield (key,), "has no effect where nobody needs to sign in"
+                yield (key,), "has no effect on a route without sign-in"
 
 
 class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):

@@ -68,14 +68,14 @@ def tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
 def tcp_has_no_http(route: Any) -> Iterator[Finding]:
     if route.from_.scheme != SCHEME:
         if "idle_timeout" in route.model_fields_set:
-            yield ("idle_timeout",), "is for routes for TCP: `timeout` bounds an answer, and timeout_idle a connection without requests"
+            yield ("idle_timeout",), "requires a TCP route. For HTTP use `timeout` (responses) or timeout_idle (idle connections)"
         return
     if route.from_.port is None:
-        yield ("from",), "needs the port that clients ask for, as in tcp+https://db.example.com:5432"
+        yield ("from",), "needs the port that clients connect to, as in tcp+https://db.example.com:5432"
     named = [key for key in HTTP_ONLY if getattr(route, key)]
     for key in named:
         if f"{key}_file" not in named:  # the file's content is in the key without its ending
-            yield (key,), "is for HTTP, and has no effect on a route for TCP: what passes through a tunnel is not read"
+            yield (key,), "has no effect on a TCP route, whose content gate does not read. Remove it"
     for index, check in enumerate(route.health_checks):
         if check.http_health_check is not None:
-            yield ("health_checks", index, "http_health_check"), "asks by HTTP: an upstream of a route for TCP needs tcp_health_check"
+            yield ("health_checks", index, "http_health_check"), "is for HTTP. Use tcp_health_check on a TCP route"

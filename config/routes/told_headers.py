@@ -46,7 +46,7 @@ _Address = tuple[str, int | None]
 def assertion_header(value: Any) -> str:
     name = header_name(value)
     if folded(name) in _NOT_BY_TEMPLATE or folded(name) == "authorization" or folded(name).startswith(("x-gate-", "impersonate-")):
-        raise ValueError(f"{name} has a meaning of its own: choose another")
+        raise ValueError(f"{name} is a header with another meaning. Choose another name")
     return name
 
 
@@ -175,7 +175,7 @@ def varies_by_request(route: Any) -> bool:
 def templates_can_be_set(route: Any) -> Iterator[Finding]:
     for name, value in route.set_request_headers.items():
         if (folded(name) in _NOT_BY_TEMPLATE or folded(name).startswith("impersonate-")) and literal(value) is None:
-            yield ("set_request_headers", name), "can't be made of what is known of the caller"
+            yield ("set_request_headers", name), "has no value for this user"
 
 
 def _variables(route: Any) -> set[str]:

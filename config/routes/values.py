@@ -35,7 +35,7 @@ def _from_url(written: str) -> Url:
 def absolute_path(value: Any) -> str:
     path = text(value)
     if not path.startswith("/"):
-        raise ValueError("must begin with /")
+        raise ValueError("must start with /")
     return path
 
 
@@ -80,7 +80,7 @@ def _claims(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple
 def domains(value: Any) -> tuple[str, ...]:
     for element in (elements := text_list(value)):
         if "@" in element:
-            raise ValueError(f"{element!a} holds an @: write the domain alone, as in example.com")
+            raise ValueError(f"{element!a} contains an @. Write the domain only, as in example.com")
     return elements
 
 
@@ -95,11 +95,11 @@ _SCHEMES_WITHOUT_ORIGIN = ("file", "data", "blob", "about", "javascript", "ws", 
 def _origin(written: str) -> str:
     if written.lower() == "null" or written.lower().startswith("file:"):
         raise ValueError(
-            f"{written!a} can't be allowed: every local file (`file://`) and every sandboxed frame (`null`) sends it. "
-            "Serve the page from an origin of its own"
+            f"{written!a} can't be allowed: every local file (`file://`) and every sandboxed "
+            "frame (`null`) sends it. Serve the page from its own origin"
         )
     if "*" in written:
-        raise ValueError(f"{written!a} holds a wildcard, which origins can't have. List each origin")
+        raise ValueError(f"{written!a} contains a wildcard, which origins can't have. List each origin")
     parsed = parse_url(written)
     if parsed.scheme in _SCHEMES_WITHOUT_ORIGIN or parsed.path or parsed.query:
         raise ValueError(
@@ -122,7 +122,7 @@ def acr_values(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def max_age(age: timedelta) -> timedelta:
     if age < timedelta(minutes=1):
-        raise ValueError("must be at least a minute: signing in takes as long")
+        raise ValueError("must be at least 1m, the time that a sign-in takes")
     return age
 
 

@@ -46,7 +46,7 @@ OWN_PARAMETERS = frozenset(
 
 def _callback_path(path: str) -> str:
     if path in OWN_PAGES or path.startswith(OWN_PATHS):
-        raise ValueError("is a path that the service needs itself")
+        raise ValueError("conflicts with a path reserved by gate")
     return path
 
 
@@ -79,7 +79,7 @@ def webhook_url(value: Any) -> SecretText:
 def webhook_secret(value: Any) -> SecretText:
     written = value.reveal() if isinstance(value, SecretText) else text(value)
     if len(written) < LEAST_WEBHOOK_SECRET or not written.isascii():
-        raise ValueError(f"must have {LEAST_WEBHOOK_SECRET} ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+        raise ValueError(f"must have at least {LEAST_WEBHOOK_SECRET} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`")
     return SecretText(written)
 
 
@@ -87,19 +87,19 @@ def webhook_secret_in_file(content: bytes) -> SecretText:
     try:
         return webhook_secret(content.decode("ascii").strip())
     except UnicodeDecodeError:
-        raise ValueError("the file must hold ASCII characters alone") from None
+        raise ValueError("the file must contain only ASCII characters") from None
 
 
 def _webhook_is_signed(settings: Any) -> Iterator[Finding]:
     if (settings.access_webhook_url is None) is not (settings.access_webhook_secret is None):
-        yield ("access_webhook_secret",), "stands beside access_webhook_url: give both, or neither"
+        yield ("access_webhook_secret",), "must be set together with access_webhook_url. Set both or neither"
 
 
 def _scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
     # The specification writes `oidc` where the protocol's scope is `openid`.
     named = tuple(dict.fromkeys("openid" if scope == "oidc" else scope for scope in scopes))
     if any(" " in scope for scope in named):
-        raise ValueError("a scope holds no space: write a list")
+        raise ValueError("scopes cannot contain spaces. Use a list")
     return named
 
 
@@ -110,7 +110,7 @@ def request_params(value: Any) -> Mapping[str, str]:
     params = text_map(value)
     for name in params:
         if name.lower() in OWN_PARAMETERS:
-            raise ValueError(f"{name} is set by the service itself")
+            raise ValueError(f"{name} is set by gate and cannot be overridden")
     return params
 
 
@@ -133,7 +133,9 @@ _LEAST_CHARACTERS = 12  # different ones; of 32 random ones of base64, fewer tha
 def scim_tokens(value: Any) -> tuple[SecretText, ...]:
     tokens = text_list(value)
     if any(len(token) < LEAST_SCIM_TOKEN or len(set(token)) < _LEAST_CHARACTERS or not token.isascii() for token in tokens):
-        raise ValueError(f"must have {LEAST_SCIM_TOKEN} random ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+        raise ValueError(
+            f"must have at least {LEAST_SCIM_TOKEN} random ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
+        )
     return tuple(map(SecretText, tokens))
 
 
@@ -183,13 +185,13 @@ class AuthenticateSettings(Settings):
     idp_client_id: Text = Field(
         description="OAuth 2.0 client id.",
         examples=["gate"],
-        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
+        json_schema_extra={"when_missing": "the provider issues it when you register a client"},
     )
     idp_client_secret_file: File | None = file_form("idp_client_secret", "client-secret")
     idp_client_secret: Secret = Field(
         description="OAuth 2.0 client secret.",
         examples=["the-secret-that-the-provider-gave-you"],
-        json_schema_extra={"when_missing": "the provider gives it when you register a client"},
+        json_schema_extra={"when_missing": "the provider issues it when you register a client"},
     )
     idp_scopes: Scopes = Field(
         (),

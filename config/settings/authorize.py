@@ -44,7 +44,9 @@ TOKENS: Shape = {"anyOf": [{"type": "array", "items": _TOKEN}, _TOKEN]}
 def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
     tokens = text_list(value)
     if any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
-        raise ValueError(f"each token must have {LEAST_TOKEN} ASCII characters or more: make one with `head -c32 /dev/urandom | base64`")
+        raise ValueError(
+            f"each token must have at least {LEAST_TOKEN} ASCII characters. Generate it with `head -c32 /dev/urandom | base64`"
+        )
     return tuple(map(SecretText, tokens))
 
 
@@ -67,7 +69,7 @@ MOST_KEPT = 10_000_000
 
 def _part(rate: Decimal) -> Decimal:
     if rate > 1:
-        raise ValueError("must be a part of all: a number from 0 to 1")
+        raise ValueError("must be a number from 0 to 1")
     return rate
 
 

@@ -22,14 +22,17 @@ _MAC_KEY = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 
 def _mac_key(key: SecretText) -> SecretText:
     if _MAC_KEY.fullmatch(key.reveal()) is None:
-        raise ValueError("must be base64, as the authority gave it")
+        raise ValueError("must be base64 as issued by the CA")
     return key
 
 
 def _authority_is_one(settings: Any) -> Iterator[Finding]:
     if settings.autocert_ca is not None:
         if settings.autocert_use_staging:
-            yield ("autocert_use_staging",), "is the staging environment of the public authority, and autocert_ca names another: give one"
+            yield (
+                ("autocert_use_staging",),
+                "selects the staging environment of Let's Encrypt, and autocert_ca another CA. Set only one of them",
+            )
         if settings.autocert_ca.scheme != "https":
             yield ("autocert_ca",), "must be https (RFC 8555 6.1)"
     if bool(settings.autocert_eab_key_id) != bool(settings.autocert_eab_mac_key):
@@ -43,9 +46,9 @@ def _somebody_answers_the_authority(settings: Any) -> Iterator[Finding]:
     if not settings.autocert:
         return
     if settings.insecure_server:
-        yield ("autocert",), "needs TLS that ends here, and insecure_server leaves it to something in front"
+        yield ("autocert",), "requires TLS terminated by gate; not available with insecure_server"
     elif settings.services in ("authorize", "databroker"):
-        yield ("autocert",), f"needs a listener that browsers reach, and services: {settings.services} has none"
+        yield ("autocert",), f"requires a listener for browsers, which services: {settings.services} does not have"
 
 
 class AutocertSettings(Settings):
@@ -119,11 +122,11 @@ def is_covered(host: str, settings: Any) -> bool:
 def why_not(host: str, settings: Any) -> str | None:
     """The reason why no certificate can be had for this host."""
     if host.startswith("*."):
-        return "has a wildcard, which an authority vouches for by DNS only"  # RFC 8555 7.1.3, 8.4
+        return "has a wildcard, which a CA validates by DNS only"  # RFC 8555 7.1.3, 8.4
     if _NAME.fullmatch(host) is None:
-        return "is no name but an address"
+        return "is an address instead of a name"
     if settings.autocert_ca is None and _PRIVATE.fullmatch(host):
-        return "is a name that no public authority vouches for"
+        return "is a name that no public CA issues certificates for"
     return None
 
 

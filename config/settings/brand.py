@@ -24,7 +24,7 @@ def logo_file(value: Any, info: ValidationInfo) -> WatchedFile:
         raise ValueError("must be the path of a .png or .svg file")
     file = watched_file(written, info)
     if len(file.content) > LARGEST_LOGO:
-        raise ValueError(f"must not be larger than {LARGEST_LOGO // 1024} KiB, as each page carries it")
+        raise ValueError(f"must be at most {LARGEST_LOGO // 1024} KiB (it is embedded in every page)")
     picture.media_type(file.content)
     return file
 

@@ -47,7 +47,7 @@ def _tls_has_a_use(settings: Any) -> Iterator[Finding]:
         return
     for name in ("ca_file", "cert_file", "key_file", "tls_skip_verify"):
         if getattr(settings, f"databroker_storage_{name}"):
-            yield (f"databroker_storage_{name}",), "needs TLS: write the connection string with kvstores://"
+            yield (f"databroker_storage_{name}",), "requires TLS. Use kvstores:// in the connection string"
 
 
 def _tls_files_fit(settings: Any) -> Iterator[Finding]:

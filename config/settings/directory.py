@@ -43,7 +43,7 @@ DirectoryUrl = Annotated[str, SettingReader("URL", _directory_url, WEB_URL)]
 
 def _pace(rate: Decimal) -> Decimal:
     if rate < _SLOWEST:
-        raise ValueError(f"must be a number of requests a second, {_SLOWEST} or more")
+        raise ValueError(f"must be a number of requests per second, at least {_SLOWEST}")
     return rate
 
 
@@ -114,7 +114,7 @@ def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
         entries = settings.identity_providers
         if not any(entry.groups_claim or entry_has_directory(settings, entry) for entry in entries):
             for place in wanted_groups(settings):
-                yield place, f"needs {WAYS_OF_ENTRIES}: without them nobody has groups"
+                yield place, f"requires {WAYS_OF_ENTRIES}: without them no user has groups"
         return
     if settings.directory_file or settings.scim_token or claimed_groups(settings) or settings.idp_service_account is not None:
         return
@@ -124,7 +124,7 @@ def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
     if provider in PROVIDERS_WITH_DIRECTORY and settings.services != "all":
         return  # another process may have the credentials, and this one does well without them
     for place in wanted_groups(settings):
-        yield place, f"needs {ways_to_groups(settings)}: without them nobody has groups"
+        yield place, f"requires {ways_to_groups(settings)}: without them no user has groups"
 
 
 WAYS_OF_ENTRIES = "service_account, scim_token, directory_file or groups_claim of a provider in identity_providers"
@@ -153,7 +153,7 @@ def _one_directory(settings: Any) -> Iterator[Finding]:
     is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, account_key(settings): account}
     first, *others = [key for key, value in is_set.items() if value] or [""]
     for other in others:
-        yield (first,), f"and {other} both say who is in which group: choose one source"
+        yield (first,), f"cannot be combined with {other}. Configure one directory source"
 
 
 class DirectorySettings(Settings):

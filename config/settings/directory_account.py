@@ -49,11 +49,11 @@ def expected(provider: str) -> str:
 def parse(provider: str, content: bytes, *, key: str = "idp_provider") -> DirectoryAccount:
     """Account of a provider, which the setting `key` names; ValueError that says what it looks like."""
     if provider not in PROVIDERS_WITH_DIRECTORY:
-        raise ValueError(f"has no use: {provider} has no directory that could be read; use directory_file or groups_claim")
+        raise ValueError(f"is not supported: {provider} has no directory API. Use directory_file or groups_claim")
     try:
         return _google(content) if provider == "google" else _from_members(provider, _members(provider, content))
     except _NotAnAccount as error:
-        raise ValueError(f"{error}; with {key}: {provider} it must be {expected(provider)}") from None
+        raise ValueError(f"{error}. With {key}: {provider} it must be {expected(provider)}") from None
 
 
 class _NotAnAccount(Exception):
@@ -82,10 +82,10 @@ def _from_members(provider: str, document: Mapping[str, Any]) -> DirectoryAccoun
         value = document.get(name)
         # All of them end up in a header or a form, where a line break or a space would say something else.
         if not isinstance(value, str) or not _KEY.fullmatch(value):
-            raise _NotAnAccount(f"has no usable {name}" if name in document else f"lacks {name}")
+            raise _NotAnAccount(f"has no valid {name}" if name in document else f"lacks {name}")
         values[name] = SecretText(value)
     if "directory_id" in values and not is_tenant(values["directory_id"].reveal()):
-        raise _NotAnAccount("has no usable directory_id")
+        raise _NotAnAccount("has no valid directory_id")
     return DirectoryAccount(values)
 
 

@@ -71,13 +71,13 @@ def _are_told_apart(settings: Any) -> Iterator[Finding]:
     if entries is None:
         return
     if not 0 < len(entries) <= MOST_PROVIDERS:
-        yield ("identity_providers",), f"must name a provider, and at most {MOST_PROVIDERS}"
+        yield ("identity_providers",), f"must have from 1 to {MOST_PROVIDERS} entries"
     for index, entry in enumerate(entries):
         for earlier, other in enumerate(entries[:index]):
             if entry.id == other.id:
-                yield ("identity_providers", index, "id"), f"is the id of identity_providers[{earlier}], too: {entry.id}"
+                yield ("identity_providers", index, "id"), f"duplicate id {entry.id} (also in identity_providers[{earlier}])"
             if _are_one_issuer(entry.issuer, other.issuer):
-                message = f"is the issuer of identity_providers[{earlier}], too: whose word would it be?"
+                message = f"duplicate issuer (also in identity_providers[{earlier}]): issuers must be unique"
                 yield ("identity_providers", index, "url"), message
 
 
@@ -90,7 +90,7 @@ def _are_one_issuer(one: str, other: str) -> bool:
 def _say_whose_addresses(settings: Any) -> Iterator[Finding]:
     for index, entry in enumerate(settings.identity_providers if several(settings) else ()):
         if entry.domains is None:
-            message = "is required beside other providers: the domains of the e-mail addresses that it may speak for; [] for none"
+            message = "is required with several providers: the e-mail domains that this provider may assert; [] for none"
             yield ("identity_providers", index, "domains"), message
 
 
@@ -100,7 +100,7 @@ def _pushers_are_told_apart(settings: Any) -> Iterator[Finding]:
     for index, entry in enumerate(settings.identity_providers or ()):
         for token in entry.scim_token or ():
             if known.setdefault(token.reveal(), index) != index:
-                message = f"is a token of identity_providers[{known[token.reveal()]}], too: whose users would it push? Make another"
+                message = f"duplicate SCIM token (also in identity_providers[{known[token.reveal()]}]). Generate one for each provider"
                 yield ("identity_providers", index, "scim_token_file" if entry.scim_token_file else "scim_token"), message
 
 
@@ -111,7 +111,7 @@ def _clients_are_known(settings: Any) -> Iterator[Finding]:
     for index, entry in enumerate(settings.identity_providers or ()):
         for key in ("client_id", "client_secret"):
             if not getattr(entry, key):
-                yield ("identity_providers", index, key), "is required: the provider gives it when you register a client"
+                yield ("identity_providers", index, key), "is required: the provider issues it when you register a client"
 
 
 def _stand_alone(settings: Any) -> Iterator[Finding]:
@@ -121,10 +121,10 @@ def _stand_alone(settings: Any) -> Iterator[Finding]:
     for key, unused in IN_PLACE.items():
         value = getattr(settings, key)
         if (value.reveal() if isinstance(value, SecretText) else value) != unused:
-            yield (key,), "stands beside identity_providers: make it an entry there"
+            yield (key,), "cannot be combined with identity_providers. Move it into an entry there"
     given = [key for key in _OF_ONE if getattr(settings, key)]
     for key in (*given, *(key for key in _OF_ONE_WITH_DEFAULT if key in settings.model_fields_set)):
-        yield (key,), f"is of one provider, and identity_providers names them: write {key.removeprefix('idp_')} into its entry"
+        yield (key,), f"cannot be combined with identity_providers. Use {key.removeprefix('idp_')} in its entry"
 
 
 def _routes_name_providers(settings: Any) -> Iterator[Finding]:
@@ -134,8 +134,8 @@ def _routes_name_providers(settings: Any) -> Iterator[Finding]:
         for place, name in _named_on(route) if is_named else ():
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
-                yield ("policy", index, *place), f"{name!r} is the id of no provider; {hint}"
+                hint = f"Did you mean {close[0]}?" if close else f"Configured: {', '.join(known)}"
+                yield ("policy", index, *place), f"unknown provider {name!r}. {hint}"
 
 
 def _named_on(route: Any) -> Iterator[tuple[KeyPath, str]]:
@@ -149,7 +149,10 @@ def _tokens_are_of_one_provider(settings: Any) -> Iterator[Finding]:
     """Whoever a token of unknown origin is shown to can use it: it is asked of one provider, or of none."""
     for index, route in settings.policy.saying("bearer_token") if several(settings) else ():
         if route.bearer_token in (ACCESS_TOKEN, ID_TOKEN) and len(route.identity_providers) != 1:
-            yield ("policy", index, "bearer_token"), "is of one provider: name it, and no other, in identity_providers of this route"
+            yield (
+                ("policy", index, "bearer_token"),
+                "is specific to one provider. List only that provider in identity_providers of this route",
+            )
 
 
 def _claims_are_of_named_providers(settings: Any) -> Iterator[Finding]:
@@ -158,7 +161,7 @@ def _claims_are_of_named_providers(settings: Any) -> Iterator[Finding]:
         if not route.identity_providers:
             yield from ((("policy", index, *place), _WHOSE_CLAIMS) for place in _looks_at_claims(route))
             for name, key in _told_claims(settings, route):
-                yield ("policy", index, key), f"tells {name}, which {_WHOSE_CLAIMS}"
+                yield ("policy", index, key), f"sends {name}, which {_WHOSE_CLAIMS}"
 
 
 def _looks_at_claims(route: Any) -> Iterator[KeyPath]:
@@ -193,7 +196,7 @@ def _comparisons(route: Any) -> Iterator[tuple[KeyPath, Comparison]]:
 
 # Of a person gate itself says these, or takes them in the bounds of the provider.
 OURS_TO_TELL = frozenset({"email", "name", "groups", "sub", "user", "iss", "aud", "jti", "iat", "exp"})
-_WHOSE_CLAIMS = "may be said by any provider of its people: name in identity_providers of this route those whose word counts here"
+_WHOSE_CLAIMS = "can be asserted by any provider. List the trusted providers in identity_providers of this route"
 
 
 class IdentityProviderSettings(Settings):

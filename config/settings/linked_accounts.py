@@ -15,5 +15,5 @@ def links_have_two_ends(settings: Any) -> Iterator[Finding]:
     for index, entry in enumerate(entries):
         others = {domain for other in entries if other is not entry and other.link_by for domain in other.domains or ()}
         if entry.link_by and others.isdisjoint(entry.domains or ()):
-            message = "links nobody: no other provider with `link_by` has one of its `domains`, and no other address links"
+            message = "has no effect: no other provider with `link_by` has one of its `domains`"
             yield ("identity_providers", index, "link_by"), message

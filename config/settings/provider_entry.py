@@ -38,9 +38,9 @@ _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0
 def _id(value: Any) -> str:
     written = text(value)
     if not _ID.fullmatch(written):
-        raise ValueError("must be a short name in lower case, such as corp: a letter, then letters, digits, - or _")
+        raise ValueError("must be a short lower-case name such as corp: a letter, then letters, digits, - or _")
     if written in OF_NO_PROVIDER:
-        raise ValueError(f"{written} is what ids of others begin with: choose another name")
+        raise ValueError(f"{written} is reserved. Choose another id")
     return written
 
 
@@ -48,7 +48,7 @@ def _domains(value: Any) -> tuple[str, ...]:
     written = tuple(dict.fromkeys(domain.lower() if domain.isascii() else domain for domain in text_list(value)))
     for domain in written:
         if not _DOMAIN.fullmatch(domain):
-            raise ValueError(f"{domain!r} is no domain such as corp.example (one beyond ASCII is written xn--...)")
+            raise ValueError(f"{domain!r} is not a domain such as corp.example (write a non-ASCII one as xn--...)")
     return written
 
 
@@ -81,12 +81,12 @@ def _one_directory(entry: Any) -> Iterator[Finding]:
     is_set = {scim_key: entry.scim_token, "directory_file": entry.directory_file, _account_key(entry): entry.service_account is not None}
     first, *others = [key for key, value in is_set.items() if value] or [""]
     for other in others:
-        yield (first,), f"and {other} both say who is in which group: choose one source"
+        yield (first,), f"cannot be combined with {other}. Configure one directory source"
 
 
 def _trust_is_for_links(entry: Any) -> Iterator[Finding]:
     if entry.trust_email and not entry.link_by:
-        yield ("trust_email",), "has no effect without link_by: remove it, or set link_by: verified_email"
+        yield ("trust_email",), "has no effect without link_by. Remove it, or set link_by: verified_email"
 
 
 class IdentityProvider(Settings):
@@ -94,8 +94,8 @@ class IdentityProvider(Settings):
 
     RULES: ClassVar[tuple[Rule, ...]] = (_url_is_known, _scopes_bring_a_token, _account_is_usable, _one_directory, _trust_is_for_links)
     ELSEWHERE: ClassVar[Mapping[str, str]] = {
-        "name": "is called `id` here, which people's ids begin with; `title` is what people read",
-        "issuer": "is called `url` here",
+        "name": "is named `id` here, the prefix of user ids. `title` is the displayed name",
+        "issuer": "is named `url` here",
     }
 
     id: Annotated[str, SettingReader("string", _id, {"type": "string", "pattern": f"^{_ID.pattern}$"})] = Field(

@@ -34,14 +34,14 @@ _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", 
 def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
     url = settings.forward_auth_url
     if settings.forward_auth_cache > MOST_CACHED:
-        yield ("forward_auth_cache",), "must be at most 5m: who signs out, or is refused from now on, would still be let in for so long"
+        yield ("forward_auth_cache",), "must be at most 5m: revoked access lasts that much longer"
     if url is None:
         if settings.forward_auth_cache:
             yield ("forward_auth_cache",), "needs forward_auth_url"
         return
-    message = "needs a host of its own: every path of it answers other proxies, whatever the port"
+    message = "requires a dedicated host, on every port: all its paths serve front proxies"
     if url.host == settings.authenticate_service_url.host:
-        yield ("forward_auth_url",), f"is the host of authenticate_service_url; forward auth {message}"
+        yield ("forward_auth_url",), f"is the host of authenticate_service_url. Forward auth {message}"
     for index, route in enumerate(settings.policy):
         if route.from_.host == url.host:
             yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
@@ -53,8 +53,10 @@ def _authenticate_has_its_own_host(settings: Any) -> Iterator[Finding]:
         if route.from_.host == settings.authenticate_service_url.host:
             yield (
                 ("policy", index, "from"),
-                "is the host of authenticate_service_url, which needs one of its own: pages of the application could act as gate's own, "
-                "the admin among them",
+                (
+                    "is the host of authenticate_service_url. Use another host: otherwise pages of the "
+                    "application could act as gate's own pages, including the admin"
+                ),
             )
 
 
@@ -77,7 +79,7 @@ def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
     if settings.data_plane != "envoy":
         return
     if settings.services not in ("all", "proxy"):
-        yield ("data_plane",), "envoy is for services that carry traffic: all or proxy"
+        yield ("data_plane",), "envoy requires a service that forwards traffic: all or proxy"
 
 
 def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
@@ -92,9 +94,9 @@ def _envoy_can_speak_http3(settings: Any) -> Iterator[Finding]:
     if settings.data_plane != "envoy":
         yield ("http3",), "needs data_plane: envoy"
     if settings.insecure_server:
-        yield ("http3",), "needs TLS that ends here, and insecure_server leaves it to something in front"
+        yield ("http3",), "requires TLS terminated by gate; not available with insecure_server"
     if settings.use_proxy_protocol:
-        yield ("http3",), "a balancer that speaks the PROXY protocol carries TCP alone: without use_proxy_protocol"
+        yield ("http3",), "cannot be combined with use_proxy_protocol, which is for TCP only"
 
 
 class ProxySettings(Settings):

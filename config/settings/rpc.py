@@ -41,7 +41,7 @@ def listening_address(value: Any, info: ValidationInfo) -> HostPort | None:
     if value is None:
         return LOOPBACK if services == "all" else EVERYWHERE
     if address is None and services != "all":
-        raise ValueError(f"can't be empty with services: {services}, which is reached by gRPC only")
+        raise ValueError(f"is required with services: {services}, which is reached over gRPC only")
     return address
 
 
@@ -51,7 +51,7 @@ def _else_insecure_in_one_process(value: Any, handler: Any, info: ValidationInfo
 
 def _target(url: Url) -> Url:
     if url.path not in ("", "/") or url.query:
-        raise ValueError("must have no path and no query: gRPC uses the host and the port only")
+        raise ValueError("must not have a path or query: gRPC uses the host and port only")
     return Url(url.scheme, url.host, url.port)
 
 
@@ -61,13 +61,13 @@ USES_THE_BROKER = ("authenticate", "authorize", "proxy")
 def _services_can_be_reached(settings: Any) -> Iterator[Finding]:
     services = settings.services
     if services == "all" and settings.authorize_service_url is not None:
-        yield ("authorize_service_url",), "must be left out with services: all, where authorize is part of this process"
+        yield ("authorize_service_url",), "must not be set with services: all, which contains authorize"
     if services == "proxy" and settings.authorize_service_url is None:
         yield ("authorize_service_url",), "is required with services: proxy, as in https://authorize.internal:5443"
     if services in USES_THE_BROKER and settings.databroker_service_url is None:
         yield ("databroker_service_url",), f"is required with services: {services}, as in https://databroker.internal:5443"
     if services == "databroker" and settings.databroker_service_url is not None:
-        yield ("databroker_service_url",), "must be left out with services: databroker, which is the data broker itself"
+        yield ("databroker_service_url",), "must not be set with services: databroker, which is the data broker"
 
 
 class RpcSettings(Settings):

@@ -72,18 +72,18 @@ def _workers_carry(settings: Any) -> Iterator[Finding]:
     if settings.workers == 1:
         return
     if settings.data_plane == "envoy":
-        yield ("workers",), "needs data_plane: embedded; Envoy uses all cores by itself"
+        yield ("workers",), "requires data_plane: embedded; Envoy uses all cores"
     if settings.services in ("authorize", "databroker"):
-        yield ("workers",), f"is for services that people reach; of services: {settings.services} run as many beside each other as you need"
+        yield ("workers",), f"is for services that users reach. With services: {settings.services} run several instances instead"
 
 
 def _cookie_prefix(settings: Any) -> Iterator[Finding]:
     # Browsers compare the prefixes without regard to case, and drop a cookie that breaks their promise.
     name = settings.cookie_name.lower()
     if name.startswith(("__host-", "__secure-")) and not settings.cookie_secure:
-        yield ("cookie_name",), "its prefix requires cookie_secure: browsers would drop the cookie"
+        yield ("cookie_name",), "has a prefix that requires cookie_secure: browsers would reject the cookie"
     if name.startswith("__host-") and settings.cookie_domain:
-        yield ("cookie_name",), "the prefix __Host- forbids cookie_domain: browsers would drop the cookie"
+        yield ("cookie_name",), "cannot be set with the cookie prefix __Host-: browsers would reject the cookie"
 
 
 class CertificateFiles(Settings):

@@ -78,7 +78,7 @@ def storage_url(value: Any) -> StorageUrl:
     kind: Kind = match[2] or "server"  # type: ignore[assignment]
     hosts = tuple(_host_port(host, _PORTS[kind], _FORM) for host in match[4].split(","))
     if kind == "server" and len(hosts) > 1:
-        raise ValueError(f"names several hosts, and neither sentinel nor cluster: {_FORM}")
+        raise ValueError(f"multiple hosts require `+sentinel` or `+cluster`: {_FORM}")
     username, password = _credentials(match[3])
     service, database = _path(kind, match[5] or "")
     return StorageUrl(kind, match[1] in ("kvstores", "rediss"), hosts, username, password, database, service)
@@ -104,7 +104,7 @@ def _path(kind: Kind, written: str) -> tuple[str, int]:
     parts = written.strip("/").split("/") if written.strip("/") else []
     service = unquote(parts.pop(0)) if kind == "sentinel" and parts else ""
     if kind == "sentinel" and not service:
-        raise ValueError("needs the name of the service that the sentinels watch: kvstore+sentinel://host:port/service")
+        raise ValueError("has no Sentinel service name: kvstore+sentinel://host:port/service")
     if len(parts) > 1 or (parts and not re.fullmatch(r"[0-9]{1,4}", parts[0])):
         raise ValueError(f"the database must be a number: {_FORM}")
     database = int(parts[0]) if parts else 0

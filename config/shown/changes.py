@@ -15,8 +15,8 @@ from config.validation import Settings
 from foundation.values import WatchedFile
 
 MOST = 200
-UNSEEN = "It has changed in what is not shown here."
-CONTENT = "The file holds something else now."
+UNSEEN = "The part that changed is not shown."
+CONTENT = "The content of the file changed."
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
@@ -100,7 +100,7 @@ def _added(after: Version, index: int) -> ValueChange:
 
 
 def _reordered(after: Version) -> ValueChange:
-    note = "Routes stand in another order; the first that matches decides."
+    note = "The order of routes changed. The first match applies."
     return ValueChange("policy", CHANGED, place=after.places.of("policy"), note=note)
 
 

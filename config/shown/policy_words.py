@@ -20,7 +20,7 @@ def policy_words(route: Route) -> tuple[str, ...]:
 def block_words(block: Block) -> str:
     words = f"{block.effect}: {expression_words(block.expression)}"
     words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
-    return f"{words} (in shadow)" if block.mode == SHADOW else words
+    return f"{words} (shadow mode)" if block.mode == SHADOW else words
 
 
 def expression_words(expression: Combination | Comparison) -> str:

@@ -90,7 +90,7 @@ def shown(value: Any) -> str:
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=_WIDE).strip() if plain else ""
     else:
         text = "" if plain is None else str(plain)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (there is more)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (truncated)"
 
 
 def is_secret(value: Any) -> bool:

@@ -13,7 +13,7 @@ def colour(value: Any) -> str:
     """Colour as `#rrggbb`."""
     written = text(value).strip().lower()
     if not _HEX.fullmatch(written):
-        raise ValueError("must be a colour of six hexadecimal digits, as in '#0b6e4f'; YAML wants the quotes")
+        raise ValueError("must be a color of six hexadecimal digits in quotes, as in '#0b6e4f'")
     return written if len(written) == 7 else "#" + "".join(digit * 2 for digit in written[1:])
 
 

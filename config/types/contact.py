@@ -21,7 +21,7 @@ def contact(value: Any) -> str:
     except ValueError:
         url = None
     if url is None or url.scheme not in ("https", "http"):
-        raise ValueError("must be an e-mail address, or the https address of a page")
+        raise ValueError("must be an e-mail address or an https URL")
     return str(url)
 
 

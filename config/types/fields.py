@@ -39,7 +39,7 @@ from config.types.reader import (
 )
 from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile, canonical_host, parse_url
 
-HOW_TO_MAKE_ONE = "make one with `head -c32 /dev/urandom | base64`"
+HOW_TO_MAKE_ONE = "generate one with `head -c32 /dev/urandom | base64`"
 _TRUE = frozenset({"1", "t", "true", "y", "yes", "on"})
 _FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
 _UNIT_NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -57,7 +57,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be text: put it in quotes")
+        raise ValueError("must be text. Put it in quotes")
     if not value.strip():
         raise ValueError("must not be empty")
     if _CONTROL.search(value):
@@ -111,7 +111,7 @@ def text_list(value: Any) -> tuple[str, ...]:
     try:
         return tuple(text(element) for element in elements)
     except ValueError as error:
-        raise ValueError(f"each element {error}") from None
+        raise ValueError(f"each entry {error}") from None
 
 
 def text_map(value: Any) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ def text_map(value: Any) -> Mapping[str, str]:
     if not isinstance(pairs, Mapping):
         raise ValueError("must be a map of names to text")
     if not all(isinstance(name, str) and name.strip() and isinstance(content, str) for name, content in pairs.items()):
-        raise ValueError("names and values must be text: put them in quotes")
+        raise ValueError("names and values must be text. Put them in quotes")
     return dict(pairs)
 
 
@@ -133,7 +133,7 @@ def pairs_of(written: str) -> dict[str, Any]:
         if not colon:
             raise ValueError("must be a JSON object, or Name:value pairs with commas between them")
         if name.strip() in pairs:
-            raise ValueError("holds a name twice")
+            raise ValueError("has a duplicate name")
         pairs[name.strip()] = content.strip()
     return pairs
 
@@ -142,7 +142,7 @@ def json_object(written: str) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = json.loads(written, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
-        raise ValueError("is not valid JSON, or holds a name twice") from None
+        raise ValueError("is not valid JSON, or has a duplicate name") from None
     return parsed
 
 
@@ -208,10 +208,10 @@ def key_ring(value: Any) -> tuple[SecretBytes, ...]:
     if not isinstance(elements, list | tuple):
         raise ValueError(f"must be base64 text, or a list of it: {HOW_TO_MAKE_ONE}")
     if not elements:
-        raise ValueError(f"must hold one key at least: {HOW_TO_MAKE_ONE}")
+        raise ValueError(f"must have at least one key: {HOW_TO_MAKE_ONE}")
     keys = tuple(key_of_32_bytes(element.strip() if isinstance(element, str) and len(elements) > 1 else element) for element in elements)
     if len(set(keys)) != len(keys):
-        raise ValueError("holds the same key twice")
+        raise ValueError("has a duplicate key")
     return keys
 
 
@@ -221,7 +221,7 @@ def url(value: Any) -> Url:
 
 def origin_only(url: Url) -> Url:
     if url.path not in ("", "/") or url.query:
-        raise ValueError("must have no path and no query")
+        raise ValueError("must not have a path or query")
     return Url(url.scheme, url.host, url.port)
 
 
@@ -249,7 +249,7 @@ def networks(value: Any) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 def files_of(info: ValidationInfo) -> Any:
     """Files of the validation's context.  This module reads none itself: who validates gives `context={"files": SettingFiles(...)}`."""
     if info.context is None:
-        raise ValueError("names a file, and there is nobody to read it")
+        raise ValueError("internal error: file setting validated without a file context")
     return info.context["files"]
 
 
@@ -258,7 +258,7 @@ def watched_file(value: Any, info: ValidationInfo) -> WatchedFile:
         return value
     written = text(value)
     if written.lstrip().startswith((_PEM_AS_BASE64, "-----BEGIN")):  # a message about the path would show a key
-        raise ValueError("holds PEM where the path of a file belongs")
+        raise ValueError("expected a file path, found PEM content")
     file: WatchedFile = files_of(info).read(written)
     return file
 
@@ -286,7 +286,7 @@ def or_file(sibling: str, make: Callable[[bytes], Any] = bytes) -> WrapValidator
         if file is None:
             return None if value is None else handler(value)
         if value is not None:
-            raise ValueError(f"is set, and so is {sibling}: give one of them")
+            raise ValueError(f"is set together with {sibling}. Set only one of them")
         return make(file.content)
 
     return WrapValidator(choose)

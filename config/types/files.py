@@ -28,7 +28,7 @@ class SettingFiles:
         try:
             return self._directory / Path(written).expanduser()
         except RuntimeError:
-            raise ValueError(f"{written} names a home directory that is not known") from None
+            raise ValueError(f"{written} refers to an unknown home directory") from None
 
     def existing(self, written: str) -> Path:
         path = self.path(written)
@@ -49,7 +49,7 @@ def open_file(path: Path) -> BinaryIO:
     except OSError as error:
         raise ValueError(f"{name} can't be read: {error.strerror}") from None
     except ValueError:
-        raise ValueError(f"{name} can't be read: the name holds a NUL") from None
+        raise ValueError(f"{name} can't be read: the name contains a NUL") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError(f"{name} is not a file")

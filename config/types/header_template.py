@@ -34,7 +34,7 @@ def template(text: str) -> Template:
         parts += [text[end : found.start()]] if found.start() > end else []
         end = found.end()
         if found[2]:
-            raise ValueError("holds ${ without its }: write $${ for these signs themselves")
+            raise ValueError("has an unterminated `${`. Write `$${` for a literal `${`")
         parts.append("$" if found[1] is None else Variable(_known(found[1])))
     parts += [text[end:]] if end < len(text) else []
     return tuple(parts)
@@ -50,5 +50,5 @@ def _known(name: str) -> str:
     if name in NAMES or (name.startswith(CLAIM) and len(name) > len(CLAIM)):
         return name
     close = difflib.get_close_matches(name, (*NAMES, f"{CLAIM}email", f"{CLAIM}name"), n=1)
-    known = f"did you mean ${{{close[0]}}}?" if close else f"there are claim.<name>, {', '.join(NAMES)}"
+    known = f"did you mean ${{{close[0]}}}?" if close else f"use claim.<name>, {', '.join(NAMES)}"
     raise ValueError(f"${{{name}}} is unknown: {known}")

@@ -19,8 +19,8 @@ CONNECTION_HEADERS = frozenset(
 
 # Of which an answer may have several, or which tell what nobody but gate knows.
 _NOT_OF_ANSWERS = {
-    "set-cookie": "an answer has one line for each cookie, which are the application's",
-    "alt-svc": "http3 tells by what else gate is reached",
+    "set-cookie": "cookies belong to the application",
+    "alt-svc": "use the setting http3",
 }
 
 
@@ -35,7 +35,7 @@ def folded(name: str) -> str:
 
 def header_name(value: Any) -> str:
     if not isinstance(value, str) or not is_token(value):
-        raise ValueError("a header name holds letters, digits and hyphens (RFC 9110 5.6.2)")
+        raise ValueError("invalid header name: use letters, digits and hyphens (RFC 9110 5.6.2)")
     return value
 
 
@@ -48,16 +48,16 @@ def header_map(value: Any) -> Mapping[str, str]:
     for name, content in pairs.items():
         _check_header(header_name(name), content)
         if name.lower() in seen:
-            raise ValueError(f"{name} is there twice")
+            raise ValueError(f"{name} is a duplicate")
         seen.add(name.lower())
     return dict(pairs)
 
 
 def _check_header(name: str, content: Any) -> None:
     if name.lower() in CONNECTION_HEADERS:
-        raise ValueError(f"{name} belongs to the connection and can't be set")
+        raise ValueError(f"{name} is a hop-by-hop header and cannot be set")
     if not isinstance(content, str):
-        raise ValueError(f"the value of {name} must be text: put it in quotes")
+        raise ValueError(f"the value of {name} must be text. Put it in quotes")
     if content.endswith("\n") and _VALUE.fullmatch(content.rstrip("\n")):
         raise ValueError(f"the value of {name} {control_characters(content)}")
     if not _VALUE.fullmatch(content):
@@ -81,7 +81,7 @@ def request_headers(value: Any) -> Mapping[str, str]:
     headers = header_map(value)
     for name, content in headers.items():
         if folded(name).startswith("x-gate-"):
-            raise ValueError(f"{name} says who the user is and can't be set by hand")
+            raise ValueError(f"{name} is an identity header set by gate and cannot be overridden")
         try:
             template(content)
         except ValueError as error:
@@ -110,7 +110,7 @@ def removable_answer_headers(value: Any) -> tuple[str, ...]:
     names = tuple(header_name(name) for name in text_list(value))
     for name in names:
         if name.lower() in CONNECTION_HEADERS:
-            raise ValueError(f"{name} belongs to the connection and can't be removed")
+            raise ValueError(f"{name} is a hop-by-hop header and cannot be removed")
     return names
 
 

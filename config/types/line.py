@@ -15,7 +15,7 @@ def line(longest: int) -> SettingReader:
         if len(written) > longest:
             raise ValueError(f"must be at most {longest} characters long")
         if not is_plain(written):
-            raise ValueError("must not hold characters that can't be seen, or change the direction of text")
+            raise ValueError("must not contain invisible or bidirectional control characters")
         return written
 
     return SettingReader("string", read, {"type": "string", "pattern": r"\S"})

@@ -21,7 +21,7 @@ def check_pair(certificate: bytes, key: bytes) -> None:
         raise ValueError("the certificate is not valid PEM") from None
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if public.public_bytes(*form) != _private_key(key).public_key().public_bytes(*form):
-        raise ValueError("the certificate and the key do not belong together")
+        raise ValueError("the certificate and the key do not match")
 
 
 def names_of(certificate: x509.Certificate) -> list[str]:
@@ -49,7 +49,7 @@ def check_authority(pem: bytes) -> None:
     try:
         x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm):
-        raise ValueError("holds no valid PEM certificate") from None
+        raise ValueError("contains no valid PEM certificate") from None
 
 
 def check_signing_key(pem: bytes, algorithm: str) -> None:

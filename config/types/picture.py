@@ -33,7 +33,7 @@ _OTHER_FUNCTION = re.compile(rf"(?<![\w-])(?!(?:{_COMPUTING})\s*\()[\w-]+\s*\(",
 def media_type(content: bytes) -> str:
     """PNG or SVG; ValueError for anything else, for one that is too large, and for an SVG that is more than shapes."""
     if len(content) > LARGEST:
-        raise ValueError(f"must not be larger than {LARGEST // 1024} KiB")
+        raise ValueError(f"must be at most {LARGEST // 1024} KiB")
     if content.startswith(_PNG_BEGINS):
         _check_png(content)
         return PNG
@@ -43,7 +43,7 @@ def media_type(content: bytes) -> str:
 
 def _check_png(content: bytes) -> None:
     if len(content) < 33:
-        raise ValueError("is not a whole PNG")
+        raise ValueError("is not a complete PNG")
     width, height = struct.unpack(">II", content[16:24])
     if not (0 < width <= WIDEST and 0 < height <= WIDEST):
         raise ValueError(f"must be at most {WIDEST} pixels wide and high")
@@ -63,12 +63,12 @@ class _SvgCheck:
         try:
             self._parser.Parse(content, True)
         except xml.parsers.expat.ExpatError as error:
-            raise ValueError(f"is neither a PNG nor a whole SVG: {error}") from None
+            raise ValueError(f"is neither a PNG nor a complete SVG: {error}") from None
 
     def _begin(self, name: str, attributes: dict[str, str]) -> None:
         namespace, _, element = name.rpartition(" ")
         if namespace != _NAMESPACE or not _SHAPES.fullmatch(element) or (self._depth == 0) is not (element == "svg"):
-            raise ValueError(f"holds <{element[:40]}>: an SVG of shapes alone is needed, saved as plain SVG")
+            raise ValueError(f"contains <{element[:40]}>. Use an SVG of shapes only, saved as plain SVG")
         self._depth += 1
         if self._depth > DEEPEST:
             raise ValueError("is nested too deeply")
@@ -81,20 +81,20 @@ class _SvgCheck:
     def _require_utf8(self, version: str, encoding: str | None, standalone: int) -> None:
         """A browser may know an encoding in which the same bytes say something else."""
         if encoding is not None and encoding.lower() not in ("utf-8", "us-ascii"):
-            raise ValueError(f"is written in {encoding[:40]}: save it in UTF-8")
+            raise ValueError(f"is encoded in {encoding[:40]}. Save it in UTF-8")
 
     def _refuse_doctype(self, *said: object) -> NoReturn:
-        raise ValueError("holds a document type, which may define anything: take it out")
+        raise ValueError("contains a document type, which is not allowed. Remove it")
 
     def _refuse_instruction(self, *said: object) -> NoReturn:
-        raise ValueError("holds a processing instruction, which may load anything: take it out")
+        raise ValueError("contains a processing instruction, which is not allowed. Remove it")
 
 
 def _check_attribute(name: str, value: str) -> None:
     if not _ATTRIBUTES.fullmatch(name) and name != "http://www.w3.org/XML/1998/namespace space":
-        raise ValueError(f"holds the attribute {name.rpartition(' ')[2][:40]}: an SVG of shapes alone is needed, saved as plain SVG")
+        raise ValueError(f"contains the attribute {name.rpartition(' ')[2][:40]}. Use an SVG of shapes only, saved as plain SVG")
     if name == "href" and not _LOCAL.fullmatch(value):
-        raise ValueError(f"refers to something outside of itself: href={value[:40]!r}")
+        raise ValueError(f"contains an external reference: href={value[:40]!r}")
     rest = _URL.sub("", value)
     if name != "href" and (_OTHER_FUNCTION.search(rest) or "\\" in rest or "@" in rest or "/*" in rest):
-        raise ValueError(f"refers to something outside of itself: {name}={value[:40]!r}")
+        raise ValueError(f"contains an external reference: {name}={value[:40]!r}")

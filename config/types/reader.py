@@ -59,7 +59,7 @@ def control_characters(value: str) -> str:
     """Return what to say of a text that has them."""
     if value.endswith("\n") and value.rstrip("\n").isprintable():
         return "ends in a line break. In YAML, write `>-` or `|-` in place of `>` or `|`"
-    return "must not hold control characters"
+    return "must not contain control characters"
 
 
 def one_of(*choices: str, otherwise: str = "") -> SettingReader:

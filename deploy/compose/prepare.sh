@@ -11,7 +11,7 @@ gate="databroker authorize authenticate proxy"
 
 for name in $gate store db authority; do
     if [ -e "$name" ]; then
-        echo "$PWD/$name is there already, and is left as it is" >&2
+        echo "$PWD/$name already exists, and is left as it is" >&2
         exit 1
     fi
 done

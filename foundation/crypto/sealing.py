@@ -75,15 +75,15 @@ class Sealer:
         One that another release made may lack a claim: that is a SealError for whoever reads it.
         """
         if not NONCE_BYTES + TAG_BYTES < len(sealed) <= MAX_SEALED:
-            raise SealError("this value is not one of ours")
+            raise SealError("this token is not valid")
         try:
             box = from_text(sealed)
         except ValueError as error:
-            raise SealError("this value is not one of ours") from error
+            raise SealError("this token is not valid") from error
         plain = decrypted(self._ciphers, box, audience.encode())
         expires, claims = json.loads(plain)
         if now >= expires:
-            raise Expired("this value has expired")
+            raise Expired("this token has expired")
         return Claims(claims)
 
 
@@ -94,14 +94,14 @@ def decrypted(ciphers: Sequence[AESGCM], box: bytes, associated: bytes) -> bytes
             return cipher.decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)
         except (ValueError, InvalidTag):
             continue
-    raise SealError("this value is not one of ours")
+    raise SealError("this token is not valid")
 
 
 class Claims(dict[str, Any]):
     """Claims of a sealed value, made by whichever release was in force then."""
 
     def __missing__(self, name: str) -> Any:
-        raise SealError("this value was made by another release of ours")
+        raise SealError("this token was made by another release of gate")
 
 
 class Expired(SealError):

@@ -88,7 +88,7 @@ class SessionCookies:
             if (live := await find(session_id, now)) is not None:
                 found.append(live)
         if len(found) > 1:
-            log.warning("two sessions in one request count as none", host=host_port)
+            log.warning("ambiguous session cookies ignored", host=host_port)
         return found[0] if len(found) == 1 else None
 
     def counting(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Sequence[SessionToken]:
@@ -156,7 +156,7 @@ class SessionCookies:
             return self._open(value, host_port, now)
         if now >= opened.token.expires:
             del self._opened[value, host_port]
-            raise Expired("this value has expired")
+            raise Expired("this token has expired")
         self._opened.move_to_end((value, host_port))
         return opened
 

@@ -19,7 +19,7 @@ class UrlExpired(SealError):
 
     def __init__(self, params: dict[str, str]):
         self.params = params
-        super().__init__("this link is too old")
+        super().__init__("this link has expired")
 
 
 class UrlSigner:
@@ -39,7 +39,7 @@ class UrlSigner:
         claimed_signature = params.pop(SIGNATURE, "")
         claimed = claimed_signature.encode()
         if not any(hmac.compare_digest(claimed, _signature(key, base, params).encode()) for key in self._keys):
-            raise SealError("this link is not one of ours, or was changed")
+            raise SealError("this link is invalid or was modified")
         issued, expiry = int(params.pop(ISSUED)), int(params.pop(EXPIRY))
         if now > expiry + LEEWAY or now < issued - LEEWAY:
             raise UrlExpired(params)
@@ -59,9 +59,9 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True, max_num_fields=20, errors="strict")
     except ValueError as error:
-        raise SealError("this link is not one of ours, or was changed") from error
+        raise SealError("this link is invalid or was modified") from error
     params = dict(pairs)
     # A key given twice has no one meaning (parameter pollution), so it can't have been signed by us.
     if len(params) != len(pairs) or SIGNATURE not in params or ISSUED not in params or EXPIRY not in params:
-        raise SealError("this link is not one of ours, or was changed")
+        raise SealError("this link is invalid or was modified")
     return f"{parts.scheme}://{parts.netloc}{parts.path}", params

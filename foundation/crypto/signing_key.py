@@ -80,10 +80,10 @@ def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
     """The members of a public key for signatures, exactly, under the name that follows from it; else ValueError."""
     kind = _MEMBERS.get(str(claimed.get("alg")))
     if kind is None or claimed.get("use") != "sig" or claimed.keys() != {"use", "alg", "kid", *kind}:
-        raise ValueError("not a public key of ours")
+        raise ValueError("not a public key of gate")
     members = {name: str(claimed[name]) for name in kind}
     if claimed["kid"] != thumbprint(members):
-        raise ValueError("a key under another's name")
+        raise ValueError("a key with a wrong key id")
     return {"use": "sig", "alg": str(claimed["alg"]), "kid": str(claimed["kid"]), **members}
 
 

@@ -42,7 +42,7 @@ def report_shortage(whom: str) -> None:
     if now - _said.get(whom, -SAID_EVERY) >= SAID_EVERY:
         _said[whom] = now
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        log.error("file descriptors run short", limit=limit, **{"for": whom})
+        log.error("out of file descriptors", limit=limit, **{"for": whom})
 
 
 def raise_limit() -> None:

@@ -94,7 +94,7 @@ class RpcChannel:
                 yield answer.FromString(message)
         except TimeoutError as error:
             status = grpc.StatusCode.UNAVAILABLE
-            raise RpcFailed(status, f"{method} was silent for {silence:g} seconds") from error
+            raise RpcFailed(status, f"{method} timed out after {silence:g} seconds") from error
         except (NotProven, grpc.aio.AioRpcError) as error:
             failure = await self._failure(call, error)
             status = failure.code

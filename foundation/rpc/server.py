@@ -23,7 +23,7 @@ from foundation.telemetry.tracing.spans import NO_SPAN, AnySpan
 from foundation.values import CertificatePair, HostPort
 
 log = structlog.get_logger(__name__)
-REFUSED = BoundedLog("a gRPC call was refused")
+REFUSED = BoundedLog("grpc call rejected")
 
 # Nothing is told there but that the process serves, and which methods exist.
 OPEN_SERVICES = ("/grpc.health.v1.Health/", "/grpc.reflection.v1alpha.ServerReflection/")
@@ -54,7 +54,7 @@ class RpcServer:
 
     def add(self, service: str, methods: Mapping[str, grpc.RpcMethodHandler]) -> None:
         if any(handler.request_streaming for handler in methods.values()):
-            raise NotImplementedError("no method of ours takes a stream, and none would be guarded")
+            raise NotImplementedError("client streams are not supported")
         self._services.append(service)
         self._calls.tell_apart(f"/{service}/{name}" for name in methods)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(methods)),))
@@ -69,7 +69,7 @@ class RpcServer:
             else:
                 self.port = self._server.add_secure_port(where, self._certificates.credentials())
         except RuntimeError as error:
-            raise ConfigError([Problem("grpc_address", f"can't listen on {address}: is another process there?")]) from error
+            raise ConfigError([Problem("grpc_address", f"can't listen on {address}. Check that no other process uses the port")]) from error
         self._address = f"{where.rpartition(':')[0]}:{self.port}"
 
     def open_socket(self, path: Path) -> None:
@@ -86,7 +86,7 @@ class RpcServer:
         for service in self._services:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
-        log.info("gRPC is served", address=self._address, tls=not self._options.grpc_insecure and self.port > 0)
+        log.info("grpc listener started", address=self._address, tls=not self._options.grpc_insecure and self.port > 0)
 
     async def stop(self) -> None:
         """Health says so first, then what is under way has a moment; streams end with it."""
@@ -220,8 +220,8 @@ async def _tell(error: Exception, status: grpc.StatusCode, context: grpc.aio.Ser
         raise error
     if isinstance(error, GateError):
         await context.abort(status, str(error))
-    log.error("a gRPC call failed", method=method, exc_info=error)
-    await context.abort(status, "this call failed; the reason is in the server's log")
+    log.error("grpc call failed", method=method, exc_info=error)
+    await context.abort(status, "internal error; see the server's log")
     raise AssertionError("abort raises")
 
 

@@ -16,7 +16,7 @@ from foundation.errors import GateError
 
 TOKEN = "gate-call"  # noqa: S105 - names of metadata
 PROOF = "gate-proof"
-NO_TOKEN = "the call carries no token of ours"  # noqa: S105 - a reason
+NO_TOKEN = "the call has no valid token"  # noqa: S105 - a reason
 
 # The clocks of two machines may differ by as much again, so no token is good for more than four minutes.
 LIFETIME = 120
@@ -57,15 +57,15 @@ class SharedSecret:
         words = token.rpartition(".")[0]
         fitting = (proof_key for call_key, proof_key in self._keys if hmac.compare_digest(match[3], _mac(call_key, method, words)))
         if (proof_key := next(fitting, None)) is None:
-            raise NotProven("the call's token is not ours, or is for another method")
+            raise NotProven("the call's token is invalid or for another method")
         if not 0 < int(match[1]) - self._clock() <= 2 * LIFETIME:
-            raise NotProven("the call's token has expired, or this machine's clock differs from the caller's")
+            raise NotProven("the call's token has expired, or the clocks of the two machines differ")
         return _mac(proof_key, method, token)
 
     def check_proof(self, method: str, token: str, metadata: Metadata) -> None:
         """Check of the proof; NotProven where who answered a call with `token` does not know the secret."""
         if not hmac.compare_digest(_only(metadata, PROOF).encode(), _mac(self._keys[0][1], method, token).encode()):
-            raise NotProven(f"the server of {method} did not prove that it knows shared_secret")
+            raise NotProven(f"the server of {method} did not prove that it has shared_secret")
 
 
 def _mac(key: bytes, method: str, words: str) -> str:

@@ -31,7 +31,7 @@ class BoundedReader:
     """Reader of the messages of callers that have proven nothing: of some at once, and each for a short time."""
 
     def __init__(self) -> None:
-        self._late = BoundedLog("a gRPC call was not read in time")
+        self._late = BoundedLog("grpc request timed out")
         self._turns = asyncio.Semaphore(MAX_READS)
         self._turns_by_address = WeakValueDictionary[str, asyncio.Semaphore]()
 

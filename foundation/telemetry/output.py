@@ -25,7 +25,7 @@ MOST_LINES, MOST_BYTES = 10_000, 4 * 1024 * 1024  # that wait to be read
 TOGETHER = 0.005  # seconds
 AT_ONCE = 64 * 1024  # bytes, as much as a pipe takes
 LAST_WORDS = 2.0  # seconds: so long may what was said last take at the end of the process
-DROPPED = "lines of the log were dropped: nobody read them in time"
+DROPPED = "log lines dropped"
 
 
 class Turn:

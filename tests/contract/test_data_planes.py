@@ -300,10 +300,10 @@ async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
 async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: str, gate: RunningGate, application: SampleUpstream) -> None:
     before, answer = application.hits, ask(gate, target, host=PATHS)
     assert (answer.status, application.hits) == (400, before)
-    assert b"can be read in more than one way" in answer.body
+    assert b"ambiguous" in answer.body
     assert b"secret route" not in answer.body
     line = logged(gate, lambda entry: entry["request_id"] == answer.header("x-request-id"))
-    assert "an upstream may read the path as /admin/users, which belongs to route 'secret route'" in line["problem"]
+    assert "an upstream may interpret the path as /admin/users, which belongs to route 'secret route'" in line["problem"]
 
 
 @pytest.mark.parametrize("target", ["/users", "/users;x", "/users;%2Fx", "/users%3Fx", "//users", "//x/users", "/%2Fusers"])

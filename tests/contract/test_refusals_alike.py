@@ -58,7 +58,7 @@ def refusals() -> dict[str, Refused]:
     return {
         "nobody": Refused("/", "", 401, NOBODY),
         "the application's own": Refused("/", "Authorization: Bearer of.the.app", 401, NOBODY),
-        "program token": Refused("/", f"Authorization: Gate {'x' * 80}", 401, BAD_TOKEN, "program token: this value is not one of ours"),
+        "program token": Refused("/", f"Authorization: Gate {'x' * 80}", 401, BAD_TOKEN, "program token: this token is not valid"),
         "as a bearer's": Refused("/", f"Authorization: Bearer Gate-{'x' * 80}", 401, BAD_TOKEN, "program token"),
         "account": Refused("/", f"Authorization: Bearer {new_token('ci')}", 401, BAD_TOKEN, "service account ci: there is none"),
         "mistyped": Refused("/", f"Authorization: Bearer {new_token('ci')[:-1]}x", 401, BAD_TOKEN, "service account"),

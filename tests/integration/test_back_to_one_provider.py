@@ -181,7 +181,7 @@ async def test_who_has_another_id_there_signs_in_again_each_way(providers: Provi
         assert await opened(stage, guest) == [200, 200, 403, 403]
         with hears(stage.gate, REFUSED) as refused:
             rewrite(stage.gate.config_file, **of_one, identity_providers=None)
-        assert "'corp' is the id of no provider" in str(refused)
+        assert "unknown provider 'corp'" in str(refused)
         assert await opened(stage, guest) == [200, 200, 403, 403], "a rule that names an entry keeps the configuration out, as a whole"
 
         policy = [{name: value for name, value in route.items() if name != "identity_providers"} for route in builder.policy]

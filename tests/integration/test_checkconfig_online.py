@@ -61,9 +61,9 @@ def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
         # Route -> (its keys, the words or None)
         table: dict[str, tuple[dict[str, Any], str | None]] = {
             "http": ({"to": upstream.url}, None),
-            "refused": ({"to": f"http://127.0.0.1:{refusing}"}, f"127.0.0.1:{refusing} refuses the connection"),
-            "unresolved": ({"to": "http://upstream.invalid"}, "has a name that can't be resolved"),
-            "untrusted": ({"to": f"https://127.0.0.1:{port['tls']}"}, "shows a certificate that is not trusted"),
+            "refused": ({"to": f"http://127.0.0.1:{refusing}"}, f"127.0.0.1:{refusing} refused the connection"),
+            "unresolved": ({"to": "http://upstream.invalid"}, "can't be resolved"),
+            "untrusted": ({"to": f"https://127.0.0.1:{port['tls']}"}, "presented an untrusted certificate"),
             "other name": ({"to": f"https://127.0.0.1:{port['tls']}", "tls_custom_ca_file": ca}, "a certificate for another name"),
             "as the route says": (
                 {"to": f"https://127.0.0.1:{port['tls']}", "tls_custom_ca_file": ca, "tls_server_name": "upstream.localhost"},
@@ -71,9 +71,9 @@ def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
             ),
             "unverified": ({"to": f"https://127.0.0.1:{port['tls']}", "tls_skip_verify": True}, None),
             "plain": ({"to": f"https://127.0.0.1:{port['plain']}"}, "does not speak TLS on that port"),
-            "mutual": ({"to": f"https://127.0.0.1:{port['mutual']}", "tls_skip_verify": True}, "without a client certificate"),
-            "silent": ({"to": f"https://127.0.0.1:{port['silent']}"}, "does not answer in time"),
-            "second": ({"to": [upstream.url, f"http://127.0.0.1:{free_port()}"]}, "refuses the connection"),
+            "mutual": ({"to": f"https://127.0.0.1:{port['mutual']}", "tls_skip_verify": True}, "requires a client certificate"),
+            "silent": ({"to": f"https://127.0.0.1:{port['silent']}"}, "did not respond in time"),
+            "second": ({"to": [upstream.url, f"http://127.0.0.1:{free_port()}"]}, "refused the connection"),
         }
         builder = GateBuilder(provider.url)
         for number, (keys, _) in enumerate(table.values()):
@@ -91,7 +91,7 @@ def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
         assert (key in found) is (words is not None), (name, found)
         assert words is None or words in found[key], (name, found[key])
     assert f"policy[{tcp}].to" not in found
-    assert "refuses the connection" in found[f"policy[{tcp + 1}].to"]
+    assert "refused the connection" in found[f"policy[{tcp + 1}].to"]
     assert "1 more route" in found["policy[1].to"]
     assert f"policy[{tcp + 2}].to" not in found
 

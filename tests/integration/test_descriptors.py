@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 APP = "app.localhost"
 CROWD = 200
-SHORT = "file descriptors run short"
+SHORT = "out of file descriptors"
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_full_table_of_descriptors_is_told_and_takes_no_ones_upstream(gate: Ru
             assert ask(gate, newcomer).status == 200
     assert gate.wait_for_event(SHORT, lambda entry: entry["for"] == "upstreams")
     line = gate.wait_for_event("request", lambda entry: entry["status"] == 503)
-    assert "no file descriptors left" in line["problem"]
+    assert "out of file descriptors" in line["problem"]
     assert counted(gate, "clients") > 0
     assert counted(gate, "upstreams") > 0
     assert len([entry for entry in gate.log if entry.get("event") == SHORT]) < CROWD / 10

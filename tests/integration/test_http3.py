@@ -172,8 +172,8 @@ async def test_it_comes_and_goes_with_the_configuration(gate: RunningGate, conne
     ("settings", "words"),
     [
         ({"data_plane": "embedded"}, "needs data_plane: envoy"),
-        ({"insecure_server": True}, "needs TLS that ends here"),
-        ({"use_proxy_protocol": True}, "carries TCP alone"),
+        ({"insecure_server": True}, "requires TLS terminated by gate"),
+        ({"use_proxy_protocol": True}, "use_proxy_protocol"),
     ],
 )
 def test_where_it_can_not_be_it_is_refused(settings: dict[str, Any], words: str, tmp_path: Path) -> None:

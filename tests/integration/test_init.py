@@ -141,4 +141,4 @@ def test_a_self_signed_provider_is_told_in_words(tmp_path: Path) -> None:
         )
         refused = run(tmp_path / "gate", "--answers", file)
     assert refused.returncode == 1
-    assert "its authority is unknown here: set the certificate authority" in refused.stderr, refused.stderr
+    assert "its CA is unknown" in refused.stderr, refused.stderr

@@ -109,7 +109,7 @@ async def test_without_companions_two_sessions_are_none_and_what_was_planted_is_
             # By way of the authenticate host, where alice's is the only one.
             assert who_is_at(browser, running.url(PAY, path)) == "alice"
             assert [each["path"] for each in browser.driver.get_cookies() if each["name"] == "_gate"] == ["/"]
-    assert running.wait_for_event("two sessions in one request count as none")["host"] == f"{PAY}:{running.port}"
+    assert running.wait_for_event("ambiguous session cookies ignored")["host"] == f"{PAY}:{running.port}"
 
 
 async def test_signing_out_ends_the_planted_session_too(gate: tuple[RunningGate, DevelopmentProvider], browser: Browser) -> None:

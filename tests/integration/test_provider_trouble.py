@@ -67,12 +67,12 @@ async def _mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @pytest.mark.parametrize(
     ("url", "serve", "has_tls", "words"),
     [
-        ("https://localhost:{}", None, False, "refuses the connection"),
-        ("https://nobody.invalid", None, False, "has a name that can't be resolved"),
+        ("https://localhost:{}", None, False, "refused the connection"),
+        ("https://nobody.invalid", None, False, "can't be resolved"),
         ("https://localhost:{}", _plain, False, "does not speak TLS on that port"),
-        ("https://localhost:{}", _plain, True, "shows a certificate that is not trusted"),
-        ("http://localhost:{}", _mute, False, "closed the connection without an answer"),
-        ("http://localhost:{}", _plain, True, "closed the connection without an answer"),
+        ("https://localhost:{}", _plain, True, "presented an untrusted certificate"),
+        ("http://localhost:{}", _mute, False, "closed the connection without a response"),
+        ("http://localhost:{}", _plain, True, "closed the connection without a response"),
     ],
     ids=["refused", "unresolved", "TLS to plain HTTP", "untrusted", "closed", "plain HTTP to TLS"],
 )

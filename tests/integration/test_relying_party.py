@@ -384,7 +384,7 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
             503,
             "the identity provider is not responding",
             TROUBLE,
-            "does not answer in time",
+            "did not respond in time",
         )
 
 

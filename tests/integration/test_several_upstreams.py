@@ -127,7 +127,7 @@ async def test_who_is_asked_instead_is_asked_by_its_own_name_and_its_answer_is_c
         refused = await client.get(gate.url("names.localhost", "/nobody"), headers={"Accept": "text/html"})
     assert (refused.status_code, "be reached" in refused.text) == (502, True)
     line = gate.wait_for_event("request", lambda event: event["path"] == "/nobody")
-    assert "refuses the connection" in line["problem"]
+    assert "refused the connection" in line["problem"]
 
 
 async def test_what_was_sent_once_is_sent_to_nobody_else(gate: RunningGate) -> None:

@@ -193,17 +193,17 @@ async def test_a_back_end_that_hangs_or_fails_delays_no_request_and_is_told_of_o
         for _ in range(300):
             assert (await client.get(gate.url(OPEN))).status_code == 200
     assert time.monotonic() - began < 60
-    gate.wait_for_event("traces can't be sent; they are dropped until they can")
+    gate.wait_for_event("trace export failed")
     backend.is_slow.clear()
     backend.go_on.set()
     for _ in range(200):
         await get(gate, OPEN, "/again")
-        if any(entry["event"] == "traces are taken again" for entry in gate.log):
+        if any(entry["event"] == "trace export recovered" for entry in gate.log):
             break
         await asyncio.sleep(0.1)
-    assert [entry["event"] for entry in gate.log if "traces" in entry["event"]] == [
-        "traces can't be sent; they are dropped until they can",
-        "traces are taken again",
+    assert [entry["event"] for entry in gate.log if "trace export" in entry["event"]] == [
+        "trace export failed",
+        "trace export recovered",
     ]
 
 

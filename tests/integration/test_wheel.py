@@ -215,8 +215,8 @@ def test_a_port_that_another_has_is_named_with_how_to_find_it(installed: Path, c
 def test_a_setting_of_another_release_is_named_with_ours(installed: Path, configured: Path) -> None:
     configured.write_text(configured.read_text() + "shiny: 1\ncookie_secrt: x\n")
     said = refused(installed, configured.parent, "run", "-config", configured)
-    assert "shiny: is not a setting of gate v0." in said
-    assert "cookie_secrt: is not a setting; did you mean cookie_secret?" in said
+    assert "shiny: unknown setting (gate v0." in said
+    assert "cookie_secrt: unknown setting. Did you mean cookie_secret?" in said
 
 
 def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ errors = door("foundation.errors", "unit/proxy/observe/test_access_log.py")
 errors.without(
     "a client learns nothing of other routes",
     "TwoReadings.__init__",
-    replaced('super().__init__(Message("the path can be read in more than one way"))', 'super().__init__(f"it belongs to {owner}")'),
+    replaced('super().__init__(Message("the path is ambiguous"))', 'super().__init__(f"it belongs to {owner}")'),
 )
 errors.without("the log says whose the path is to others", "TwoReadings.in_full", returns("str(self)"))
 

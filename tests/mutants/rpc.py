@@ -37,9 +37,7 @@ server.without(
     "RpcServer.add",
     never("any((handler.request_streaming for handler in methods.values()))"),
 )
-server.without(
-    "callers are not told what went wrong inside", "_tell", replaced('"this call failed; the reason is in the server\'s log"', "str(error)")
-)
+server.without("callers are not told what went wrong inside", "_tell", replaced('"internal error; see the server\'s log"', "str(error)"))
 server.without(
     "a request that must prove its caller is asked",
     "ServedCall.prove",

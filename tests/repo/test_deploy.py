@@ -86,7 +86,7 @@ def test_what_is_prepared_is_for_its_user_alone_and_is_never_written_over(prepar
     before = {file: (file.stat().st_mode & 0o777, file.read_bytes()) for file in prepared.rglob("*") if file.is_file()}
     assert {mode for mode, _ in before.values()} == {0o600}
     again = prepare(prepared)
-    assert (again.returncode, "is there already" in again.stderr) == (1, True)
+    assert (again.returncode, "already exists" in again.stderr) == (1, True)
     assert {file: file.read_bytes() for file in before} == {file: content for file, (_, content) in before.items()}
 
 

@@ -17,14 +17,14 @@ from config.importing.path_bounds import path_bounds
 
 SECOND_FACTOR: Expression = {"claim/amr": "mfa"}
 # Everything about people and how they prove who they are stays where it is.
-_STAYS = "stays Authelia's: it remains your provider, which gate asks by OpenID Connect"
+_STAYS = "not converted: Authelia remains your identity provider, which gate uses through OpenID Connect"
 _WHY_LOST = {
-    "session": "sessions are gate's own: cookie_expire, databroker_storage_type",
-    "server": "address says where gate listens",
-    "log": "log_level, where it differs from info",
-    "telemetry": "metrics_address opens gate's own metrics",
+    "session": "gate has its own sessions: cookie_expire, databroker_storage_type",
+    "server": "the setting address replaces it",
+    "log": "use log_level if it differs from info",
+    "telemetry": "use metrics_address for gate's own metrics",
     "theme": "gate's pages follow the browser's preference",
-    "definitions": "networks were written out where a rule names them",
+    "definitions": "networks are written out in each rule that names them",
 }
 
 
@@ -38,7 +38,7 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
         converted.routes.append(_route(host, rules))
         converted.tests += examples(host, rules)
     if not converted.routes:
-        converted.top.lose(foreign.source("access_control"), "no rule names a host, and gate has a route for each: write them")
+        converted.top.lose(foreign.source("access_control"), "no rule names a host, and gate needs a route for each host. Add the routes")
     return converted
 
 
@@ -66,17 +66,22 @@ def _cookie(values: dict[str, Any]) -> tuple[str, str]:
 def _shared_notes(top: ConvertedPart, rules: tuple[AutheliaRule, ...]) -> None:
     top.note(
         "NEW",
-        f"Authelia knows no upstreams: in each `to` write yours for {NO_UPSTREAM}; where your proxy stays and asks gate, none is needed",
+        f"Authelia has no upstreams: replace {NO_UPSTREAM} in each `to` with yours. With forward auth none is needed",
     )
     top.note("NEW", "Remote-User, -Email and -Groups became X-Gate-Jwt-Assertion, which is signed (pass_identity_headers)")
     if any(part.startswith("user:") for rule in rules for parts in rule.subjects for part in parts):
         top.note(
-            "CHECK", "user:NAME became the claim preferred_username: at another provider than Authelia people may choose it themselves"
+            "CHECK",
+            "user:NAME became the claim preferred_username. At another provider than Authelia, check that users can't choose its value",
         )
     if any(rule.policy == TWO_FACTOR for rule in rules):
-        top.note("CHECK", "two_factor became the claim amr with mfa (RFC 8176): who signed in with less is refused, not asked again")
+        top.note(
+            "CHECK",
+            "two_factor became the claim amr with mfa (RFC 8176): users who signed in with "
+            "one factor are denied, without step-up authentication",
+        )
     if any(rule.networks for rule in rules):
-        top.note("CHECK", "networks look at the client's address: name the proxies in front of gate as trusted_proxies")
+        top.note("CHECK", "networks match the client address. List the proxies in front of gate in trusted_proxies")
 
 
 def _hosts(rules: tuple[AutheliaRule, ...]) -> list[str]:
@@ -91,7 +96,7 @@ def _route(host: str, rules: tuple[AutheliaRule, ...]) -> ConvertedPart:
     first = next((rule for rule in about if host in rule.domains), about[0])
     route.set(first.source, "from", f"https://{host}")
     if host.startswith("*."):
-        route.note("CHECK", f"{host} is one label here: hosts further below have no route, and are answered 404")
+        route.note("CHECK", f"{host} matches one label only: hosts with more labels have no route and get 404")
     route.set(None, "to", NO_UPSTREAM)
     route.set(None, "allow_websockets", True)
     route.set(None, "pass_identity_headers", True)
@@ -138,11 +143,11 @@ def _person(subject: str) -> Expression:
 def _say(route: ConvertedPart, host: str, rule: AutheliaRule) -> None:
     """What of the rule could not be told exactly."""
     for text in rule.unread:
-        route.lose(rule.source, f"{text}; the rule opens nothing, and what a stricter one may mean stays closed")
+        route.lose(rule.source, f"{text}; the rule allows nothing, and requests that it may deny stay denied")
     surely, _ = rule.takes_host(host)
     if not surely:
-        route.note("CHECK", f"{rule.source}: whether it is about {host} depends on the person or on the host's name: it opens nothing")
+        route.note("CHECK", f"{rule.source}: whether it applies to {host} depends on the user or on the host name. It allows nothing")
     for expression in rule.resources:
         if not path_bounds(expression, sees_query=True).are_exact:
-            said = "gate's rules see the path without its query: what may have matched otherwise there stays closed here"
+            said = "gate's rules match the path without its query. Requests that may have matched otherwise stay denied"
             route.note("CHECK", f"{rule.source}: {expression}: {said}")

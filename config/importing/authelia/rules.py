@@ -126,14 +126,16 @@ def read_rules(foreign: ForeignConfig) -> tuple[AutheliaRule, ...]:
 def _rule(raw: dict[str, Any], source: ForeignKey, named: dict[str, list[str]]) -> AutheliaRule:
     networks, unread = _networks(_texts(raw.get("networks")), named)
     if raw.get("query"):
-        unread.append("query: gate's rules don't look at queries")
+        unread.append("query: gate's rules don't match queries")
     subjects, unknown = _subjects(raw.get("subject"))
     expressions = [*_texts(raw.get("resources")), *_texts(raw.get("domain_regex"))]
     unknown += [
-        f"{expression}: it names a person or a group, or is no expression" for expression in expressions if not _is_usable(expression)
+        f"{expression}: it names a user or a group, or is not a valid expression"
+        for expression in expressions
+        if not _is_usable(expression)
     ]
     known = {"domain", "domain_regex", "policy", "subject", "networks", "methods", "resources", "query"}
-    unread += [*unknown, *(f"{key}: gate does not know it" for key in raw if key not in known)]
+    unread += [*unknown, *(f"{key}: gate does not support it" for key in raw if key not in known)]
     return AutheliaRule(
         source,
         _policy(raw.get("policy")),
@@ -159,7 +161,7 @@ def _subjects(value: Any) -> tuple[tuple[tuple[str, ...], ...], list[str]]:
     alternatives = [_texts(element) for element in value] if isinstance(value, list) else [_texts(value)] if value else []
     unread = [part for parts in alternatives for part in parts if not part.startswith(("user:", "group:"))]
     if unread:  # without the others, too: whom such a rule takes is not known
-        return (), [f"subject {part}: it is no person and no group" for part in unread]
+        return (), [f"subject {part}: it is neither a user nor a group" for part in unread]
     return tuple(tuple(parts) for parts in alternatives if parts), []
 
 
@@ -181,7 +183,7 @@ def _networks(written: list[str], named: dict[str, list[str]]) -> tuple[list[str
         try:
             found.append(str(ipaddress.ip_network(entry, strict=False)))
         except ValueError:
-            unread.append(f"networks: {entry} is no network, and none is called so")
+            unread.append(f"networks: {entry} is neither a network nor the name of one")
     return [] if unread else found, unread
 
 

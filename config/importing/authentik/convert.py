@@ -16,9 +16,9 @@ from config.importing.foreign_values import address_parts
 from config.importing.path_bounds import path_bounds, sample_path
 
 _LOST = {
-    "basic_auth_enabled": "gate sends applications no passwords: they read X-Gate-Jwt-Assertion",
-    "cookie_domain": "gate's cookies are each host's own",
-    "certificate": "name the certificate of all hosts at the top: certificate_file, or autocert",
+    "basic_auth_enabled": "gate does not send passwords to applications. They can read X-Gate-Jwt-Assertion",
+    "cookie_domain": "gate uses separate cookies for each host",
+    "certificate": "configure the certificate of all hosts with certificate_file or autocert",
 }
 
 
@@ -36,16 +36,16 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
     hosts = [address_parts(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
     domain = next((host.partition(".")[2] for host in hosts if host.count(".") > 1), "example.com")
     issuer = f"https://authentik.{domain}/application/o/gate/"
-    begin(converted.top, domain, issuer, "where your authentik is, with an application `gate` for it", "of that application", new_secret)
-    converted.top.note("CHECK", "flows (second factors, consent) are those of the application `gate` now, for all hosts: choose them there")
+    begin(converted.top, domain, issuer, "the URL of your authentik, with an application `gate`", "of that application", new_secret)
+    converted.top.note("CHECK", "flows (second factors, consent) are those of the application `gate` for all hosts. Choose them there")
     converted.top.note("NEW", "X-authentik-... became X-Gate-Jwt-Assertion, which is signed (pass_identity_headers)")
     if any(entry.attrs.get("user") for entry in entries.of(BINDING)):
-        converted.top.note("CHECK", "a bound person became the claim preferred_username: see that people can't choose it themselves")
+        converted.top.note("CHECK", "a bound user became the claim preferred_username. Check that users can't choose its value")
     for provider in sorted(entries.of(PROVIDER), key=_length, reverse=True):
         if (route := _route(converted, provider, entries)) is not None:
             converted.routes.append(route)
     if not converted.routes:
-        converted.top.note("LOST", "no proxy provider with a host of its own is in the file")
+        converted.top.note("LOST", "the file has no proxy provider with its own host")
     return converted
 
 
@@ -59,7 +59,8 @@ def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEnt
     url = address_parts(attrs.get("external_host"))
     if mode == "forward_domain":
         converted.top.lose(
-            provider.source, f"{attrs.get('name')}: it stood for all hosts of a domain; gate has a route for each: write them"
+            provider.source,
+            f"{attrs.get('name')}: it applied to all hosts of a domain, and gate needs a route for each host. Add the routes",
         )
         return None
     route = ConvertedPart()
@@ -77,9 +78,7 @@ def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEnt
     skipped = str(attrs.get("skip_path_regex") or "").splitlines()
     bounds = [path_bounds(expression.strip(), sees_query=False) for expression in skipped if expression.strip()]
     if any(not each.are_exact for each in bounds):
-        route.note(
-            "CHECK", f"{provider.source}: skip_path_regex: paths with escapes (%..) are open only where every server reads them alike"
-        )
+        route.note("CHECK", f"{provider.source}: skip_path_regex: paths with escapes (%..) are public only if they are unambiguous")
     let_in(route, any_of([*(each.surely for each in bounds), bound.allowed]))
     converted.tests += _tests(f"https://{url.netloc}{url.path.rstrip('/')}", skipped, bound)
     return route
@@ -91,13 +90,13 @@ def _upstream(route: ConvertedPart, attrs: dict[str, Any], mode: str) -> None:
         if attrs.get("internal_host_ssl_validation") is False:
             route.set(None, "tls_skip_verify", True)
     else:
-        route.set(None, "to", NO_UPSTREAM, new="your own proxy knew the upstream: write it (one that asks gate by forward auth needs none)")
+        route.set(None, "to", NO_UPSTREAM, new="your own proxy has the upstream. Add it (not needed with forward auth)")
 
 
 def _bound(route: ConvertedPart, provider: AuthentikEntry, entries: AuthentikEntries) -> Bound:
     application = _application(provider, entries)
     if application is None:
-        route.lose(provider.source, "no application has this provider, so nobody passed, and nobody does")
+        route.lose(provider.source, "no application uses this provider, so all users are denied as before")
         return Bound(False)
     targets = [(binding, entries.find(binding.attrs.get("target"), APPLICATION)) for binding in entries.of(BINDING)]
     bindings = [binding for binding, target in targets if target is application]
@@ -105,11 +104,11 @@ def _bound(route: ConvertedPart, provider: AuthentikEntry, entries: AuthentikEnt
     demands_all = application.attrs.get("policy_engine_mode") == "all"
     knows_all = entries.is_whole and all(target is not None or _is_elsewhere(binding, entries) for binding, target in targets)
     if not knows_all and (demands_all or not enabled):
-        route.note("CHECK", f"{application.source}: other bindings of it may be where this file does not tell: say who may pass")
+        route.note("CHECK", f"{application.source}: this file may not contain all its bindings. Add the users to allow")
         return Bound(False)
     if not enabled:
         if bindings:
-            route.note("CHECK", f"{application.source}: all its bindings are switched off: say who may pass")
+            route.note("CHECK", f"{application.source}: all its bindings are disabled. Add the users to allow")
         return Bound(False if bindings else SIGNED_IN)
     parts = [_of_binding(route, binding, entries) for binding in enabled]
     allowed = all_of(part.allowed for part in parts) if demands_all else any_of(part.allowed for part in parts)
@@ -132,9 +131,9 @@ def _of_binding(route: ConvertedPart, binding: AuthentikEntry, entries: Authenti
     person = _name(binding, "user", USER, "username", entries)
     if binding.is_conditional or binding.attrs.get("policy") or not (group or person):
         what = (
-            "a policy" if binding.attrs.get("policy") else "it may not be there" if binding.is_conditional else "whom it names is not told"
+            "a policy" if binding.attrs.get("policy") else "it is conditional" if binding.is_conditional else "its user or group is unknown"
         )
-        route.lose(binding.source, f"{what}: it lets nobody in here")
+        route.lose(binding.source, f"{what}: it allows nothing here")
         return Bound(False)
     one: Expression = {"groups": group} if group else {"claim/preferred_username": person}
     return Bound(none_of([one])) if binding.attrs.get("negate") else Bound(one, (group,) if group else ())

@@ -15,12 +15,12 @@ _ISSUER = "https://provider.invalid"
 # What some kinds of middleware did, or do here.
 _KINDS = {
     "stripprefix": "",
-    "redirectscheme": "gate's http_redirect_addr leads everybody to https",
-    "compress": "applications compress by themselves",
-    "headers": "set_request_headers has those for upstreams, headers those for browsers",
-    "ratelimit": "gate counts no requests",
-    "basicauth": "gate asks nobody for passwords: it signs people in at the provider",
-    "digestauth": "gate asks nobody for passwords: it signs people in at the provider",
+    "redirectscheme": "gate's http_redirect_addr redirects every request to https",
+    "compress": "applications compress responses themselves",
+    "headers": "use set_request_headers for upstreams, headers for browsers",
+    "ratelimit": "gate does not limit request rates",
+    "basicauth": "gate does not handle passwords: users sign in at the provider",
+    "digestauth": "gate does not handle passwords: users sign in at the provider",
     "ipallowlist": "write it as a policy with source_ip",
     "ipwhitelist": "write it as a policy with source_ip",
 }
@@ -36,9 +36,9 @@ def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converte
     converted, labels = Converted(TRAEFIK), read_labels(foreign)
     found = [(router, part) for router in _by_priority(labels.routers) for part in _parts(converted.top, router)]
     domain = next((part.host.partition(".")[2] for _, part in found if part.host.count(".") > 1), "example.com")
-    begin(converted.top, domain, _ISSUER, "Traefik knows no provider: write yours", "a client that you register there", new_secret)
-    converted.top.note("NEW", "containers are named as in the Compose file: gate must be in a network with them")
-    converted.top.note("NEW", "entry points have no counterpart: gate serves every route at `address`, by https")
+    begin(converted.top, domain, _ISSUER, "Traefik has no identity provider. Write yours", "a client that you register there", new_secret)
+    converted.top.note("NEW", "containers are named as in the Compose file: gate must share a network with them")
+    converted.top.note("NEW", "entry points have no counterpart: gate serves every route at `address`, over https")
     for router, part in found:
         converted.routes.append(_route(router, part, labels))
     return converted
@@ -59,13 +59,13 @@ def _parts(top: ConvertedPart, router: TraefikPart) -> Iterator[RulePart]:
     try:
         parts = rule_parts(rule)
     except UnreadableRule as error:
-        top.lose(router.source, f"router {router.name}: {rule}: {error}; its hosts have no route")
+        top.lose(router.source, f"router {router.name}: {rule}: {error}; its hosts get no route")
         return
     for part in parts:
         if part.host and all(sign.isalnum() or sign in "-._:" for sign in part.host):
             yield part
         else:
-            top.lose(router.source, f"router {router.name}: {rule}: gate has a route for each host, and it names none: write them")
+            top.lose(router.source, f"router {router.name}: {rule}: it names no host, and gate needs a route for each. Add the routes")
 
 
 def _route(router: TraefikPart, part: RulePart, labels: TraefikLabels) -> ConvertedPart:
@@ -79,7 +79,7 @@ def _route(router: TraefikPart, part: RulePart, labels: TraefikLabels) -> Conver
     route.set(None, "pass_identity_headers", True)
     route.has_lost_limits = bool(part.unread)
     for matcher in part.unread:
-        route.note("CHECK", f"{router.source}: {matcher} has no counterpart, so this route takes more requests than the router did")
+        route.note("CHECK", f"{router.source}: {matcher} has no counterpart, so this route matches more requests than the router")
     _middlewares(route, router, part, labels)
     return route
 
@@ -91,7 +91,7 @@ def _upstream(route: ConvertedPart, router: TraefikPart, labels: TraefikLabels) 
     options = service.options if service else {}
     container = service.container if service else router.container
     scheme, port = options.get("loadbalancer.server.scheme", "http"), options.get("loadbalancer.server.port", "")
-    said = "" if port.isdigit() else "no label tells its port, so Traefik took what the image exposes: write it"
+    said = "" if port.isdigit() else "no label sets its port, so Traefik used the exposed port of the image. Write it"
     route.set(None, "to", f"{scheme}://{container}{':' + port if port.isdigit() else ''}", new=said)
 
 
@@ -107,13 +107,13 @@ def _middlewares(route: ConvertedPart, router: TraefikPart, part: RulePart, labe
         else:
             kind = next(iter(kinds), "")
             route.has_lost_limits = route.has_lost_limits or kind not in _LIMITS_NOBODY
-            route.lose(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart, or is not in this file'}")
+            route.lose(router.source, f"middleware {name}: {_KINDS.get(kind) or 'it has no counterpart or is not in this file'}")
     route.asked = tuple(asked)
     if asked:
-        said = f"{', '.join(asked)} said who may pass: import its file, and take the policy over"
+        said = f"{', '.join(asked)} made the decisions: import its configuration and use its policy"
     else:
-        said = "nobody was asked here; allow_public_unauthenticated_access: true, if that was meant"
-    route.note("CHECK", f"nobody passes: {said}")
+        said = "there was no authentication here. Set allow_public_unauthenticated_access: true to keep that"
+    route.note("CHECK", f"all users are denied: {said}")
 
 
 def _stripped(middleware: TraefikPart) -> list[str]:

@@ -27,7 +27,7 @@ def rule_parts(rule: str) -> list[RulePart]:
     signs = _signs(rule)
     found = _either(signs)
     if signs or len(found) > _MOST:
-        raise UnreadableRule("it is not understood")
+        raise UnreadableRule("it is not supported")
     return found
 
 
@@ -36,7 +36,7 @@ def _signs(rule: str) -> list[re.Match[str]]:
     while at < len(rule.rstrip()):
         match = _SIGN.match(rule, at)
         if match is None:
-            raise UnreadableRule("it is not understood")
+            raise UnreadableRule("it is not supported")
         found.append(match)
         at = match.end()
     return found[::-1]
@@ -64,11 +64,11 @@ def _both(signs: list[re.Match[str]]) -> list[RulePart]:
 def _single(signs: list[re.Match[str]]) -> list[RulePart]:
     sign = signs.pop() if signs else None
     if sign is None or sign[1] in ("&&", "||", ")"):
-        raise UnreadableRule("it is not understood")
+        raise UnreadableRule("it is not supported")
     if sign[1] == "(":
         found = _either(signs)
         if not signs or signs.pop()[1] != ")":
-            raise UnreadableRule("a bracket is not closed")
+            raise UnreadableRule("unclosed bracket")
         return found
     if sign[1] == "!":
         _single(signs)

@@ -75,7 +75,7 @@ def people_expression(value: Any, findings: list[tuple[Place, str]]) -> Expressi
         expression = None
     findings.extend(reader.findings)
     others = {each.criterion for each in comparisons_in([expression] if expression else []) if each.criterion not in ON_PEOPLE}
-    findings.extend(((), f"{name} does not say who somebody is; {', '.join(ON_PEOPLE)} do") for name in sorted(others))
+    findings.extend(((), f"{name} does not identify a user. Use {', '.join(ON_PEOPLE)}") for name in sorted(others))
     return expression
 
 
@@ -122,7 +122,7 @@ class _PolicyReader:
             raise self._wrong((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
         effects = {name: expression for name, expression in block.items() if name != "mode"}
         if not effects:
-            raise self._wrong(place, "has a mode, and neither `allow` nor `deny`")
+            raise self._wrong(place, "has a mode, but neither `allow` nor `deny`")
         for effect, expression in effects.items():
             if effect not in EFFECTS:
                 self._wrong((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
@@ -134,13 +134,11 @@ class _PolicyReader:
 
     def _expression(self, value: Any, place: Place, depth: int) -> Expression:
         if depth > _DEEPEST:
-            raise self._wrong(place, f"is nested more than {_DEEPEST} deep")
+            raise self._wrong(place, f"is nested deeper than {_DEEPEST} levels")
         if not isinstance(value, Mapping) or not value:
             raise self._wrong(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
         if len(value) > 1:
-            raise self._wrong(
-                place, "has several keys: put them below one `and:` or `or:`, as a list, so that it is plain how they combine"
-            )
+            raise self._wrong(place, "has several keys. Combine them explicitly as a list under `and:` or `or:`")
         ((name, content),) = value.items()
         if name in ("and", "or", "nor"):
             return Combination(name, self._parts(content, (*place, name), depth))
@@ -164,21 +162,21 @@ class _PolicyReader:
     def _negated(self, value: Any, place: Place, depth: int) -> Expression:
         if isinstance(value, list):
             if len(value) != 1:
-                raise self._wrong(place, "takes one criterion; for several write `nor:` (none of them), or `not: {and: [...]}`")
+                raise self._wrong(place, "takes one criterion. For several use `nor:` (none of them) or `not: {and: [...]}`")
             return self._expression(value[0], (*place, 0), depth + 1)
         return self._expression(value, place, depth + 1)
 
     def _criterion(self, written: str, value: Any, place: Place) -> Expression:
         self._count += 1
         if self._count > _MOST_COMPARISONS:
-            raise self._wrong(place, f"is more than the {_MOST_COMPARISONS:,} criteria that a route may have")
+            raise self._wrong(place, f"exceeds the limit of {_MOST_COMPARISONS:,} criteria per route")
         name, slash, argument = written.partition("/")
         kind = CRITERIA.get(name)
         if kind is None:
             raise self._wrong(place, _unknown(written, [*CRITERIA, *COMBINATIONS], "is not a criterion"))
         if bool(slash) != bool(kind.argument) or (slash and not argument):
             form = f"{name}/<{kind.argument}>" if kind.argument else name
-            raise self._wrong(place, f"is written {form}")
+            raise self._wrong(place, f"must be written {form}")
         try:
             argument = kind.read_argument(argument)
         except ValueError as error:
@@ -195,7 +193,7 @@ class _PolicyReader:
         bounds = {part.operator: part.operand for part in parts}
         if name in ("time_of_day", "date") and "after" in bounds and "before" in bounds:
             if bounds["after"] == bounds["before"] or (name == "date" and bounds["after"] > bounds["before"]):
-                raise self._wrong(place, "is never true: `before` must come later than `after`")
+                raise self._wrong(place, "is never true: `before` must be later than `after`")
             if bounds["after"] > bounds["before"]:
                 return Combination("or", parts)
         return Combination("and", parts)
@@ -226,7 +224,7 @@ class _PolicyReader:
         is_negated = operator != name
         if operator not in kind.operators or (is_negated and operator not in kind.negatable):
             known = [*kind.operators, *(f"not_{each}" for each in kind.negatable)]
-            self._wrong(value_place, _unknown(name, known, f"is no operator of {criterion[0]}; there are {', '.join(known)}"))
+            self._wrong(value_place, _unknown(name, known, f"is not an operator of {criterion[0]}. Use {', '.join(known)}"))
             return None
         try:
             operand = kind.read_operand(operator, value)
@@ -243,7 +241,7 @@ class _PolicyReader:
 def _unknown(written: Any, known: Iterable[str], otherwise: str) -> str:
     name = str(written)[:80]
     close = difflib.get_close_matches(name.lower().partition("/")[0], list(known), n=1)
-    return f"{otherwise}; did you mean {close[0]}?" if close else otherwise
+    return f"{otherwise}. Did you mean {close[0]}?" if close else otherwise
 
 
 def _key(place: Place) -> str:

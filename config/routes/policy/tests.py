@@ -48,7 +48,7 @@ def _certificate(value: Any) -> ShownCertificate | None:
     if value in SHOWN:
         return None if value == "none" else ShownCertificate(is_trusted=value == "good")
     if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
-        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or the spki of a good one")
+        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or spki of a valid certificate")
     digest, key_hash = value.get("fingerprint"), value.get("spki")
     return ShownCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
 
@@ -75,12 +75,12 @@ CERTIFICATE: Shape = {
 def _a_person_has_a_name(test: Any) -> Iterator[Finding]:
     for key in ("groups", "claims", "granted"):
         if getattr(test, key) and test.user is None:
-            yield (key,), "describes a person: say who with `user`"
+            yield (key,), "describes a user. Set `user`"
 
 
 def _only_a_match_has_a_route(test: Any) -> Iterator[Finding]:
     if test.route is not None and test.expect == "no-route":
-        yield (("route",), "can't be given where no route is expected")
+        yield (("route",), "cannot be combined with `expect: no-route`")
 
 
 class PolicyTest(Settings):
@@ -144,7 +144,7 @@ def read_tests_file(file: WatchedFile) -> TestsFile:
     if isinstance(value, dict) and set(value) == {"policy_tests"}:
         value, base = value["policy_tests"], ("policy_tests_file", "policy_tests")
     if not isinstance(value, list):
-        return TestsFile((), ((base, f"{file.path} must hold a list of tests"),), document)
+        return TestsFile((), ((base, f"{file.path} must contain a list of tests"),), document)
     tests: list[tuple[KeyPath, PolicyTest]] = []
     findings: list[Finding] = [((*base, *path_of(problem.key)), problem.message) for problem in document.problems]
     for index, raw in enumerate(value):

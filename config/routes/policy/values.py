@@ -23,10 +23,10 @@ _LONG_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday"
 
 # What anybody may send, and what only a proxy in front of us may say, decides nothing.
 _NOT_FOR_RULES = {
-    "forwarded": "write source_ip: it knows which proxies are trusted",
-    "x-real-ip": "write source_ip: it knows which proxies are trusted",
-    "host": "write it as the route's `from`",
-    "cookie": "sessions are read by gate itself: write user, groups or claim",
+    "forwarded": "use source_ip, which respects trusted_proxies",
+    "x-real-ip": "use source_ip, which respects trusted_proxies",
+    "host": "use the route's `from`",
+    "cookie": "gate evaluates sessions itself. Use user, groups or claim",
 }
 
 TEXT = ("is", "in", "starts_with", "ends_with", "contains", "matches")
@@ -50,12 +50,12 @@ def alternatives(operator: str, value: Any, read_one: Callable[[Any], Any]) -> t
     """Alternatives of an operator: `is` takes one value and `in` a list; the others take either, and a list means any of its elements."""
     if isinstance(value, list | tuple):
         if operator == "is":
-            raise ValueError("takes one value; for a list write `in`")
+            raise ValueError("takes one value. For a list use `in`")
         if not value:
             raise ValueError("must not be an empty list")
         return tuple(read_one(element) for element in value)
     if operator == "in":
-        raise ValueError("takes a list; for one value write `is`")
+        raise ValueError("takes a list. For one value use `is`")
     return (read_one(value),)
 
 
@@ -100,14 +100,14 @@ def _domain_operand(operator: str, value: Any) -> Any:
     read_one = {"ends_with": _domain_end, "matches": regular_expression}.get(operator, text)
     found = alternatives(operator, value, read_one)
     if operator in ("is", "in") and any("@" in each for each in found):
-        raise ValueError("is the domain alone, as in example.com: leave out the @ and what is before it")
+        raise ValueError("must be the domain only, as in example.com. Remove the @ and the part before it")
     return found
 
 
 def _domain_end(value: Any) -> str:
     end = text(value)
     if not end.startswith("."):
-        raise ValueError(f"must begin with a dot, as in .{end}: without it {end!a} would match the end of any other name, too")
+        raise ValueError(f"must start with a dot (`.{end!a}`): otherwise {end!a} would also match the end of other names")
     return end
 
 
@@ -115,10 +115,10 @@ def _email_operand(operator: str, value: Any) -> Any:
     found = _text_operand(operator, value)
     for each in found if operator == "ends_with" else ():
         if not each.startswith((".", "@")):
-            raise ValueError(f"must begin with @ or a dot, as in @{each}: without it {each!a} would match the end of any other name, too")
+            raise ValueError(f"must start with @ or a dot (`@{each!a}`): otherwise {each!a} would also match the end of other names")
     for each in found if operator in ("is", "in") else ():
         if "@" not in each:
-            raise ValueError(f"{each!a} is not an e-mail address; for everybody of a domain write domain")
+            raise ValueError(f"{each!a} is not an e-mail address. For all users of a domain use `domain`")
     return found
 
 
@@ -132,7 +132,7 @@ def _methods(operator: str, value: Any) -> Any:
 
 def _method(value: Any) -> str:
     if not isinstance(value, str) or not _METHOD.fullmatch(value):
-        raise ValueError("must be a method in capitals, as in GET: methods are case-sensitive (RFC 9110 9.1)")
+        raise ValueError("must be a method in upper case, as in GET: methods are case-sensitive (RFC 9110 9.1)")
     return value
 
 
@@ -140,24 +140,24 @@ def _path_operand(operator: str, value: Any) -> Any:
     found = _text_operand(operator, value)
     for each in found if operator in ("is", "in", "starts_with") else ():
         if not each.startswith("/"):
-            raise ValueError(f"{each!a} must begin with /")
+            raise ValueError(f"{each!a} must start with /")
         if "?" in each:
-            raise ValueError(f"{each!a} holds a query, and a path has none")
+            raise ValueError(f"{each!a} contains a query. Write the path only")
     if not all(each.isascii() for each in found if operator == "matches"):
-        raise ValueError("write characters beyond ASCII percent-encoded, as a canonical path holds them")
+        raise ValueError("percent-encode non-ASCII characters, as in a canonical path")
     return found
 
 
 def _header_name(written: str) -> str:
     name = written.lower()
     if not _HEADER.fullmatch(name):
-        raise ValueError("must be http_header/<Name>, where the name is of letters, digits and hyphens")
+        raise ValueError("must be http_header/<Name>. A name has letters, digits and hyphens")
     if name.startswith("x-gate-"):
-        raise ValueError("names a header that gate itself makes: what a client sends under it is removed")
+        raise ValueError("names a header that gate sets and removes from client requests. Use another header")
     if name.startswith("x-forwarded-"):
-        raise ValueError("names a header that anybody may send: write source_ip, which knows which proxies are trusted")
+        raise ValueError("names a header that any client may send. Use source_ip, which respects trusted_proxies")
     if name in _NOT_FOR_RULES:
-        raise ValueError(f"can't be decided on: {_NOT_FOR_RULES[name]}")
+        raise ValueError(f"is not available in rules: {_NOT_FOR_RULES[name]}")
     return name
 
 
@@ -197,11 +197,11 @@ def _date(operator: str, value: Any) -> datetime:
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise ValueError("must be a date such as 2027-01-31, or 2027-01-31T18:00")
     if operator == "is" and len(value) != 10:
-        raise ValueError("takes a whole day, as in 2027-01-31; for a moment write after and before")
+        raise ValueError("takes a whole day, as in 2027-01-31. For a time use after and before")
     try:
         return datetime.fromisoformat(value)
     except ValueError:
-        raise ValueError("is not a day of the calendar") from None
+        raise ValueError("is not a date of the calendar") from None
 
 
 def _age(operator: str, value: Any) -> float:
@@ -210,7 +210,7 @@ def _age(operator: str, value: Any) -> float:
 
 def _true(operator: str, value: Any) -> bool:
     if value is not True:
-        raise ValueError("takes true; for who has none write `not: {granted: true}`")
+        raise ValueError("takes true. For the opposite use `not: {granted: true}`")
     return True
 
 

@@ -76,7 +76,7 @@ def settings_fit_the_policy(route: Any) -> Iterator[Finding]:
         if getattr(route, key) is not None and route.lb_policy != policy:
             yield (key,), f"has no effect without lb_policy: {policy}"
     if route.maglev_lb_config is not None and len(route.to) > route.maglev_lb_config.table_size:
-        yield ("maglev_lb_config",), "the table has fewer entries than `to` has upstreams"
+        yield ("maglev_lb_config",), "must have at least as many entries as `to` has upstreams"
 
 
 class BalancingKeys(Settings):

@@ -28,7 +28,7 @@ def cluster_token_in_file(content: bytes) -> SecretText:
     try:
         return cluster_token(content.decode("ascii").strip())
     except (UnicodeDecodeError, ValueError):
-        raise ValueError("the file must hold a bearer token and nothing else: visible ASCII characters without spaces") from None
+        raise ValueError("the file must contain only a bearer token: visible ASCII characters without spaces") from None
 
 
 ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT)]
@@ -44,7 +44,7 @@ def basic_user(value: Any) -> str:
 def basic_password(value: Any) -> SecretText:
     written = value.reveal() if isinstance(value, SecretText) else text(value)
     if not written.isprintable():
-        raise ValueError("must not hold control characters (RFC 7617 2)")
+        raise ValueError("must not contain control characters (RFC 7617 2)")
     return SecretText(written)
 
 
@@ -52,7 +52,7 @@ def password_in_file(content: bytes) -> SecretText:
     try:
         return basic_password(content.decode().rstrip("\r\n"))
     except (UnicodeDecodeError, ValueError):
-        raise ValueError("the file must hold a password and nothing else: one line of text") from None
+        raise ValueError("the file must contain only a password: one line of text") from None
 
 
 def _has_a_password(settings: Any) -> Iterator[Finding]:
@@ -112,32 +112,32 @@ def impersonation_needs_a_person(route: Any) -> Iterator[Finding]:
         return
     key = token_key(route)
     if route.allow_public_unauthenticated_access:
-        yield (key,), "acts for whoever is signed in, so the route can't have allow_public_unauthenticated_access"
+        yield (key,), "impersonates the signed-in user, so it cannot be combined with allow_public_unauthenticated_access"
     if not route.to:
-        yield (key,), "is for an upstream: the route needs `to`"
+        yield (key,), "requires an upstream. Set `to`"
     if route.enable_cloud_serverless_authentication:
-        yield (key,), "and enable_cloud_serverless_authentication both set the Authorization header: choose one"
+        yield (key,), "cannot be combined with enable_cloud_serverless_authentication: both set the Authorization header. Set one of them"
 
 
 def basic_auth_is_alone(route: Any) -> Iterator[Finding]:
     if route.basic_auth is None:
         return
     if not route.to:
-        yield ("basic_auth",), "is for an upstream: the route needs `to`"
+        yield ("basic_auth",), "requires an upstream. Set `to`"
     if route.cluster_service_account_token is not None or route.enable_cloud_serverless_authentication:
         other = token_key(route) if route.cluster_service_account_token is not None else "enable_cloud_serverless_authentication"
-        yield ("basic_auth",), f"and {other} both set the Authorization header: choose one"
+        yield ("basic_auth",), f"cannot be combined with {other}: both set the Authorization header. Set one of them"
 
 
 def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:
     if route.enable_cloud_serverless_authentication and not route.to:
-        yield ("enable_cloud_serverless_authentication",), "is for an upstream: the route needs `to`"
+        yield ("enable_cloud_serverless_authentication",), "requires an upstream. Set `to`"
 
 
 def authorization_is_set_once(settings: Any) -> Iterator[Finding]:
     for index, route in settings.policy.saying(*authorizing_keys(settings)):
         if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
-            yield ("policy", index, "set_request_headers"), "sets Authorization, which this route's upstream gets from us: remove it"
+            yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
 
 
 def service_account_is_usable(settings: Any) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def client_certificate_is_whole(route: Any) -> Iterator[Finding]:
         yield (named[present],), f"needs {absent} too"
     elif certificate is not None:
         if not any(upstream.url.scheme == "https" for upstream in route.to):
-            yield (named["tls_client_cert"],), "is shown to https upstreams only, and `to` has none"
+            yield (named["tls_client_cert"],), "is for https upstreams only, and `to` has none"
         try:
             check_pair(certificate, key)
         except ValueError as error:

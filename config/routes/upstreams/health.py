@@ -34,7 +34,7 @@ def hexadecimal(value: Any) -> bytes:
 
 def _is_no_empty_range(settings: Any) -> Iterator[Finding]:
     if settings.start >= settings.end:
-        yield ("end",), "must be more than start: it is not part of the range itself"
+        yield ("end",), "must be more than start: it is exclusive"
 
 
 def _has_one_checker(settings: Any) -> Iterator[Finding]:

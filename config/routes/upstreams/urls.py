@@ -33,11 +33,11 @@ def upstream_urls(value: Any) -> tuple[WeightedUrl, ...]:
     if not pairs:
         raise ValueError("must be a URL, or a list of URLs")
     if len({weight is None for _, weight in pairs}) > 1:
-        raise ValueError("must give every URL a weight, or none")
+        raise ValueError("must have a weight for every URL or for none")
     if sum(weight or 1 for _, weight in pairs) > _HEAVIEST:
-        raise ValueError(f"has weights of more than {_HEAVIEST} together")
+        raise ValueError(f"has weights whose sum exceeds {_HEAVIEST}")
     if len({url.path for url, _ in pairs}) > 1:
-        raise ValueError("must have the same path in each URL: a request's path is built before one of them is chosen")
+        raise ValueError("must have the same path in each URL")
     return tuple(WeightedUrl(url, weight or 1) for url, weight in pairs)
 
 
@@ -66,7 +66,7 @@ def _upstream_url(written: str) -> Url:
     if parsed.query:
         raise ValueError("must not contain a query")
     if parsed.scheme == "tcp" and (parsed.port is None or parsed.path not in ("", "/")):
-        raise ValueError("with tcp must be tcp://host:port")
+        raise ValueError("must be tcp://host:port on a TCP route")
     return parsed
 
 

@@ -80,7 +80,7 @@ def _made(trace: bytes, span: bytes, is_sampled: bool | None) -> ParentSpan | No
 def context_of(span: Any) -> Any:
     """The OpenTelemetry SpanContext of a span that has ended; ValueError where it has none, then it can't be sent."""
     if (found := span.get_span_context()) is None:
-        raise ValueError("a span without a context can't be sent")
+        raise ValueError("a span without a context can't be exported")
     return found
 
 

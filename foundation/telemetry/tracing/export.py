@@ -49,12 +49,12 @@ class Exporter(SpanExporter):
             self._send(spans)
         except (OSError, ValueError, httpx.HTTPError, SpansRejected) as error:
             if not self._failures:
-                log.warning("traces can't be sent; they are dropped until they can", target=self._target, problem=_words(error))
+                log.warning("trace export failed", target=self._target, problem=_words(error))
             self._not_before = self._clock() + delay(self._failures, FIRST_PAUSE, LONGEST_PAUSE)
             self._failures += 1
             return self._drop(spans)
         if self._failures:
-            log.info("traces are taken again", target=self._target)
+            log.info("trace export recovered", target=self._target)
             self._failures = 0
         return SpanExportResult.SUCCESS
 
@@ -95,7 +95,7 @@ def _post(url: str, body: bytes, headers: dict[str, str], tls: ssl.SSLContext | 
         client.stream(method, url, content=body, headers={"User-Agent": "gate", **headers}) as answer,
     ):
         if not answer.is_success:
-            raise SpansRejected(f"the answer has the status {answer.status_code}")
+            raise SpansRejected(f"the response has status {answer.status_code}")
 
 
 def _datagrams(address: HostPort, datagrams: list[bytes]) -> None:

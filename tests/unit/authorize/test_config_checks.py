@@ -142,8 +142,10 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
         ),
         (
             {"url": "https://app.example.com//admin", "expect": "allow"},
-            "fails: expected allow, got refuse: an upstream may read the path as /admin, which belongs to route 'admin', "
-            "while as it stands it belongs to route 'https://app.example.com'",
+            (
+                "fails: expected allow, got refuse: an upstream may interpret the path as /admin, which belongs to "
+                "route 'admin'; as sent it belongs to route 'https://app.example.com'"
+            ),
         ),
         ({"url": "app", "expect": "allow"}, "fails: the URL 'app' can't be used: write it as in https://app.example.com/path"),
     ],
@@ -206,7 +208,7 @@ def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Pa
 
     (found,) = warnings(tmp_path, *ROUTES, there(path="/a;v=1", name="first version"), there(prefix="/a%2Fb"), there(path="/a b"))
     assert found.key == f"policy[{len(ROUTES)}]"
-    assert "refuses what it names: an upstream may read the path as /a, which belongs to no route of this host" in found.message
+    assert "refuses what it names: an upstream may interpret the path as /a, which belongs to no route of this host" in found.message
     assert [problem.key for problem in warnings(tmp_path, there(prefix="//x"), there(prefix="/x"))] == ["policy[0]"]
     assert "which belongs to route 'https://p.example.com'" in warnings(tmp_path, there(prefix="/v;1/"), there())[0].message
     assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []
@@ -329,7 +331,7 @@ def test_a_policy_test_may_say_that_access_was_given(tmp_path: Path) -> None:
     tests = [{**test, "expect": "refuse"}, {**test, "granted": True, "expect": "allow"}]
     assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()
     (problem,) = checked(tmp_path, policy=[route], policy_tests=[{**test, "user": None, "granted": True, "expect": "refuse"}]).errors
-    assert "describes a person" in problem.message
+    assert "describes a user" in problem.message
 
 
 def told(found: CheckedConfig) -> Any:

@@ -61,15 +61,15 @@ def test_both_forms_are_one_too_many(key: str, complete: Complete, load: Load) -
     setting, name = FORMS[key], _example(key)
     value = {"cookie_secret": COOKIE_SECRET, "shared_secret": SHARED_SECRET}.get(setting, "value")
     companions = complete({**COMPANIONS.get(setting, {}), **COMPANIONS.get(key, {})})
-    with pytest.raises(ConfigError, match=f"{setting}: is set, and so is {key}: give one of them"):
+    with pytest.raises(ConfigError, match=f"{setting}: is set together with {key}"):
         load(**{**companions, setting: value, key: name})
 
 
 WRONG = {
     "no file": (None, "can't be read: No such file or directory"),
     "empty": (b"\n", "must not be empty"),
-    "several lines": (b"one\ntwo\n", "the file must hold the value and nothing else, on one line"),
-    "no text": (b"\xff\xfe\x00", "the file must hold text in UTF-8"),
+    "several lines": (b"one\ntwo\n", "the file must contain only the value, on one line"),
+    "no text": (b"\xff\xfe\x00", "the file must contain text in UTF-8"),
 }
 
 
@@ -108,4 +108,4 @@ def test_a_changed_file_is_a_change_of_the_configuration(tmp_path: Path) -> None
 
 
 def test_a_setting_without_a_file_form_is_not_taken_for_another(problems: Problems) -> None:
-    assert problems(idp_client_id_file="id")["idp_client_id_file"] == "is not a setting: idp_client_id has no file form"
+    assert problems(idp_client_id_file="id")["idp_client_id_file"] == "unknown setting: idp_client_id has no file form"

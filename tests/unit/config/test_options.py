@@ -52,7 +52,7 @@ def test_half_a_pair_is_refused(problems: Problems, pair: tuple[bytes, bytes]) -
 def test_a_key_of_another_certificate_is_refused(problems: Problems, pair: tuple[bytes, bytes], other_key: bytes, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(pair[0])
     (tmp_path / "other.pem").write_bytes(other_key)
-    mismatch = "the certificate and the key do not belong together"
+    mismatch = "the certificate and the key do not match"
     assert problems(certificate=encoded(pair[0]), certificate_key=encoded(other_key)) == {"certificate": mismatch}
     assert problems(certificate_file="cert.pem", certificate_key_file="other.pem") == {"certificate_file": mismatch}
     assert problems(certificates=[{"cert": "cert.pem", "key": "other.pem"}]) == {"certificates[0]": mismatch}
@@ -100,7 +100,7 @@ def test_an_ed25519_signing_key_is_accepted(load: Load) -> None:
 
 def test_client_certificates_need_tls_that_ends_here(problems: Problems, pair: tuple[bytes, bytes], tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(pair[0])
-    message = "needs TLS that ends here, and insecure_server leaves it to something in front"
+    message = "requires TLS terminated by gate; not available with insecure_server"
     assert problems(client_ca=encoded(pair[0])) == {"client_ca": message}
     assert problems(client_ca_file="ca.pem") == {"client_ca_file": message}
     assert problems(policy=[{**ROUTE, "tls_downstream_client_ca_file": "ca.pem"}]) == {"policy[0].tls_downstream_client_ca_file": message}
@@ -116,14 +116,14 @@ def test_an_authority_without_a_certificate_is_refused(problems: Problems, pair:
 
 def test_a_rule_on_certificates_needs_one_that_is_verified(load: Load, problems: Problems, pair: tuple[bytes, bytes]) -> None:
     route = {**ROUTE, "policy": [{"allow": {"not": {"client_certificate": {"fingerprint": "ab" * 32}}}}]}
-    assert "none is verified" in problems(policy=[route])["policy[0].policy"]
+    assert "requires client_ca" in problems(policy=[route])["policy[0].policy"]
     tls = {"insecure_server": None, "certificate": encoded(pair[0]), "certificate_key": encoded(pair[1])}
     assert load(policy=[route], client_ca=encoded(pair[0]), **tls).client_ca == pair[0]
 
 
 def test_a_rule_on_groups_needs_groups(problems: Problems) -> None:
     route = {**ROUTE, "policy": [{"allow": {"groups": "g"}}]}
-    assert "nobody has groups" in problems(policy=[route], groups_claim="")["policy[0].policy"]
+    assert "no user has groups" in problems(policy=[route], groups_claim="")["policy[0].policy"]
 
 
 def test_github_does_not_say_how_anybody_signed_in(problems: Problems) -> None:

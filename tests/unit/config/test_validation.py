@@ -69,15 +69,15 @@ def test_a_nested_mistake_carries_its_whole_path() -> None:
     found = findings({"inner": {}, "many": [{"needed": "x"}, {"needed": 5, "old": 1}]})
     assert found == {
         ("inner", "needed"): "is required: think of one",
-        ("many", 1, "needed"): "must be text: put it in quotes",
+        ("many", 1, "needed"): "must be text. Put it in quotes",
         ("many", 1, "old"): "use needed",
     }
 
 
 def test_unknown_keys_are_explained() -> None:
     found = findings({"othr": True, "zzzzzz": 1})
-    assert found[("othr",)] == "is not a setting; did you mean other?"
-    assert found[("zzzzzz",)] == f"is not a setting of gate v{RELEASE}, perhaps of another release"
+    assert found[("othr",)] == "unknown setting. Did you mean other?"
+    assert found[("zzzzzz",)] == f"unknown setting (gate v{RELEASE})"
 
 
 def test_what_is_no_map_says_so() -> None:

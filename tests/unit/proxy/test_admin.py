@@ -179,7 +179,7 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
         route(policy=policy), route(mode="shadow", allowed_users=["a@b.c"]), route(allow_public_unauthenticated_access=True)
     ).get("proxy/route/")
     text = text_of(shown)
-    assert "whom the policy allows allow: domain is corp.com deny: groups is <sales> (in shadow)" in text
+    assert "whom the policy allows allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
     assert "<sales>" not in shown.content.decode()
     assert text.count("In shadow: decides nothing") == 1
     assert text.count("Public everybody, without signing in") == 1

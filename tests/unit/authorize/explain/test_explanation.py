@@ -53,8 +53,8 @@ def test_an_address_with_two_readings_says_so(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explained(request("//open"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["rules"]) == ("bad request", False, [])
-    assert "an upstream may read the path as /open, which belongs to route 'https://app.example.com prefix /open'" in found["reason"]
-    assert "while as it stands it belongs to route 'Wages'" in found["reason"]
+    assert "an upstream may interpret the path as /open, which belongs to route 'https://app.example.com prefix /open'" in found["reason"]
+    assert "as sent it belongs to route 'Wages'" in found["reason"]
 
 
 def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None:

@@ -44,11 +44,11 @@ def test_a_place_inside_is_named_with_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("c.yaml", "a: b\n", "of none of Pomerium, oauth2-proxy, Authelia"),
-        ("c.yaml", "", "holds no settings"),
+        ("c.yaml", "a: b\n", "not recognized as a"),
+        ("c.yaml", "", "contains no settings"),
         ("c.yaml", "[", "is not valid YAML"),
         ("c.env", "no assignment\n", "is not NAME=value"),
-        ("c.ini", "client_id: x\n", "has no name that ends in"),
+        ("c.ini", "client_id: x\n", "has an unsupported file"),
     ],
 )
 def test_what_is_neither_is_said(tmp_path: Path, name: str, text: str, said: str) -> None:

@@ -103,6 +103,6 @@ upstreamConfig:
     )
     assert (plain["prefix"], plain["to"]) == ("/app/", "http://app:1")
     assert found["idp_client_secret_file"] == "/run/secret"
-    assert "leaves queries as they are" in printed
-    assert "gate serves no fixed answers" in printed
-    assert "${API_URL=http://api:8000} is a template that another tool fills in" in printed
+    assert "not queries" in printed
+    assert "gate does not serve fixed responses" in printed
+    assert "${API_URL=http://api:8000} is a template of another tool" in printed

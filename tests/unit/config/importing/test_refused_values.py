@@ -118,7 +118,7 @@ def test_what_is_printed_is_accepted(tmp_path: Path, name: str, text: str) -> No
     errors = check_configuration(tmp_path / "ours.yaml", {}, ALL_CONFIG_CHECKS).errors
     assert [error for error in errors if error.key not in TO_BE_GIVEN and not error.key.endswith("_file")] == []
     for error in errors:
-        assert f"# NEW gate check will say: {error.key}" in printed
+        assert f"# NEW gate check will report: {error.key}" in printed
 
 
 def routes(tmp_path: Path, *written: str) -> tuple[list[dict[str, Any]], str]:
@@ -158,7 +158,7 @@ def test_an_authority_that_can_not_be_read_stays_so_that_gate_does_not_start_wit
     (tmp_path / "p.yaml").write_text(f"{POMERIUM}client_ca: x\nroutes: [{ROUTES[0]}]".replace("insecure_server: true", "autocert: true"))
     printed = as_yaml(imported(tmp_path / "p.yaml"), "p.yaml")
     assert yaml.safe_load(printed)["client_ca"] == "x"
-    assert "# NEW gate check will say: client_ca" in printed
+    assert "# NEW gate check will report: client_ca" in printed
 
 
 def test_a_test_that_expects_a_refusal_and_fails_closes_its_host() -> None:

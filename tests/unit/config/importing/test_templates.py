@@ -58,7 +58,7 @@ def test_a_template_of_another_tool_is_called_one(value: Any) -> None:
     route = ConvertedPart()
     route.set(None, "to", value)
     leave_out_templates(Converted("x", routes=[route]))
-    assert "is a template that another tool fills in: write what it stands for" in as_yaml(Converted("x", route), "x")
+    assert "is a template of" in as_yaml(Converted("x", route), "x")
     assert not route.has("to")
 
 

@@ -25,7 +25,7 @@ def together(who: list[ConvertedPart], where: list[ConvertedPart]) -> tuple[list
 def test_each_place_of_a_host_gets_the_policy_of_the_host() -> None:
     policy = [{"allow": {"groups": "a"}}]
     places = [part("a.test", to="http://one", prefix="/x"), part("a.test", to="http://two")]
-    places[0].note("CHECK", "nobody passes: somebody else was asked")
+    places[0].note("CHECK", "all users are denied: decided elsewhere")
     routes, converted = together([part("a.test", to=NO_UPSTREAM, policy=policy)], places)
     assert routes == [
         {"from": "https://a.test", "to": "http://one", "prefix": "/x", "policy": policy},

@@ -33,11 +33,11 @@ def test_a_file_is_read_and_watched(load: Load, tmp_path: Path) -> None:
     [
         ("title", "x" * 61, "at most 60 characters"),
         ("title", "a\nb", "control characters"),
-        ("title", "a\u202eb", "can't be seen"),
+        ("title", "a\u202eb", "must not contain invisible"),
         ("description", "x" * 201, "at most 200 characters"),
         ("category", "x" * 41, "at most 40 characters"),
         ("refusal_message", "x" * 301, "at most 300 characters"),
-        ("refusal_message", "a\u202eb", "can't be seen"),
+        ("refusal_message", "a\u202eb", "must not contain invisible"),
         ("portal", "yes", "must be one of show, hide"),
         ("icon", "unicorn", "one of book, "),
         ("icon", "missing.png", "can't be read"),

@@ -24,12 +24,12 @@ PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
 @pytest.mark.parametrize(
     ("keys", "key", "message"),
     [
-        ({PASS: None}, "set_request_headers.Authorization", "needs pass_provider_tokens: true"),
-        ({PASS: None, "set_request_headers": {"X-T": "${id_token}"}}, "set_request_headers.X-T", "needs pass_provider_tokens: true"),
-        ({"set_request_headers": {"X-T": "${id_token} ${user}"}}, "set_request_headers.X-T", "no second"),
-        ({"set_request_headers": {"X-T": "${access_token}${id_token}"}}, "set_request_headers.X-T", "no second"),
+        ({PASS: None}, "set_request_headers.Authorization", "requires pass_provider_tokens: true"),
+        ({PASS: None, "set_request_headers": {"X-T": "${id_token}"}}, "set_request_headers.X-T", "requires pass_provider_tokens: true"),
+        ({"set_request_headers": {"X-T": "${id_token} ${user}"}}, "set_request_headers.X-T", "contains a token of"),
+        ({"set_request_headers": {"X-T": "${access_token}${id_token}"}}, "set_request_headers.X-T", "contains a token of"),
         ({"set_request_headers": {"X-T": "$${id_token}"}}, PASS, "has no effect without"),
-        (OPEN, PASS, "for which people sign in"),
+        (OPEN, PASS, "requires a route with"),
         ({"to": None, "redirect": {"https_redirect": True}, "allow_any_authenticated_user": None}, PASS, "with an upstream"),
         ({"bearer_token": "idp_id_token"}, PASS, "two routes"),
         ({"to": "http://app.internal:8000"}, PASS, "http://app.internal:8000 unencrypted"),
@@ -39,8 +39,8 @@ PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
         ({"basic_auth": {"user": "gate", "password": "p"}}, "set_request_headers", "sets Authorization"),
         ({"cluster_service_account_token": "token"}, "set_request_headers", "sets Authorization"),
         ({"enable_cloud_serverless_authentication": True}, "set_request_headers", "sets Authorization"),
-        ({"set_request_headers": {"Host": "${id_token}"}}, "set_request_headers.Host", "can't be made of"),
-        ({"set_request_headers": {"Impersonate_User": "${id_token}"}}, "set_request_headers.Impersonate_User", "can't be made of"),
+        ({"set_request_headers": {"Host": "${id_token}"}}, "set_request_headers.Host", "has no value for"),
+        ({"set_request_headers": {"Impersonate_User": "${id_token}"}}, "set_request_headers.Impersonate_User", "has no value for"),
     ],
     ids=str,
 )
@@ -75,5 +75,5 @@ def test_github_gives_no_id_token(problems: Problems) -> None:
     route = {**PASSED, "from": "https://app.example.com"}
     found = problems(idp_provider="github", policy=[{**route, "set_request_headers": {"X-T": "${id_token}"}}, {**route, "prefix": "/b"}])
     assert {key: message for key, message in found.items() if "policy" in key} == {
-        "policy[0].set_request_headers.X-T": "holds an ID token, and github gives none"
+        "policy[0].set_request_headers.X-T": "contains an ID token, which github does not issue"
     }

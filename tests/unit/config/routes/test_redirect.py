@@ -55,4 +55,4 @@ def test_a_redirect_that_makes_no_location_is_refused(route_problems: Problems, 
 
 
 def test_a_redirect_that_changes_nothing_is_refused(route_problems: Problems) -> None:
-    assert "for ever" in route_problems(to=None, redirect={})["redirect"]
+    assert "redirect to itself" in route_problems(to=None, redirect={})["redirect"]

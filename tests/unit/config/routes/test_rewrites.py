@@ -36,32 +36,35 @@ def test_a_backslash_means_a_group(written):
         ({"regex_rewrite_pattern": "(", "regex_rewrite_substitution": "/"}, {"regex_rewrite_pattern": "is not a valid RE2 expression"}),
         (
             {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/\2"},
-            {"regex_rewrite_substitution": "names a group that regex_rewrite_pattern does not have"},
+            {"regex_rewrite_substitution": "refers to a group that regex_rewrite_pattern does not have"},
         ),
         (
             {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/search?q=\1"},
             {"regex_rewrite_substitution": "without a query"},
         ),
-        ({"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a b"}, {"regex_rewrite_substitution": "percent-encode"}),
+        ({"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a b"}, {"regex_rewrite_substitution": "ercent-encode"}),
         (
             {"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a", "prefix_rewrite": "/b"},
-            {"regex_rewrite_pattern": "and prefix_rewrite both replace the path: choose one"},
+            {"regex_rewrite_pattern": "cannot be combined with prefix_rewrite. Set one of them"},
         ),
         (
             {"host_rewrite": "a.internal", "preserve_host_header": True},
-            {"preserve_host_header": "and host_rewrite both say which Host the upstream receives: choose one"},
+            {"preserve_host_header": "cannot be combined with host_rewrite: both set the Host header. Set one of them"},
         ),
         (
             {"host_rewrite": "a.internal", "host_rewrite_header": "X-Host", "set_request_headers": {"Host": "b"}},
             {
-                "host_rewrite_header": "and host_rewrite both say which Host the upstream receives: choose one",
-                "set_request_headers": "and host_rewrite both say which Host the upstream receives: choose one",
+                "host_rewrite_header": "cannot be combined with host_rewrite: both set the Host header. Set one of them",
+                "set_request_headers": "cannot be combined with host_rewrite: both set the Host header. Set one of them",
             },
         ),
         ({"host_rewrite": "a b"}, {"host_rewrite": "letters, digits"}),
-        ({"host_rewrite": "a.internal/x"}, {"host_rewrite": "must be a host, perhaps with a port"}),
-        ({"host_rewrite_header": "X Host"}, {"host_rewrite_header": "a header name holds"}),
-        ({"host_rewrite": "a.internal", "to": None, "redirect": {"https_redirect": True}}, {"host_rewrite": "is for an upstream"}),
+        ({"host_rewrite": "a.internal/x"}, {"host_rewrite": "must be a host"}),
+        ({"host_rewrite_header": "X Host"}, {"host_rewrite_header": "invalid header name: use"}),
+        (
+            {"host_rewrite": "a.internal", "to": None, "redirect": {"https_redirect": True}},
+            {"host_rewrite": "requires an upstream. Set `to`"},
+        ),
     ],
 )
 def test_rewrites(route_problems, keys, expected):
@@ -93,4 +96,4 @@ def test_a_path_of_to_that_meant_something_else_is_told(keys, replaced):
     route = Route.model_validate({"from": "https://app.example.com", **keys})
     findings = list(changed_upstream_paths(SimpleNamespace(policy=(route,))))
     assert [path for path, _ in findings] == ([("policy", 0, "to")] if replaced else [])
-    assert all(f"took the place of {replaced}: write `prefix_rewrite: {route.to[0].url.path}`" in message for _, message in findings)
+    assert all(f"replaced {replaced}. Set `prefix_rewrite: {route.to[0].url.path}`" in message for _, message in findings)

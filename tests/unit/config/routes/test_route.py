@@ -48,38 +48,38 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
         ("to", "ftp://a", "must be http or https"),
         ("to", "http://a/?x", "query"),
         ("to", "//a", "scheme"),
-        ("path", "x", "begin with /"),
+        ("path", "x", "must start with /"),
         ("prefix", "", "must not be empty"),
         ("prefix", "/a\r\nb", "control characters"),
         ("regex", "(a", "RE2"),
         ("regex", "a(?=b)", "RE2"),
         ("regex", r"(a)\1", "RE2"),
-        ("prefix_rewrite", "x", "begin with /"),
-        ("prefix_rewrite", "/a b", "percent-encode"),
+        ("prefix_rewrite", "x", "must start with /"),
+        ("prefix_rewrite", "/a b", "ercent-encode"),
         ("prefix_rewrite", "/a?b", "query"),
         ("prefix_rewrite", "/a#b", "fragment"),
-        ("prefix_rewrite", "/a\\b", "percent-encode"),
-        ("prefix_rewrite", "/%0", "percent-encode"),
+        ("prefix_rewrite", "/a\\b", "ercent-encode"),
+        ("prefix_rewrite", "/%0", "ercent-encode"),
         ("allowed_users", [""], "must not be empty"),
         ("allowed_users", "a@b.c,,d@e.f", "must not be empty"),
         ("allowed_groups", [5], "must be text"),
-        ("allowed_domains", ["a@example.com"], "holds an @"),
+        ("allowed_domains", ["a@example.com"], "contains an @. Write"),
         ("allowed_idp_claims", ["x"], "must be a map"),
         ("allowed_idp_claims", {"a": [None]}, "text, numbers"),
         ("allowed_idp_claims", {"a": ""}, "text, numbers"),
         ("allowed_idp_claims", {"a": [["x"]]}, "text, numbers"),
         ("timeout", 30, "must be a duration"),
         ("timeout", "-1s", "must be a duration"),
-        ("set_request_headers", {"X-Gate-Claim-Email": "x"}, "who the user is"),
-        ("set_request_headers", {"Content-Length": "5"}, "belongs to the connection"),
+        ("set_request_headers", {"X-Gate-Claim-Email": "x"}, "is an identity header"),
+        ("set_request_headers", {"Content-Length": "5"}, "is a hop-by-hop header"),
         ("set_request_headers", {"X-A": "a\nb"}, "control characters"),
-        ("remove_request_headers", ["Host"], "can't be removed"),
+        ("remove_request_headers", ["Host"], "needed for a valid request"),
         ("pass_identity_headers", "maybe", "true or false"),
         ("tls_server_name", "a b", "letters, digits"),
         ("tls_custom_ca", "c2hvcnQ=", "no valid PEM certificate"),
         ("tls_custom_ca", "not base64", "whitespace"),
         ("tls_custom_ca_file", "missing.pem", "can't be read"),
-        ("prefixx", "/", "did you mean prefix?"),
+        ("prefixx", "/", "Did you mean prefix?"),
         ("allow_websockets", "maybe", "true or false"),
         ("websocket_origins", ["app.example.com"], "needs a scheme"),
         ("websocket_origins", ["https://app.example.com/"], "not an origin"),
@@ -153,7 +153,7 @@ def test_a_client_certificate_is_whole_and_shown_to_https_upstreams(route_proble
     assert found(tls_client_cert_file="client.pem", tls_client_key="BASE64-OF-client-key.pem") == {}
     assert found(tls_client_cert="BASE64-OF-client.pem") == {"tls_client_cert": "needs tls_client_key too"}
     assert found(tls_client_key_file="client-key.pem") == {"tls_client_key_file": "needs tls_client_cert too"}
-    assert found(**whole, to="http://u") == {"tls_client_cert": "is shown to https upstreams only, and `to` has none"}
+    assert found(**whole, to="http://u") == {"tls_client_cert": "is for https upstreams only, and `to` has none"}
     assert found(**{**whole, "tls_client_key": "BASE64-OF-signing-key.pem"}) == {}
     assert "private key is not valid PEM" in found(**{**whole, "tls_client_key": "BASE64-OF-ca.pem"})["tls_client_cert"]
-    assert "is set, and so is" in found(**whole, tls_client_cert_file="client.pem")["tls_client_cert"]
+    assert "is set together with" in found(**whole, tls_client_cert_file="client.pem")["tls_client_cert"]

@@ -60,7 +60,7 @@ def test_a_way_to_sign_in_is_what_a_request_and_a_header_can_carry(route_problem
 
 
 def test_an_age_that_no_sign_in_could_have_is_refused(route_problems: Problems) -> None:
-    assert "at least a minute" in route_problems(max_age="59s")["max_age"]
+    assert "at least 1m" in route_problems(max_age="59s")["max_age"]
     assert "max_age" in route_problems(max_age="0s")
 
 

@@ -71,19 +71,19 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
         ("idp_provider_url", "https://idp.example.com/#", "fragment"),
         ("idp_provider_url", "idp.example.com", "scheme"),
         ("idp_scopes", ["email"], "must contain openid"),
-        ("idp_scopes", ["openid email"], "no space"),
-        ("idp_scopes", ["openid", "a b"], "no space"),
-        ("idp_request_params", {"State": "x"}, "set by the service itself"),
-        ("idp_request_params", {"code_challenge": "x"}, "set by the service itself"),
+        ("idp_scopes", ["openid email"], "scopes cannot contain spaces"),
+        ("idp_scopes", ["openid", "a b"], "scopes cannot contain spaces"),
+        ("idp_request_params", {"State": "x"}, "is set by gate"),
+        ("idp_request_params", {"code_challenge": "x"}, "is set by gate"),
         ("idp_request_params", {"max_age": 5}, "must be text"),
         ("idp_request_params", "max_age=5", "must be a JSON object, or Name:value pairs"),
         ("idp_client_id", 5, "must be text"),
-        ("authenticate_service_url", "https://auth.example.com/x", "no path"),
+        ("authenticate_service_url", "https://auth.example.com/x", "must not have a path"),
         ("authenticate_service_url", "ftp://auth.example.com", "scheme"),
-        ("authenticate_callback_path", "callback", "begin with /"),
+        ("authenticate_callback_path", "callback", "must start with /"),
         ("authenticate_callback_path", "/callback?x", "query"),
-        ("authenticate_callback_path", "/.gate/callback/", "needs itself"),
-        ("authenticate_callback_path", "/ping", "needs itself"),
+        ("authenticate_callback_path", "/.gate/callback/", "conflicts with a path"),
+        ("authenticate_callback_path", "/ping", "conflicts with a path"),
         ("signing_key", "c2hvcnQ=", "not valid PEM"),
         ("signing_key_algorithm", "HS256", "must be one of ES256, EdDSA, RS256"),
         ("signout_redirect_url", "javascript:alert(1)", "scheme"),
@@ -121,7 +121,7 @@ def test_a_push_token_that_could_be_guessed_is_refused(problems: Problems, token
 
 def test_there_is_one_source_of_users_and_groups(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")
-    assert "choose one" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
+    assert "one directory source" in problems(scim_token=SCIM_TOKEN, directory_file=str(tmp_path / "directory.yaml"))["scim_token"]
 
 
 def test_pushed_groups_are_groups(load: Load, problems: Problems) -> None:
@@ -140,8 +140,8 @@ def test_a_webhook_is_a_secret_with_a_secret(load: Load, problems: Problems, tmp
     (tmp_path / "secret").write_text("t" * 40 + "\n")
     held = load(access_webhook_url="http://127.0.0.1:9/x", access_webhook_secret_file=str(tmp_path / "secret"))
     assert held.access_webhook_secret == SecretText("t" * 40)
-    assert "both, or neither" in problems(access_webhook_url=HOOK["access_webhook_url"])["access_webhook_secret"]
-    assert "both, or neither" in problems(access_webhook_secret="s" * 32)["access_webhook_secret"]
+    assert "both or neither" in problems(access_webhook_url=HOOK["access_webhook_url"])["access_webhook_secret"]
+    assert "both or neither" in problems(access_webhook_secret="s" * 32)["access_webhook_secret"]
 
 
 @pytest.mark.parametrize(

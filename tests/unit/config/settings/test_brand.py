@@ -44,7 +44,7 @@ def test_the_environment_says_it_in_json(problems: Problems) -> None:
     ("key", "value", "said"),
     [
         ("name", "x" * 41, "at most 40 characters"),
-        ("name", "a\u202eb", "can't be seen"),
+        ("name", "a\u202eb", "must not contain invisible"),
         ("name", "", "must not be empty"),
         ("accent", "red", "six hexadecimal digits"),
         ("accent", "#12345", "six hexadecimal digits"),
@@ -57,11 +57,11 @@ def test_the_environment_says_it_in_json(problems: Problems) -> None:
         ("logo", "script.svg", "<script>"),
         ("logo", "event.svg", "the attribute onload"),
         ("logo", "foreign.svg", "<foreignObject>"),
-        ("logo", "outside.svg", "outside of itself: href='https://evil.example/'"),
+        ("logo", "outside.svg", "external reference: href='https://evil.example/'"),
         ("logo", "doctype.svg", "document type"),
         ("logo", "page.svg", "<html>"),
-        ("logo", "picture.png", "neither a PNG nor a whole SVG"),
-        ("colour", "#ff0000", "is not a setting"),
+        ("logo", "picture.png", "is neither a PNG"),
+        ("colour", "#ff0000", "unknown setting"),
     ],
 )
 def test_what_a_page_could_not_show_is_refused_by_name(problems: Problems, tmp_path: Path, key: str, value: object, said: str) -> None:

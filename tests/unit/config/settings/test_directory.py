@@ -42,7 +42,9 @@ def test_the_shape_is_told(problems: Problems) -> None:
 def test_groups_of_a_vendor_need_credentials(problems: Problems) -> None:
     found = problems(**OKTA, policy=GROUPS)
     assert found == {
-        "policy[0].allowed_groups": "needs idp_service_account, scim_token, directory_file or groups_claim: without them nobody has groups"
+        "policy[0].allowed_groups": (
+            "requires idp_service_account, scim_token, directory_file or groups_claim: without them no user has groups"
+        )
     }
     assert problems(**OKTA, policy=GROUPS, idp_service_account=KEY) == {}
     assert problems(**OKTA, policy=GROUPS, groups_claim="groups") == {}
@@ -98,9 +100,9 @@ def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Prob
 def test_a_file_and_an_account_contradict_each_other(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "directory.yaml").write_text("users: []")
     found = problems(**OKTA, idp_service_account=KEY, directory_file="directory.yaml")
-    assert "choose one" in found["directory_file"]
+    assert "one directory source" in found["directory_file"]
     found = problems(**OKTA, idp_service_account=KEY, directory_file="directory.yaml", scim_token="a-token-of-32-characters-and-more")
-    assert "choose one" in found["scim_token"]
+    assert "one directory source" in found["scim_token"]
 
 
 @pytest.mark.parametrize("url", ["http://graph.example.com", "ftp://x.example.com", "https://x.example.com/?a", "x"])

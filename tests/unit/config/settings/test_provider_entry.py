@@ -22,5 +22,5 @@ def test_its_issuer_is_the_vendor_s_where_it_names_none() -> None:
 
 @pytest.mark.parametrize("id", sorted(OF_NO_PROVIDER - {""}))
 def test_it_is_not_called_as_programs_are(id: str) -> None:
-    with pytest.raises(ValueError, match="choose another name"):
+    with pytest.raises(ValueError, match="is reserved"):
         entry(id=id)

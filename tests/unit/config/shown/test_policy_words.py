@@ -19,7 +19,7 @@ def words(*blocks: dict[str, Any]) -> tuple[str, ...]:
             {"allow": {"and": [{"domain": "corp.com"}, {"http_method": ["GET", "HEAD"]}]}},
             "allow: (domain is corp.com and http_method in GET, HEAD)",
         ),
-        ({"deny": {"groups": "sales"}, "mode": "shadow"}, "deny: groups is sales (in shadow)"),
+        ({"deny": {"groups": "sales"}, "mode": "shadow"}, "deny: groups is sales (shadow mode)"),
         ({"allow": {"or": [{"claim/team": "a"}, {"not": [{"email": "x@y.z"}]}]}}, "allow: (claim/team is a or not (email is x@y.z))"),
         (
             {"allow": {"day_of_week": {"in": ["mon-fri"], "zone": "Europe/Berlin"}}},

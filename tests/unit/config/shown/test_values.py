@@ -127,7 +127,7 @@ def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
 def test_a_long_value_is_cut_and_says_so() -> None:
     text = shown(["x" * 100] * 100)
     assert len(text) < LONGEST + 50
-    assert text.endswith("… (there is more)")
+    assert text.endswith("… (truncated)")
 
 
 def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
@@ -138,7 +138,7 @@ def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
                 yield name
 
     looked_at: list[str] = []
-    assert shown(Names(["x"] * 100_000)).endswith("… (there is more)")
+    assert shown(Names(["x"] * 100_000)).endswith("… (truncated)")
     assert len(looked_at) < LONGEST
 
 

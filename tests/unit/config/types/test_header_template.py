@@ -31,10 +31,10 @@ def test_text_and_variables_in_turn(text: str, parts: tuple[object, ...]) -> Non
         ("${usr}", "did you mean ${user}"),
         ("${claims.email}", "did you mean ${claim.email}"),
         ("${claim.}", "is unknown"),
-        ("${}", "there are claim.<name>"),
+        ("${}", "use claim.<name>"),
         ("${refresh_token}", "is unknown"),
-        ("${user", "without its }"),
-        ("${a{b}}", "without its }"),
+        ("${user", "unterminated"),
+        ("${a{b}}", "unterminated"),
     ],
 )
 def test_what_is_unknown_is_named(text: str, said: str) -> None:

@@ -24,7 +24,7 @@ def test_headers_have_three_written_forms(written: Any) -> None:
     "written", ["X-A", "{", "[]", '"x"', "{}x", 5, None, ["X-A"], {"X-A": 1}, {1: "a"}, "X-A:b,X-A:c", {"X-A": "b", "x-a": "c"}]
 )
 def test_any_other_form_is_refused(written: Any) -> None:
-    with pytest.raises(ValueError, match=r"must be|is not valid|RFC 9110|is there twice|a name twice"):
+    with pytest.raises(ValueError, match=r"must be|is not valid|RFC 9110|duplicate"):
         header_map(written)
 
 
@@ -51,19 +51,19 @@ def test_a_header_name_is_a_token(name: str) -> None:
 )
 def test_headers_of_the_connection_can_not_be_set(name: str) -> None:
     for check in (request_headers, response_headers, answer_headers):
-        with pytest.raises(ValueError, match="belongs to the connection"):
+        with pytest.raises(ValueError, match="is a hop-by-hop header"):
             check({name: "x"})
-    with pytest.raises(ValueError, match="belongs to the connection"):
+    with pytest.raises(ValueError, match="is a hop-by-hop header"):
         removable_answer_headers([name])
 
 
 @pytest.mark.parametrize("name", ["X-Gate-Jwt-Assertion", "x_gate_claim_email", "X.Gate-Claim-Groups", "x-gate-"])
 def test_an_identity_header_can_not_be_set_by_hand(name: str) -> None:
-    with pytest.raises(ValueError, match="who the user is"):
+    with pytest.raises(ValueError, match="is an identity header"):
         request_headers({name: "x"})
 
 
-@pytest.mark.parametrize(("name", "words"), [("Set-Cookie", "the application's"), ("alt-svc", "http3")])
+@pytest.mark.parametrize(("name", "words"), [("Set-Cookie", "cookies belong to the application"), ("alt-svc", "http3")])
 def test_what_an_answer_has_of_its_own_can_not_be_set(name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         answer_headers({name: "x"})

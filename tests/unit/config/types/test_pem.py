@@ -10,7 +10,7 @@ from tests.unit.config.conftest import pem
 
 def test_a_certificate_and_its_key_belong_together(pair: tuple[bytes, bytes], other_key: bytes) -> None:
     check_pair(*pair)
-    with pytest.raises(ValueError, match="do not belong together"):
+    with pytest.raises(ValueError, match="do not match"):
         check_pair(pair[0], other_key)
 
 

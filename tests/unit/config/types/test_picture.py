@@ -96,11 +96,11 @@ def test_a_png_is_taken() -> None:
     ],
 )
 def test_everything_else_is_refused(content: str) -> None:
-    with pytest.raises(ValueError, match=r"must|holds|refers|is n|is written"):
+    with pytest.raises(ValueError, match=r"must|contains|is n|is encoded"):
         media_type(content.encode())
 
 
 @pytest.mark.parametrize("content", [png(0), png(5000), png()[:20], png()[:30]])
 def test_a_png_of_another_size_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"pixels|whole|neither"):
+    with pytest.raises(ValueError, match=r"pixels|complete|neither"):
         media_type(content)

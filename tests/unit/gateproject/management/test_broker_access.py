@@ -39,7 +39,7 @@ async def test_a_gate_that_does_not_run_is_an_error_that_says_so(tmp_path: Path)
     with pytest.raises(BrokerError, match="start gate first") as refused:
         async with opened_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
             raise AssertionError("nothing was opened")
-    assert "refuses the connection" in str(refused.value)
+    assert "refused the connection" in str(refused.value)
 
 
 async def test_a_memory_that_nobody_can_ask_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -161,25 +161,25 @@ def test_a_configuration_that_is_wrong_otherwise_is_not_asked_about() -> None:
 @pytest.mark.parametrize(
     ("setting", "key", "words"),
     [
-        ({"idp_provider_url": "https://127.0.0.1:{refusing}"}, "idp_provider_url", "refuses the connection"),
+        ({"idp_provider_url": "https://127.0.0.1:{refusing}"}, "idp_provider_url", "refused the connection"),
         ({"idp_provider_url": "https://127.0.0.1:{plain}"}, "idp_provider_url", "does not speak TLS on that port"),
-        ({"idp_provider_url": "https://127.0.0.1:{tls}"}, "idp_provider_url", "shows a certificate that is not trusted"),
-        ({"idp_provider_url": "https://idp.invalid"}, "idp_provider_url", "has a name that can't be resolved"),
+        ({"idp_provider_url": "https://127.0.0.1:{tls}"}, "idp_provider_url", "presented an untrusted certificate"),
+        ({"idp_provider_url": "https://idp.invalid"}, "idp_provider_url", "can't be resolved"),
         (
             {"databroker_storage_type": "kvstore", "databroker_storage_connection_string": "redis://127.0.0.1:{refusing}/0"},
             "databroker_storage_connection_string",
-            "refuses the connection",
+            "refused the connection",
         ),
         (
             {"databroker_service_url": "http://127.0.0.1:{refusing}", "services": "proxy"},
             "databroker_service_url",
-            "refuses the connection",
+            "refused the connection",
         ),
-        ({"authorize_service_url": "http://127.0.0.1:{refusing}", "services": "proxy"}, "authorize_service_url", "refuses the connection"),
+        ({"authorize_service_url": "http://127.0.0.1:{refusing}", "services": "proxy"}, "authorize_service_url", "refused the connection"),
         (
             {"database_url": "postgresql://u:secret-word@127.0.0.1:{refusing}/d", "databroker_storage_type": "database"},
             "database_url",
-            "refuses the connection",
+            "refused the connection",
         ),
     ],
 )

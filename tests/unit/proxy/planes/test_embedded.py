@@ -212,7 +212,7 @@ async def test_trouble_is_a_warning_that_names_the_problem(
         await gate.ask("https://unknown.example.com/")
         (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (line["status"], line["level"]) == (502, "warning")
-    assert line["problem"].startswith("upstream 127.0.0.1:9 refuses the connection")
+    assert line["problem"].startswith("upstream 127.0.0.1:9 refused the connection")
 
 
 async def test_a_client_that_left_before_it_was_refused_is_no_failure_of_ours(

@@ -479,7 +479,7 @@ async def test_a_body_without_a_length_ends_with_the_connection(client):
 async def test_a_refused_connection_is_an_upstream_error(client):
     async with CanaryUpstream() as canary:
         pass
-    with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
+    with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
         await fetch(client, make_request(canary.url))
 
 
@@ -508,7 +508,7 @@ async def test_an_error_goes_without_the_collector(client, answer):
 
 
 async def test_a_name_that_does_not_resolve_is_an_upstream_error(client):
-    with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
+    with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
         await fetch(client, make_request("http://does-not-exist.invalid"))
 
 
@@ -521,5 +521,5 @@ async def test_only_addresses_of_the_chosen_family_are_used(client):
                 assert (await fetch(client, make_request(by_name, headers=[(b"connection", b"close")])))[0] == 200
                 await client.close()
             else:
-                with pytest.raises(UpstreamError, match=r"refuses the connection|can't be resolved"):
+                with pytest.raises(UpstreamError, match=r"refused the connection|can't be resolved"):
                     await fetch(client, make_request(by_name))

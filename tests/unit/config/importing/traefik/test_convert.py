@@ -50,8 +50,8 @@ def test_nobody_passes_and_it_says_whom_traefik_asked(tmp_path: Path) -> None:
     for route in routes_of(found):
         assert not {"policy", "allow_public_unauthenticated_access", "allow_any_authenticated_user"} & route.keys()
     notes = [[note.text for note in route.notes()] for route in found.routes]
-    assert any("nobody was asked here" in text for text in notes[0])
-    assert any("http://authelia:9091/api/authz/forward-auth said who may pass" in text for text in notes[1])
+    assert any("there was no authentication here" in text for text in notes[0])
+    assert any("http://authelia:9091/api/authz/forward-auth made the decisions" in text for text in notes[1])
     assert any("middleware zip: applications compress" in text for text in notes[1])
 
 

@@ -17,16 +17,16 @@ GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@examp
     [
         ({"expect": "alow"}, "expect", "must be one of allow, refuse, sign-in, step-up, no-route"),
         ({"expect": None}, "expect", "must be one of"),
-        ({"usr": "x"}, "usr", "is not a setting; did you mean user?"),
+        ({"usr": "x"}, "usr", "unknown setting. Did you mean user?"),
         ({"claims": ["x"]}, "claims", "must be a map"),
         ({"route": -1}, "route", "must be text"),
         ({"source_ip": "a.example.com"}, "source_ip", "must be an IP address such as 203.0.113.7"),
-        ({"headers": {"a b": "x"}}, "headers", "a header name holds"),
+        ({"headers": {"a b": "x"}}, "headers", "invalid header name: use"),
         ({"client_certificate": "bad"}, "client_certificate", "must be good, none, untrusted, or a map"),
         ({"client_certificate": {}}, "client_certificate", "must be good, none, untrusted, or a map"),
         ({"client_certificate": {"fingerprint": "12"}}, "client_certificate", "64 hexadecimal digits"),
         ({"client_certificate": {"spki": "12"}}, "client_certificate", "44 characters"),
-        ({"route": 0, "expect": "no-route"}, "route", "no route is expected"),
+        ({"route": 0, "expect": "no-route"}, "route", "cannot be combined with"),
     ],
 )
 def test_a_wrong_test_is_a_problem(problems: Problems, changes: dict[str, Any], key: str, message: str) -> None:
@@ -52,12 +52,12 @@ def test_tests_of_both_places_are_one_list(load: Load, tmp_path: Path) -> None:
     ("name", "content", "key", "message"),
     [
         ("t.yaml", b"- {url: https://b/, expect: no}", ("policy_tests_file", 0, "expect"), "must be one of"),
-        ("t.yaml", b"a: 1", ("policy_tests_file",), "must hold a list"),
-        ("t.yaml", b"policy_tests: 1", ("policy_tests_file", "policy_tests"), "must hold a list"),
+        ("t.yaml", b"a: 1", ("policy_tests_file",), "must contain a list"),
+        ("t.yaml", b"policy_tests: 1", ("policy_tests_file", "policy_tests"), "must contain a list"),
         ("t.yaml", b"- 5", ("policy_tests_file", 0), "must be a map"),
-        ("t.yaml", b"- {url: a, url: b, expect: allow}", ("policy_tests_file", 0, "url"), "twice"),
+        ("t.yaml", b"- {url: a, url: b, expect: allow}", ("policy_tests_file", 0, "url"), "duplicate"),
         ("t.yaml", b"a: [", ("policy_tests_file",), "(line 2)"),
-        ("t.txt", b"", ("policy_tests_file",), "has no name that ends in"),
+        ("t.txt", b"", ("policy_tests_file",), "has an unsupported file"),
         ("t.json", b"\xff", ("policy_tests_file",), "UTF-8"),
     ],
 )

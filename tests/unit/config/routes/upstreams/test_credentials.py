@@ -24,12 +24,12 @@ ROUTE: dict[str, Any] = {"from": "https://app.example.com", "to": "https://clust
         (
             {"cluster_service_account_token": TOKEN, "allow_public_unauthenticated_access": True},
             "cluster_service_account_token",
-            "can't have allow_public",
+            "impersonates the signed-in user",
         ),
         (
             {"cluster_service_account_token": TOKEN, "enable_cloud_serverless_authentication": True},
             "cluster_service_account_token",
-            "choose one",
+            "Set one of them",
         ),
         (
             {"cluster_service_account_token": TOKEN, "to": None, "redirect": {"https_redirect": True}},
@@ -79,7 +79,7 @@ def test_a_token_in_a_file_is_one_line(tmp_path: Path) -> None:
     assert route.cluster_service_account_token.reveal() == TOKEN
     assert TOKEN not in repr(route)
     (tmp_path / "token").write_text(f"{TOKEN}\nmore\n")
-    with pytest.raises(ConfigError, match="nothing else") as refused:
+    with pytest.raises(ConfigError, match="must contain only") as refused:
         make_options(tmp_path, policy=[keys])
     assert TOKEN not in str(refused.value)
 

@@ -23,7 +23,10 @@ HTTP = {"http_health_check": {"path": "/healthz"}}
             {"health_checks[0].grpc_health_check.authority": "host"},
         ),
         ({"health_checks": [{**CHECK, "http_health_check": {}}]}, {"health_checks[0].http_health_check.path": "is required"}),
-        ({"health_checks": [{**CHECK, "http_health_check": {"path": "x"}}]}, {"health_checks[0].http_health_check.path": "begin with /"}),
+        (
+            {"health_checks": [{**CHECK, "http_health_check": {"path": "x"}}]},
+            {"health_checks[0].http_health_check.path": "must start with /"},
+        ),
         (
             {"health_checks": [{**CHECK, "http_health_check": {"path": "/", "expected_statuses": [{"start": 300, "end": 300}]}}]},
             {"health_checks[0].http_health_check.expected_statuses[0].end": "must be more than start"},
@@ -33,7 +36,7 @@ HTTP = {"http_health_check": {"path": "/healthz"}}
             {"health_checks[0].tcp_health_check.send.text": "hexadecimal"},
         ),
         ({"outlier_detection": {"consecutive_5xx": 0}}, {"outlier_detection.consecutive_5xx": "whole number from 1"}),
-        ({"outlier_detection": {"consecutive5xx": 1}}, {"outlier_detection.consecutive5xx": "did you mean consecutive_5xx?"}),
+        ({"outlier_detection": {"consecutive5xx": 1}}, {"outlier_detection.consecutive5xx": "Did you mean consecutive_5xx?"}),
         ({"outlier_detection": {}, "to": None, "redirect": {"https_redirect": True}}, {"outlier_detection": "is for upstreams"}),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_back_end_that_fails_is_told_of_once_and_left_alone_for_ever_longer(ke
             result = sender.export(spans)
             now[0] += 0.5
     assert result is SUCCESS
-    assert [line["event"] for line in lines] == ["traces can't be sent; they are dropped until they can", "traces are taken again"]
+    assert [line["event"] for line in lines] == ["trace export failed", "trace export recovered"]
     assert lines[0]["problem"] == "OSError"
     gaps = [later - earlier for earlier, later in pairwise(tries)]
     assert gaps[:3] == [1, 2, 4]
@@ -68,7 +68,7 @@ def test_an_answer_that_is_no_success_is_a_failure_and_no_redirect_is_followed(k
             assert exporter("span", target, "gate", None).export(spans) is FAILURE
             assert len(backend.taken) == 1
         assert (lines[0]["problem"], lines[0]["target"]) == (
-            f"the answer has the status {status}",
+            f"the response has status {status}",
             f"http://127.0.0.1:{backend.port}/spans",
         )
 

@@ -55,9 +55,9 @@ def test_every_problem_is_printed_with_its_place_and_the_exit_is_1(tmp_path: Pat
     line = len(STRONG) + 1
     assert code == 1
     assert f"config.yaml:{line}:1: error: services: must be one of" in printed
-    assert f"config.yaml:{line + 1}:1: error: cooky_name: is not a setting; did you mean cookie_name?" in printed
-    assert f"config.yaml:{line + 2}:1: error: allowed_users: is a key of a route: write it into an entry of `policy`" in printed
-    assert f"config.yaml:{line + 7}:3: error: policy[0].Prefix: is not a setting; did you mean prefix?" in printed
+    assert f"config.yaml:{line + 1}:1: error: cooky_name: unknown setting. Did you mean cookie_name?" in printed
+    assert f"config.yaml:{line + 2}:1: error: allowed_users: is a route key. Move it into an entry of `policy`" in printed
+    assert f"config.yaml:{line + 7}:3: error: policy[0].Prefix: unknown setting. Did you mean prefix?" in printed
     assert printed.endswith("\n4 errors, 0 warnings\n")
 
 
