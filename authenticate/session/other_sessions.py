@@ -26,15 +26,18 @@ class OtherSessions:
         self._broker = broker
         self._clock = clock
         self._pending: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._wanted: dict[tuple[str, str], Collection[str]] = {}
 
     def refresh_soon(self, issuer: str, subject: str, ids: Collection[str]) -> None:
-        """Have these sessions of a user refreshed.  Further sign-outs of the user until the last round add nothing: each leaves fewer."""
+        """Have these sessions of a user refreshed. Sign-outs during the rounds add one more run after them, with the ids of the last."""
         key = (issuer, subject)
-        if not ids or key in self._pending:
+        if not ids:
             return
         log.info("other sessions of the user are refreshed after a sign-out at the provider", subject=subject, sessions=len(ids))
-        task = self._pending[key] = spawn(self._refresh(ids), name="refresh of other sessions")
-        task.add_done_callback(lambda _: self._pending.pop(key, None))
+        self._wanted[key] = ids
+        if key not in self._pending:
+            task = self._pending[key] = spawn(self._run(key), name="refresh of other sessions")
+            task.add_done_callback(lambda _: self._pending.pop(key, None))
 
     async def stop(self) -> None:
         tasks = list(self._pending.values())
@@ -42,6 +45,10 @@ class OtherSessions:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    async def _run(self, key: tuple[str, str]) -> None:
+        while (ids := self._wanted.pop(key, None)) is not None:
+            await self._refresh(ids)
 
     async def _refresh(self, ids: Collection[str]) -> None:
         for pause in PAUSES:

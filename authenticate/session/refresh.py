@@ -96,16 +96,18 @@ class SessionRefresh:
             except (AnotherPerson, ClaimsTooLarge, WrongToken) as error:
                 raise await self._ended(session, WRONG, error) from error
 
-    async def give_up(self, session_id: str) -> None:
-        """End a session whose access token has expired while the provider could not be asked: nobody vouches for it any more."""
+    async def give_up(self, session_id: str, tokens_received: float, error: ProviderError) -> None:
+        """End a session for which the provider has not vouched for too long; `error` is that of the last attempt.
+
+        Raises RefreshUnderWay. A session with other tokens than those received at `tokens_received` goes on: another attempt succeeded.
+        """
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 return
             session = SessionRecord.from_record(record)
-            if session.refresh_token and session.access_token_expires is not None and session.access_token_expires <= self._clock():
-                reason = "its access token has expired, and the provider could not be asked for a new one"
-                await self._ended(session, UNREACHABLE, reason)
+            if session.tokens_received == tokens_received:
+                await self._ended(session, REFUSED if isinstance(error, AccessRefused) else UNREACHABLE, error)
 
     async def _ended(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
         await end_sessions(self._broker, [session.id])

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
+from authenticate.provider.kinds.base import AccessRefused
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.wanted_tokens import WantedRefreshes
@@ -29,10 +30,19 @@ GRACE = 60.0  # seconds: nobody is signed out before the provider was tried for 
 
 @dataclass(frozen=True, slots=True)
 class RefreshFailures:
-    """Failures of one session's refresh in a row: when the first was, and how many."""
+    """Failures of one session's refresh in a row: when the first was, when the access token of then expires, and how many.
+
+    Attempts that fail at userinfo may have renewed the tokens: the expiry of later tokens vouches for nobody.
+    """
 
     since: float
-    failures: int
+    token_expires: float
+    failures: int = 0
+
+    def ends(self, error: Exception) -> float:
+        """Time when the session ends if no attempt succeeds; a provider that refuses the user's token is not in trouble."""
+        earliest = self.since + GRACE
+        return earliest if isinstance(error, AccessRefused) else max(self.token_expires, earliest)
 
 
 class RefreshWorker:
@@ -118,26 +128,27 @@ class RefreshWorker:
 
     async def _failed(self, session_id: str, error: Exception) -> None:
         now = self._clock()
-        before = self._failures.get(session_id, RefreshFailures(now, 0))
-        failure = self._failures[session_id] = RefreshFailures(before.since, before.failures + 1)
-        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=failure.failures, reason=str(error))
         session = await self._session(session_id)
         if session is None:
             self._failures.pop(session_id, None)
             return
-        ends = max(session.access_token_expires or NEVER, failure.since + GRACE) if session.refresh_token else NEVER
+        before = self._failures.get(session_id) or RefreshFailures(now, session.access_token_expires or NEVER)
+        failure = self._failures[session_id] = replace(before, failures=before.failures + 1)
+        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=failure.failures, reason=str(error))
+        ends = failure.ends(error) if session.refresh_token else NEVER
         if now >= ends and isinstance(error, ProviderError):
-            await self._give_up(session_id)
+            await self._give_up(session, error)
             return
         at = min(now + delay(before.failures, FIRST_PAUSE, LONGEST_PAUSE), max(ends, now + self._tick))
         self._schedule.set(session, RefreshDue(at if session.refresh_token else NEVER, at))
 
-    async def _give_up(self, session_id: str) -> None:
-        self._failures.pop(session_id, None)
+    async def _give_up(self, session: SessionRecord, error: ProviderError) -> None:
         try:
-            await self._refresh.give_up(session_id)
+            await self._refresh.give_up(session.id, session.tokens_received, error)
         except (RefreshUnderWay, BrokerError):
-            await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
+            await self._again(session.id, self._clock() + UNDER_WAY_PAUSE)
+            return
+        self._failures.pop(session.id, None)
 
     async def _again(self, session_id: str, at: float) -> None:
         if (session := await self._session(session_id)) is not None:

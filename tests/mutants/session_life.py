@@ -63,8 +63,13 @@ worker = door("authenticate.session.refresh_worker", "unit/authenticate/session/
 worker.without("an expired session ends in trouble", "RefreshWorker._failed", never("now >= ends and isinstance(error, ProviderError)"))
 worker.without(
     "the provider is tried for a minute first",
+    "RefreshFailures.ends",
+    replaced("self.since + GRACE", "self.since"),
+)
+worker.without(
+    "tokens that a failed attempt renewed vouch for nobody",
     "RefreshWorker._failed",
-    replaced("max(session.access_token_expires or NEVER, failure.since + GRACE)", "session.access_token_expires or NEVER"),
+    replaced("self._failures.get(session_id) or RefreshFailures(...)", "RefreshFailures(now, session.access_token_expires or NEVER)"),
 )
 
 tokens = door("authenticate.provider.tokens", "unit/authenticate/provider/test_tokens.py")

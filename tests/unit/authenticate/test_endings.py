@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from authenticate.session.refresh import RefreshStep, SessionEnded
 from databroker.adminsite.end_sessions import EndSessionsAction
 from databroker.records import SESSION, Record
+from foundation.errors import ProviderError
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Browser, Site
 from tests.support.cookies import of_jar
 from tests.support.fake_idp import Answer, FakeIdP
@@ -123,7 +124,10 @@ async def by_a_refused_refresh(site: Site, browser: Browser) -> None:
 
 async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:
     site.clock.ahead = 3700
-    await site.service.refresh.give_up(await strong_id(site))
+    id = await strong_id(site)
+    record = await site.broker.get(SESSION, id)
+    assert record is not None
+    await site.service.refresh.give_up(id, record.data["tokens_received"], ProviderError("away"))
 
 
 async def by_somebody_elses_sign_in(site: Site, browser: Browser) -> None:

@@ -252,17 +252,17 @@ async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> 
     assert await processes[1].refresh.renew("session", RefreshStep.TOKENS)
 
 
-async def test_giving_up_ends_only_what_has_expired(one: Renewals) -> None:
+async def test_giving_up_ends_only_what_nobody_has_renewed_since(one: Renewals) -> None:
     await one.signed_in()
-    await one.refresh.give_up("session")
-    assert await one.session() is not None
+    seen = await one.session()
+    assert seen is not None
     one.clock.ahead = 3601
-    await one.refresh.give_up("session")
+    await one.refresh.renew("session", RefreshStep.TOKENS)
+    await one.refresh.give_up("session", seen.tokens_received, ProviderError("away"))
+    renewed = await one.session()
+    assert renewed is not None
+    await one.refresh.give_up("session", renewed.tokens_received, ProviderError("away"))
     assert await one.session() is None
-    await one.signed_in(refresh_token="")
-    one.clock.ahead += 3601
-    await one.refresh.give_up("session")
-    assert await one.session() is not None
 
 
 async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:

@@ -97,6 +97,27 @@ async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -
         await until(lambda: _ended(one))
 
 
+@pytest.mark.parametrize(
+    ("answer", "not_before"),
+    [(Answer.json({"error": "invalid_token"}, 401), 120), (Answer(403), 180), (Answer(500), 180)],
+    ids=["refused", "forbidden", "in trouble"],
+)
+async def test_a_renewed_grant_alone_vouches_for_nobody(one: Renewals, answer: Answer, not_before: int) -> None:
+    """Some providers renew the tokens of a blocked user, whom userinfo refuses. The first refresh is due after 60 of 120 seconds."""
+    one.idp.lifetime = 120
+    await one.signed_in()
+    one.idp.bend.answers["/userinfo"] = answer
+    async with working(one):
+        for ahead in range(0, 600, 10):
+            one.clock.ahead = ahead
+            await asyncio.sleep(0.05)
+            if ahead >= not_before and await one.session() is None:
+                break
+            assert await one.session() is not None
+        await until(lambda: _ended(one))
+    assert one.idp.refreshed > 1
+
+
 async def test_after_a_pause_of_ours_the_provider_is_tried_for_a_minute_first(one: Renewals) -> None:
     await one.signed_in()
     one.clock.ahead = 20_000  # long past the token's expiry
