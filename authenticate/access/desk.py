@@ -43,6 +43,7 @@ from databroker.access.values import (
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
+from foundation.email_address import canonical_email
 from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
@@ -79,13 +80,18 @@ class Caller:
     def is_same_person(self, user_id: str, issuer: str) -> bool:
         return self.holder == (user_id, issuer)
 
+    @property
+    def email(self) -> str:
+        """Address by which users are told apart, canonical. An unverified one counts too: it may be the second account of a user."""
+        return self.identity.rule_email or canonical_email(self.session.claims.get("email"))
+
     def has_asked(self, asked: AskedAccess) -> bool:
         """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
         return not self.approval(0.0).names.isdisjoint(asked.names)
 
     def approval(self, at: float) -> AccessApproval:
         known_to = (self.session.user_id, *self.known_to)
-        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.identity.rule_email, known_to)
+        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.email, known_to)
 
 
 # Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
@@ -136,7 +142,7 @@ class AccessDesk:
             why=said,
             duration=seconds,
             asked=self._clock(),
-            email=caller.identity.rule_email,
+            email=caller.email,
             account=caller.session.user_id,
         )
         await self._asked.require_place(asked)

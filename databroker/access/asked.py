@@ -78,7 +78,7 @@ class AskedAccess(RecordValue):
     state: str = OPEN
     approvals: tuple[AccessApproval, ...] = ()
     until: float = 0.0  # the end of the access, once that is settled
-    email: str = ""  # in the form that rules compare, "" where nobody has verified one
+    email: str = ""  # canonical, verified or not: for `names` only
     account: str = ""  # by which they asked: an account may become another person's
 
     @property

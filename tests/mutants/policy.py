@@ -502,6 +502,7 @@ names.without(
     "end_early",
     skips("await AskedAccesses(broker, clock).close_all(held.user_id, held.issuer, access.route)"),
 )
+desk.without("an unverified address is a second account's, too", "Caller.email", returns("self.identity.rule_email"))
 desk.without("an approval that does not count is told as failed", "AccessDesk.approve", replaced("NOT_APPROVED", "APPROVES"))
 desk.without("a flood fills no audit log", "AccessDesk.ask", skips("await self._asked.require_place(asked)"))
 desk.without("only approvers answer", "AccessDesk._check", never("not self.may_answer(caller, asked)"))

@@ -39,6 +39,7 @@ class World:
         self.broker = LocalBroker(MemoryStore(lambda: self.now))
         self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
         self.emails = dict[str, str]()
+        self.unverified_emails = dict[str, str]()
         self.linked = dict[str, str]()
         self.gone = set[str]()
         self.told: list[tuple[str, str]] = []
@@ -53,7 +54,7 @@ class World:
 
     def caller(self, name: str, issuer: str = ISSUER, session: str = "") -> Caller:
         id = session or name
-        held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, issuer=issuer)
+        held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, {"email": self.unverified_emails.get(name)}, issuer=issuer)
         return Caller(held, self.identity(name, id), name)
 
     def identity(self, name: str, session: str = "") -> Identity:
@@ -281,9 +282,18 @@ async def test_a_flood_ends_at_so_many(world: World) -> None:
     await world.ask("eve")
 
 
-async def test_two_accounts_of_one_address_are_one_person(world: World) -> None:
+@pytest.mark.parametrize(
+    ("verified", "unverified"),
+    [
+        ({"bob": "bob@corp.com", "dave": "bob@corp.com"}, {}),
+        ({"bob": "bob@corp.com"}, {"dave": "Bob@CORP.com"}),
+        ({}, dict.fromkeys(("bob", "dave"), "b@c.de")),
+    ],
+    ids=["verified", "one of them is", "neither is"],
+)
+async def test_two_accounts_of_one_address_are_one_person(world: World, verified: dict[str, str], unverified: dict[str, str]) -> None:
     world.use(keys={"approvals": 2})
-    world.emails = {"bob": "bob@corp.com", "dave": "bob@corp.com", "carol": "carol@corp.com"}
+    world.emails, world.unverified_emails = {**verified, "carol": "carol@corp.com"}, unverified
     held = await world.ask("bob")
     with pytest.raises(NotYours):
         await world.approve(held, "dave")
