@@ -366,7 +366,7 @@ async def test_what_an_application_is_told_on_one_route_nobody_says_on_another(n
 
 
 async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win(gate: RunningGate) -> None:
-    said = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nConnection: x-hop\r\nX-Hop: 1\r\n"
+    said = b"Set-Cookie: _gate=stolen\r\nSet-Cookie: theirs=1\r\nConnection: x-hop, X-Frame-Options\r\nX-Hop: 1\r\n"
     said += b"X-Frame-Options: ALLOWALL\r\n" * 2
     said += b'Alt-Svc: h3=":8443"\r\n'
     async with canary(gate, answer=OK.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n", 1)):
@@ -578,12 +578,25 @@ async def test_the_end_of_a_websocket_is_told_at_once(gate: RunningGate) -> None
     assert any([await asyncio.to_thread(seconds) < 1.5 for _ in range(3)])
 
 
+HANDSHAKE = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified", b"200 OK", b"404 Not Found"])
+async def test_an_application_may_decline_a_handshake(status: bytes, gate: RunningGate) -> None:
+    """Envoy leaves out the body of a success; none of what it or gate says takes its place."""
+    answer = OK.replace(b"200 OK", status, 1) if status[:3] in (b"200", b"404") else b"HTTP/1.1 %b\r\n\r\n" % status
+    async with canary(gate, answer=answer, allow_websockets=True):
+        declined = await asyncio.to_thread(ask, gate, "/", *HANDSHAKE, f"Origin: {gate.url(CANARY, '')}", host=CANARY)
+    assert declined.status == int(status[:3])
+    assert answer.endswith(b"\r\n\r\n" + declined.body) or declined.body == b""
+    assert status != b"204 No Content" or declined.header("content-length") is None
+
+
 async def test_a_websocket_from_a_strangers_page_is_refused(gate: RunningGate) -> None:
-    handshake = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
     cookie = await session(gate, host=SOCKETS)
-    assert ask(gate, "/echo", *handshake, "Origin: https://evil.example", host=SOCKETS, cookie=cookie).status == 403
-    assert ask(gate, "/echo", *handshake, host=SOCKETS).status == 401
-    assert ask(gate, "/echo", *handshake, host=APP, cookie=await session(gate)).status == 403  # this route carries none
+    assert ask(gate, "/echo", *HANDSHAKE, "Origin: https://evil.example", host=SOCKETS, cookie=cookie).status == 403
+    assert ask(gate, "/echo", *HANDSHAKE, host=SOCKETS).status == 401
+    assert ask(gate, "/echo", *HANDSHAKE, host=APP, cookie=await session(gate)).status == 403  # this route carries none
 
 
 async def test_no_request_fails_while_the_configuration_changes(gate: RunningGate) -> None:

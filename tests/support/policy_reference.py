@@ -8,6 +8,7 @@ import hashlib
 import ipaddress
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -217,6 +218,18 @@ def found(claims: dict[str, Any], path: str) -> Any:
     return value
 
 
+def names_another(claims: dict[str, Any], path: str) -> bool:
+    """Whether a claim has this path if dots are dots, with or without a backslash."""
+    return path.replace("\\", "") in set(paths(claims))
+
+
+def paths(claims: dict[str, Any], before: str = "") -> Iterator[str]:
+    for name, value in claims.items():
+        yield f"{before}{name}"
+        if isinstance(value, dict):
+            yield from paths(value, f"{before}{name}.")
+
+
 def holds_nothing(value: Any) -> bool:
     """null, an empty list, an empty map, and a list of these."""
     return all(each in (None, {}, []) for each in listed_values(value))
@@ -224,8 +237,10 @@ def holds_nothing(value: Any) -> bool:
 
 def claim(operator: str, operands: list[Any], path: str, person: Person) -> bool | None:
     value = found(person.claims, path)
+    if operator == "exists" and value is ABSENT:
+        return None if names_another(person.claims, path) else not operands[0]
     if operator == "exists":
-        return None if value is not ABSENT and holds_nothing(value) else (value is not ABSENT) == operands[0]
+        return None if holds_nothing(value) else operands[0]
     if value is ABSENT or holds_nothing(value):
         return None
     return some([compared(operator, operands, each) for each in listed_values(value)])

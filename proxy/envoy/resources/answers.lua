@@ -1,6 +1,8 @@
 -- Answers to what Envoy carries, cleaned as `ResponseHeaders.for_client` does it; the rest of that is Envoy's own (answers.py).
 
 local STATES = {close = true, ["keep-alive"] = true, ["content-length"] = true, ["transfer-encoding"] = true, upgrade = true}
+-- Names that the configuration adds: Envoy has added them before this script runs.
+local ADDED = {$ADDED}
 
 local function sets_ours(value)
   local name = value:match("^[^;]*"):gsub("^[ \t]+", ""):gsub("^[= \t]+", "")
@@ -90,7 +92,7 @@ function envoy_on_response(handle)
   local connection = headers:get("connection")
   if connection then
     for option in connection:lower():gmatch("[^, \t]+") do
-      if not STATES[option] and option:byte(1) ~= 58 then headers:remove(option) end
+      if not (STATES[option] or ADDED[option]) and option:byte(1) ~= 58 then headers:remove(option) end
     end
   end
   if $HAS_RULES then apply(handle:streamInfo():dynamicMetadata():get("$METADATA")["$RESPONSE"], headers) end

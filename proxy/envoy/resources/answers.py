@@ -68,7 +68,8 @@ class AnswerFilter:
         names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
         said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
         kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
-        source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower())})
+        added = ", ".join(f"[{quoted(name.lower())}] = true" for name, _ in (*self.response_headers, ("alt-svc", "")))
+        source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower()), "ADDED": added})
         looks = {LAST_STEP_FILTER: on_route(source), FILTER: on_route("")} if watches or has_rules else {FILTER: on_route(source)}
         return {
             **route,

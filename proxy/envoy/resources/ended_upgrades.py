@@ -1,4 +1,4 @@
-"""Ended upgrades: connections that Envoy (1.40) would keep for two seconds more, until their clients have closed them.
+"""Ended upgrades and answers: connections that Envoy (1.40) would keep for two seconds more, until their clients have closed them.
 
 It does so after every answer that came before the end of its request, so that a client that still sends gets the answer; an upgraded
 connection has no end of its request, and whoever is there waits for it (RFC 6455 7.1.1: the server closes first).
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from foundation.tasks import spawn
 from proxy.envoy.resources.bootstrap import Json, file_log
-from proxy.envoy.resources.edge_headers import Address, address_of
+from proxy.envoy.resources.edge_headers import JUDGED, Address, address_of
 
 OF_UPGRADES = "upgraded "
 # As long Envoy keeps a connection: `delayed_close_timeout`.
@@ -53,9 +53,10 @@ class EndedUpgrades:
 
 
 def access_log(path: str) -> Json:
-    """Log of upgrades, and tunnels, that gate has ended."""
+    """Log of upgrades, tunnels and answers of gate's internal listener that gate has ended."""
     switched: Json = {"status_code_filter": {"comparison": {"op": "EQ", "value": {"default_value": 101, "runtime_key": "gate.switched"}}}}
     connected: Json = {"header_filter": {"header": {"name": ":method", "string_match": {"exact": "CONNECT"}}}}
+    answered: Json = {"header_filter": {"header": {"name": JUDGED, "present_match": True}}}
     by_gate: Json = {"response_flag_filter": {"flags": ["UC"]}}
-    ended = {"and_filter": {"filters": [by_gate, {"or_filter": {"filters": [switched, connected]}}]}}
+    ended = {"and_filter": {"filters": [by_gate, {"or_filter": {"filters": [switched, connected, answered]}}]}}
     return file_log(path, f"{OF_UPGRADES}%DOWNSTREAM_DIRECT_REMOTE_ADDRESS% %PROTOCOL%\n", ended)

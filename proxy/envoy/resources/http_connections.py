@@ -74,8 +74,10 @@ def http_connections(log: str, limits: ListenerLimits, routes: list[Json], filte
 
 def local_replies(mappers: list[Json]) -> Json:
     """Answers of Envoy's own: a text that says what to do next, where none of `mappers`, which come first, says it better."""
+    # A success of an application in place of the upgrade that was asked for: Envoy (1.40) makes a local reply of it.
+    no_upgrade: Json = {"filter": {"status_code_filter": _is(399, "LE")}, "body_format_override": _format("")}
     others: Json = {"filter": {"status_code_filter": _is(0, "GE")}, "headers_to_add": [_REQUEST_ID]}
-    return {"mappers": [*mappers, *map(own_answer, _OWN_ANSWERS), others], "body_format": _text(503)}
+    return {"mappers": [*mappers, no_upgrade, *map(own_answer, _OWN_ANSWERS), others], "body_format": _text(503)}
 
 
 def own_answer(status: int) -> Json:
@@ -97,7 +99,10 @@ def _is(status: int, operator: str = "EQ") -> Json:
 
 def _text(status: int) -> Json:
     reason = HTTP_1_0 if status == 426 else "%LOCAL_REPLY_BODY%"
-    text = f"%RESPONSE_CODE% {reason}\n{next_step(status)}\n"
+    return _format(f"%RESPONSE_CODE% {reason}\n{next_step(status)}\n")
+
+
+def _format(text: str) -> Json:
     return {"text_format_source": {"inline_string": text}, "content_type": "text/plain; charset=utf-8"}
 
 

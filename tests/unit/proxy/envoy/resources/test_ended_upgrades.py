@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from proxy.envoy.resources import ended_upgrades
+from proxy.envoy.resources.edge_headers import JUDGED
 from proxy.envoy.resources.ended_upgrades import EndedUpgrades, access_log
 from tests.unit.proxy.envoy.stage import NoConnections
 
@@ -61,3 +62,5 @@ def test_envoy_tells_of_those_alone_that_gate_has_ended() -> None:
     _, ended = access_log("/log")["filter"]["and_filter"]["filters"]
     filters = ended["and_filter"]["filters"]
     assert {"response_flag_filter": {"flags": ["UC"]}} in filters
+    (kinds,) = (each["or_filter"]["filters"] for each in filters if "or_filter" in each)
+    assert {each["header_filter"]["header"]["name"] for each in kinds if "header_filter" in each} == {":method", JUDGED}
