@@ -155,7 +155,7 @@ def _waits(desk: Any, held: HeldRequest, caller: Caller | None) -> dict[str, Any
 
 def _given(held: TemporaryAccessRecord, access: TemporaryAccess) -> dict[str, Any]:
     moments = {"since": time_element(access.since), "until": time_element(access.until)}
-    value = f"{held.user_id} {access.id}"
+    value = f"{held.user_id} {access.place}"
     return {"held": held, "person_url": _person_url(held.user_id), "access": access, "value": value, **moments}
 
 

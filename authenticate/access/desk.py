@@ -232,7 +232,8 @@ class AccessDesk:
         held, access = found
         words = f"{held.person}, {access.route_words}"
         async with audited(lambda action: note(action, held.user_id, words), REVOKES, NOT_REVOKED):
-            await end_early(self._broker, held, access, self._clock)
+            if not await end_early(self._broker, held, access, self._clock):
+                raise NoSuchRequest(_ENDED)
         line = f"{name} has ended the access of {held.person} to {access.route_words}"
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -146,24 +146,27 @@ class SessionRefresh:
     async def _with_new_claims(self, record: Record) -> SessionRecord:
         session = SessionRecord.from_record(record)
         client = self._client_of(session)
+        user_before = await self._broker.get(USER, session.user_id)
         try:
             renewed, user = await with_new_claims(client, session, self._clock())
         except AccessRefused as error:
             if not session.refresh_token and is_withdrawn(client, session, self._clock()):
                 raise await self._ended(session, REFUSED, error) from error
             raise
-        await self._remember(user)
+        await self._remember(user, user_before)
         if renewed == session:
             return session
         record = await self._written(record, lambda current: _with(current, renewed, _OF_CLAIMS))
         return SessionRecord.from_record(record)
 
-    async def _remember(self, user: UserRecord) -> None:
-        record = await self._broker.get(USER, user.id)
-        if record is not None:
-            user = replace(user, last_sign_in=UserRecord.from_record(record).last_sign_in)
-        if record is None or UserRecord.from_record(record) != user:
-            await self._broker.put(USER, user.id, user.to_data())
+    async def _remember(self, user: UserRecord, before: Record | None) -> None:
+        """Write the user over the record that was there before the provider was asked: one that came since then is newer."""
+        if before is not None:
+            user = replace(user, last_sign_in=UserRecord.from_record(before).last_sign_in)
+            if UserRecord.from_record(before) == user:
+                return
+        with suppress(VersionConflict):
+            await self._broker.put(USER, user.id, user.to_data(), only_if_version=0 if before is None else before.version)
 
     async def _written_at_last(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
         """The written session, also where the broker comes back within INSISTENCE: the provider takes the old refresh token no more."""

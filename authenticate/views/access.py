@@ -205,4 +205,4 @@ def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: Caller) ->
     held, access = each
     is_own = caller.is_same_person(held.user_id, held.issuer)
     said = {"person": YOU if is_own else held.person, "route": access.route_words, "why": access.why, "by": access.by}
-    return {**said, "value": f"{held.user_id} {access.id}", "until": access.until, "is_own": is_own}
+    return {**said, "value": f"{held.user_id} {access.place}", "until": access.until, "is_own": is_own}

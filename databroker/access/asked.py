@@ -231,4 +231,4 @@ async def end_early(
     Requests of the same person for the same route are closed first: an approval of one would restore what was ended.
     """
     await AskedAccesses(broker, clock).close_all(held.user_id, held.issuer, access.route)
-    return await TemporaryAccesses(broker, clock).revoke(held.user_id, access.id)
+    return await TemporaryAccesses(broker, clock).revoke(held.user_id, access.route)

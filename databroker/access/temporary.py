@@ -69,22 +69,24 @@ class TemporaryAccesses:
         return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
 
     async def find(self, user_id: str, id: str) -> tuple[TemporaryAccessRecord, TemporaryAccess] | None:
-        """One access, with its person; None where it has ended."""
+        """One access by its id or its place, with its person; None where it has ended."""
         record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
         found = None if record is None else TemporaryAccessRecord.from_record(record)
         held = () if found is None else found.held
-        return next(((found, access) for access in held if found is not None and access.id == id and access.until > now), None)
+        return next(
+            ((found, access) for access in held if found is not None and id in (access.id, access.place) and access.until > now), None
+        )
 
-    async def revoke(self, user_id: str, id: str) -> bool:
-        """End one access at once; False where it is over already."""
+    async def revoke(self, user_id: str, route: str) -> bool:
+        """End the access that a user has to a route now, which may have replaced what the caller saw; False where there is none."""
         for _ in range(TRIES):
-            record = await self._broker.get(TEMPORARY_ACCESS, user_id)
+            record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
             found = None if record is None else TemporaryAccessRecord.from_record(record)
-            if found is None or all(access.id != id or access.revoked for access in found.held):
+            ended = [] if found is None else [access for access in found.held if access.route == route and access.until > now]
+            if found is None or not ended:
                 return False
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
-            now = self._clock()
-            held = (replace(access, until=0.0, is_told=True, revoked=access.until) if access.id == id else access for access in found.held)
+            held = (replace(access, until=0.0, is_told=True, revoked=access.until) if access in ended else access for access in found.held)
             try:
                 await self._write(replace(found, held=tuple(access for access in held if _is_kept(access, now))), record)
             except VersionConflict:

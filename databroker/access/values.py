@@ -1,5 +1,6 @@
 """Values of access that ends by itself: what is stored of each, in one record a person."""
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ class TemporaryAccess(RecordValue):
     route_words: str = ""
     is_told: bool = False  # that it ends is in the audit log
     revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
+
+    @property
+    def place(self) -> str:
+        """Name of the route among the user's access, 16 hex digits: whatever access the user has there, one after the other, has it."""
+        return hashlib.sha256(self.route.encode()).hexdigest()[:16]
 
     @property
     def kept_until(self) -> float:

@@ -93,10 +93,13 @@ class Command(ConfiguredCommand):
                 words = f"{_name(record.person, record.user_id)}, {access.route_words}"
                 await _record(REVOKES, record.user_id, words)
                 try:
-                    ended += await end_early(broker, record, access)
+                    is_ended = await end_early(broker, record, access)
                 except (AccessError, BrokerError):
                     await _record(NOT_REVOKED, record.user_id, words)
                     raise
+                if not is_ended:
+                    await _record(NOT_REVOKED, record.user_id, words)
+                ended += is_ended
         self.stdout.write(f"{ended} are revoked" if ended != 1 else "1 is revoked")
 
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.access.values import APPROVES, NOT_APPROVED
+from databroker.access.values import APPROVES, NOT_APPROVED, NOT_REVOKED, REVOKES
 from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
 from databroker.store.memory import MemoryStore
@@ -199,6 +199,42 @@ async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited
     assert await world.given() == []
     await world.approve(await world.ask(why="after it"), "carol")
     assert len(await world.given()) == 1
+
+
+async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it(world: World) -> None:
+    world.use(keys={"break_glass": {"allowed": [{"groups": "oncall"}], "max_duration": "1h"}})
+    world.groups["ann"] = {"oncall"}
+    route = world.desk.rules.routes[0]
+
+    async def breaks() -> None:
+        world.now += 1
+        await world.desk.break_glass(world.caller("ann"), route, "an incident", 600, world.record)
+
+    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
+        await world.record(by, action, user_id, words)
+        await breaks()  # between the entry and the end
+
+    await breaks()
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+    await breaks()
+    await world.desk.revoke(world.caller("bob"), user_id, place, record)
+    assert await world.given() == []
+
+
+async def test_who_ends_what_another_has_just_ended_is_on_record_with_a_failure(world: World) -> None:
+    await world.approve(await world.ask())
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+
+    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
+        await world.record(by, action, user_id, words)
+        if action == REVOKES:
+            await world.desk.revoke(world.caller("carol"), user_id, place, world.record)
+
+    events = len(world.events)
+    with pytest.raises(NoSuchRequest):
+        await world.desk.revoke(world.caller("bob"), user_id, place, record)
+    assert world.told[-3:] == [("bob", REVOKES), ("carol", REVOKES), ("bob", NOT_REVOKED)]
+    assert [each.by for each in world.events[events:]] == ["carol"]
 
 
 async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:

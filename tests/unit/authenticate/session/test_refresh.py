@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
-from databroker.records import SESSION
+from databroker.records import SESSION, USER
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
@@ -242,6 +243,22 @@ async def test_unchanged_claims_are_not_written_again(one: Renewals) -> None:
     before = await one.broker.get(SESSION, "session")
     await one.refresh.renew("session", RefreshStep.CLAIMS)
     assert await one.broker.get(SESSION, "session") == before
+
+
+async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(one: Renewals, monkeypatch: pytest.MonkeyPatch) -> None:
+    await one.signed_in()
+    one.idp.bend.userinfo = {"name": "Alice of before"}
+    claims = one.client.claims
+
+    async def late(*args: Any, **more: Any) -> Any:
+        answer = await claims(*args, **more)
+        newer = replace(await one.user(), name="Alice of now")
+        await one.broker.put(USER, newer.id, newer.to_data())
+        return answer
+
+    monkeypatch.setattr(one.client, "claims", late)
+    await one.refresh.renew("session", RefreshStep.CLAIMS)
+    assert (await one.user()).name == "Alice of now"
 
 
 async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:

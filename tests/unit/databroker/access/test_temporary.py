@@ -79,21 +79,32 @@ async def test_what_two_give_under_one_number_is_given_once(accesses: TemporaryA
 async def test_what_is_revoked_is_over_once(accesses: TemporaryAccesses) -> None:
     await accesses.give(ANN, ACCESS)
     await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
-    assert await accesses.revoke("oidc/1", "a1")
+    assert await accesses.revoke("oidc/1", ACCESS.route)
     assert await held(accesses) == ["a2"]
-    assert not await accesses.revoke("oidc/1", "a1")
-    assert await accesses.revoke("oidc/1", "a2")
+    assert not await accesses.revoke("oidc/1", ACCESS.route)
+    assert await accesses.revoke("oidc/1", "other")
     assert await held(accesses) == []
     await accesses.give(ANN, replace(ACCESS, id="a3"))
     assert await held(accesses) == ["a3"]
-    assert not await accesses.revoke("oidc/2", "a3")
+    assert not await accesses.revoke("oidc/2", ACCESS.route)
+
+
+async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: TemporaryAccesses) -> None:
+    await accesses.give(ANN, ACCESS)
+    await accesses.give(ANN, replace(ACCESS, id="a2", until=NOW + 7200))
+    assert await accesses.find("oidc/1", "a1") is None
+    found = await accesses.find("oidc/1", ACCESS.place)
+    assert found is not None
+    assert found[1].id == "a2"
+    assert await accesses.revoke("oidc/1", ACCESS.route)
+    assert await held(accesses) == []
 
 
 async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
     accesses: TemporaryAccesses, broker: LocalBroker, clock: Clock
 ) -> None:
     await accesses.give(ANN, ACCESS)
-    assert await accesses.revoke("oidc/1", "a1")
+    assert await accesses.revoke("oidc/1", ACCESS.route)
     for _ in range(2):
         with pytest.raises(AccessError, match="this access was revoked: request it again"):
             await accesses.give(ANN, ACCESS)
@@ -153,7 +164,7 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
     with pytest.raises(AccessError, match="another administrator"):
         await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))
     with pytest.raises(AccessError, match="another administrator"):
-        await accesses.revoke("oidc/1", "a1")
+        await accesses.revoke("oidc/1", ACCESS.route)
 
 
 async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
