@@ -69,7 +69,8 @@ class GateAdminSite(AdminSite):
             return False
         signed_in_by = request.session.get(SESSION_KEY)
         if signed_in_by is None:
-            return bool(page_context(request).options.admin_password_login)
+            # The pages know no permissions of single accounts.
+            return bool(page_context(request).options.admin_password_login and request.user.is_superuser)
         identity = identity_of(request)
         return identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)
 

@@ -131,6 +131,7 @@ TEMPLATES = [
         },
     }
 ]
+LOGIN_REDIRECT_URL = "/.gate/admin/"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},

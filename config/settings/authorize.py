@@ -137,7 +137,7 @@ class AuthorizeSettings(Settings):
         examples=[["PUT-A-LONG-RANDOM-TOKEN-OF-32-CHARACTERS-HERE"]],
     )
     admin_password_login: Bool = Field(
-        False, description="Also lets Django accounts sign in to the admin with a password.", examples=[True]
+        False, description="Also lets Django superusers sign in to the admin with a password.", examples=[True]
     )
     decision_log_size: Annotated[int, up_to(MOST_KEPT)] = Field(
         50_000,

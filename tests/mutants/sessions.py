@@ -79,6 +79,15 @@ admin_site.without(
     "GateAdminSite.has_permission",
     always("identity is not None and identity.session_id == signed_in_by and may_administer(request, identity)"),
 )
+password_login = door("gateproject.admin_site", "unit/gateproject/test_admin_site.py")
+password_login.without(
+    "an account without permissions enters no page",
+    "GateAdminSite.has_permission",
+    replaced(
+        "page_context(request).options.admin_password_login and request.user.is_superuser",
+        "page_context(request).options.admin_password_login",
+    ),
+)
 admin_site.without("the admin is for whom it names", "GateAdminSite.login", never("not may_administer(request, identity)"))
 admin_site.without("the admin's next page is the admin's", "_target", always("is_inside"))
 
@@ -240,6 +249,7 @@ DOORS = (
     known_end,
     told_end,
     admin_site,
+    password_login,
     read_only_admin,
     databroker_admin,
     audit,
