@@ -1,13 +1,14 @@
 """Wanted tokens: refreshes that a request waits for, asked for by a record, each done once and at once."""
 
 import asyncio
+from collections import defaultdict
 from contextlib import suppress
 
 import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.client import BrokerClient
-from databroker.records import WANTED_TOKENS, Record, WantedTokens
+from databroker.records import SESSION, WANTED_TOKENS, Record, SessionRecord, WantedTokens
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -19,12 +20,15 @@ PAUSE = 0.1
 
 
 class WantedRefreshes:
-    """Refreshes under way; a wish is deleted when nothing more will come of it, so that whoever waits knows."""
+    """Refreshes under way; a wish is deleted when nothing more will come of it, so that whoever waits knows.
+
+    Each provider has a queue of its own with `at_once` refreshes at a time: a slow provider delays its own sessions only.
+    """
 
     def __init__(self, refresh: SessionRefresh, broker: BrokerClient, at_once: int = AT_ONCE):
         self._refresh = refresh
         self._broker = broker
-        self._turns = asyncio.Semaphore(at_once)
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once))
         self.running: dict[str, asyncio.Task[None]] = {}
 
     def want(self, record: Record) -> None:
@@ -34,8 +38,11 @@ class WantedRefreshes:
 
     async def _renew(self, record: Record) -> None:
         try:
-            async with self._turns:
-                await self._renewed(record.id, WantedTokens.from_record(record).received)
+            received = WantedTokens.from_record(record).received
+            session = await self._broker.get(SESSION, record.id)
+            if session is not None:
+                async with self._turns[SessionRecord.from_record(session).provider]:
+                    await self._renewed(record.id, received)
         except SessionEnded:
             pass  # which it has told
         except (ProviderError, BrokerError, TimeoutError) as error:

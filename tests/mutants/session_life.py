@@ -84,6 +84,14 @@ tokens.without(
     ),
 )
 
+wanted = door("authenticate.session.wanted_tokens", "unit/authenticate/session/test_wanted_tokens.py")
+wanted.without("a slow provider holds up no other", "WantedRefreshes._renew", replaced("self._turns[...]", "self._turns['']"))
+wanted.without(
+    "a provider's refreshes that requests wait for are bounded",
+    "WantedRefreshes.__init__",
+    replaced("asyncio.Semaphore(at_once)", "asyncio.Semaphore(999)"),
+)
+
 page = door("authenticate.views.refresh", "unit/authenticate/views/test_refresh.py")
 page.without(
     "a refresh by hand is asked for by our page",
@@ -96,4 +104,4 @@ page.without(
     never("(wait := too_soon(service, session)) > 0"),
 )
 
-DOORS = (refresh, renewal, session_use, issuers, own_sessions, worker, tokens, page)
+DOORS = (refresh, wanted, renewal, session_use, issuers, own_sessions, worker, tokens, page)

@@ -23,8 +23,8 @@ async def one(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[Renewals]:
     await renewals.close()
 
 
-async def wish(renewals: Renewals, wanted: WantedRefreshes, **data: Any) -> None:
-    wanted.want(await renewals.broker.put(WANTED_TOKENS, "session", data))
+async def wish(renewals: Renewals, wanted: WantedRefreshes, id: str = "session", **data: Any) -> None:
+    wanted.want(await renewals.broker.put(WANTED_TOKENS, id, data))
 
 
 async def fulfilled(renewals: Renewals, wanted: WantedRefreshes) -> None:
@@ -51,6 +51,22 @@ async def test_a_wish_waits_for_a_refresh_that_is_under_way(one: Renewals) -> No
     await one.broker.release(lease)
     await fulfilled(one, wanted)
     assert one.idp.refreshed == 1
+
+
+@pytest.mark.parametrize(("provider", "is_held_up"), [("oidc", True), ("partner", False)])
+async def test_a_slow_provider_holds_up_its_own_refreshes_alone(one: Renewals, provider: str, is_held_up: bool) -> None:
+    await one.signed_in("bob", "slow", provider=provider)
+    await one.signed_in()
+    wanted = WantedRefreshes(one.refresh, one.broker, at_once=1)
+    lease = await one.broker.acquire("session refresh/slow", 60.0)
+    assert lease is not None
+    await wish(one, wanted, "slow", received=0.0)
+    await wish(one, wanted, received=0.0)
+    await asyncio.wait({wanted.running["session"]}, timeout=0.5 if is_held_up else 5.0)
+    assert ("session" in wanted.running, one.idp.refreshed) == (is_held_up, 0 if is_held_up else 1)
+    await one.broker.release(lease)
+    await asyncio.wait(set(wanted.running.values()))
+    assert wanted.running == {}
 
 
 async def test_a_wish_that_can_not_be_fulfilled_is_gone_and_the_session_goes_on(one: Renewals) -> None:
