@@ -336,7 +336,6 @@ class SignedOutNote(RecordValue):
     """Note that somebody has signed out at the provider, who said so at `issued` (Unix seconds)."""
 
     issued: float
-    subject: str = ""  # "" where it said only which session
 
 
 @dataclass(frozen=True, slots=True)

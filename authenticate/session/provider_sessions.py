@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from databroker.client import BrokerClient, every
 from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, SessionRecord, SignedOutNote
+from databroker.store.base import VersionConflict
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
@@ -73,10 +74,17 @@ class ProviderSessions:
                 yield record
 
     async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
-        """Note a sign-out for sign-ins under way, whose sessions are not written yet."""
-        key = _key(issuer, "sid", sid) if sid else _key(issuer, "sub", subject)
-        note = SignedOutNote(issued, subject).to_data()
-        await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES)
+        """Note a sign-out for sign-ins under way, whose sessions are not written yet. A later sign-out's note stays."""
+        key = _note_key(issuer, subject, sid)
+        while True:
+            known = await self._broker.get(SIGNED_OUT, key)
+            if known is not None and SignedOutNote.from_record(known).issued > issued:
+                return
+            version = known.version if known is not None else 0
+            with suppress(VersionConflict):
+                note = SignedOutNote(issued).to_data()
+                await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES, only_if_version=version)
+                return
 
     async def has_signed_out(self, session: SessionRecord) -> bool:
         """Whether this person has signed out at the provider since it vouched for them.  Asked when the session is written, so that
@@ -84,12 +92,8 @@ class ProviderSessions:
         """
         issued = session.claims.get("iat")
         vouched = issued if isinstance(issued, int | float) else session.issued
-        for record in await asyncio.gather(*(self._broker.get(SIGNED_OUT, key) for key in _keys_of(session))):
-            if record is not None:
-                note = SignedOutNote.from_record(record)
-                if vouched <= note.issued and note.subject in ("", _text(session, "sub")):
-                    return True
-        return False
+        notes = await asyncio.gather(*(self._broker.get(SIGNED_OUT, key) for key in _note_keys(session)))
+        return any(note is not None and vouched <= SignedOutNote.from_record(note).issued for note in notes)
 
 
 def _keys_of(session: SessionRecord) -> list[str]:
@@ -111,6 +115,17 @@ def _key_of_person(session: SessionRecord) -> str:
 
 def _keys_of_linked(linked_id: str) -> list[str]:
     return [_key("", "linked", linked_id)] if linked_id else []
+
+
+def _note_key(issuer: str, subject: str, sid: str) -> str:
+    """Key of a sign-out's note: a provider may give one `sid` to several users, each of whom signs out at a time of their own."""
+    return _key(issuer, sid, subject)
+
+
+def _note_keys(session: SessionRecord) -> list[str]:
+    issuer, subject, sid = (_text(session, name) for name in ("iss", "sub", "sid"))
+    named = {(subject, ""), ("", sid), (subject, sid)} - {("", "")}
+    return [_note_key(issuer, *names) for names in named] if issuer else []
 
 
 def _session_id(record: Record) -> str:

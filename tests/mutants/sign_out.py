@@ -1,7 +1,7 @@
 """Defences of the sign-out: who may ask for it, whose sessions end, and that none is left."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, lacks, never, replaced, skips
+from tests.mutants.operations import always, lacks, never, omits, replaced, skips
 
 logout_token = door("authenticate.provider.logout_token", "unit/authenticate/provider/test_logout_token.py")
 logout_token.without("a logout token is of our issuer", "verify", never("not isinstance(named, str) or not is_issuer(issuer, named)"))
@@ -60,7 +60,18 @@ provider_sessions.without("the sessions of others stay", "ProviderSessions._unde
 provider_sessions.without(
     "a sid is one person's", "ProviderSessions.session_ids", always("not subject or ProviderSession.from_record(record).subject == subject")
 )
-provider_sessions.without("an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= note.issued"))
+provider_sessions.without(
+    "an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= SignedOutNote.from_record(note).issued")
+)
+provider_sessions.without(
+    "a late logout token leaves a later sign-out's note",
+    "ProviderSessions.note_sign_out",
+    never("known is not None and SignedOutNote.from_record(known).issued > issued"),
+)
+provider_sessions.without("a note replaces no note that it has not seen", "ProviderSessions.note_sign_out", omits("only_if_version"))
+provider_sessions.without(
+    "a shared sid is not one user's", "_note_key", replaced("_key(issuer, sid, subject)", "_key(issuer, sid, '' if sid else subject)")
+)
 
 sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_provider_logout.py")
 sessions.without("whoever signed out meanwhile has no session", "Sessions.create", never("await self.at_provider.has_signed_out(session)"))

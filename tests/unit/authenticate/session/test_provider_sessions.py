@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from databroker.client import AT_ONCE as PAGE
 from databroker.client import LocalBroker
@@ -83,3 +85,34 @@ async def test_a_sign_in_under_way_learns_of_the_sign_out() -> None:
     assert not await place.sessions.has_signed_out(session("3", "bob", sid="both", iat=NOW + 1))
     place.now = NOW + SIGN_IN_TAKES + 1
     assert not await place.sessions.has_signed_out(session("1", sid="x"))
+
+
+async def test_a_logout_token_that_is_late_leaves_the_note_of_a_later_one() -> None:
+    place = Place()
+    for issued in (NOW + 10, NOW):
+        await place.sessions.note_sign_out(ISSUER, subject="alice", sid="", issued=issued, now=NOW + 10)
+    assert await place.sessions.has_signed_out(session("1", iat=NOW + 5))
+    assert not await place.sessions.has_signed_out(session("1", iat=NOW + 11))
+
+
+async def test_of_two_notes_written_at_once_the_later_sign_out_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+    get = place.broker.get
+
+    async def overtaken(type: str, id: str) -> Any:
+        monkeypatch.undo()
+        known = await get(type, id)
+        await place.sessions.note_sign_out(ISSUER, subject="alice", sid="", issued=NOW + 10, now=NOW)
+        return known
+
+    monkeypatch.setattr(place.broker, "get", overtaken)
+    await place.sessions.note_sign_out(ISSUER, subject="alice", sid="", issued=NOW, now=NOW)
+    assert await place.sessions.has_signed_out(session("1", iat=NOW + 5))
+
+
+async def test_users_with_one_sid_sign_out_each_by_themselves() -> None:
+    place = Place()
+    for subject, issued in (("alice", NOW), ("bob", NOW + 10)):
+        await place.sessions.note_sign_out(ISSUER, subject=subject, sid="both", issued=issued, now=NOW)
+    for subject, vouched, has_signed_out in (("alice", NOW, True), ("alice", NOW + 1, False), ("bob", NOW + 10, True), ("eve", NOW, False)):
+        assert await place.sessions.has_signed_out(session("1", subject, sid="both", iat=vouched)) is has_signed_out
