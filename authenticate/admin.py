@@ -56,7 +56,7 @@ class AccessForAWhileAdmin(PageAdmin):
         try:
             context = async_to_sync(_shown)(request)
         except BrokerError:
-            context = {"problem": "The data broker is away and can't be asked now."}
+            context = {"problem": "The data broker is unavailable."}
         return self.page(request, "admin/authenticate/access.html", "Temporary access", most=MOST_SHOWN, **context)
 
     def _do(self, request: HttpRequest) -> None:
@@ -107,7 +107,7 @@ class _Notes:
         try:
             await sync_to_async(record_actions)(self._request, action, [(user_id, words)], User)
         except Error as error:
-            raise AuditLogAway("the audit log can't be written") from error
+            raise AuditLogAway("audit log write failed") from error
 
 
 async def _shown(request: HttpRequest) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from config.source import SETTLED_SECONDS
 
 HOST = "reload.localhost"
 CONNECTIONS = 16
-RELOADED, READ_BY_ENVOY = '"configuration reloaded"', '"envoy has taken the new configuration"'
+RELOADED, READ_BY_ENVOY = '"configuration reloaded"', '"envoy configuration applied"'
 
 
 ROUTES = 10_000

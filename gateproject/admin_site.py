@@ -34,11 +34,11 @@ from gateproject.person_page import register as register_person_page
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 # What people look for, by the models that have pages; each section in this order.
 SECTIONS = (
-    ("Who may enter what", ("Route", "AccessForAWhile", "LoggedDecision")),
+    ("Access policy", ("Route", "AccessForAWhile", "LoggedDecision")),
     ("People", ("User", "Session", "Group")),
-    ("Programs and directory", ("ServiceAccount", "DirectoryRun")),
-    ("What was done", ("AuditEntry",)),
-    ("How gate is set up", ("Configuration",)),
+    ("Service accounts and directory", ("ServiceAccount", "DirectoryRun")),
+    ("Audit log", ("AuditEntry",)),
+    ("Configuration", ("Configuration",)),
 )
 
 
@@ -80,7 +80,7 @@ class GateAdminSite(AdminSite):
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
             answer = super().login(request, extra_context)
             if request.method == "POST" and request.user.is_authenticated:
-                databroker.admin.record_action(request, "entered the admin", object_repr=request.user.get_username())
+                databroker.admin.record_action(request, "opened the admin", object_repr=request.user.get_username())
             return answer
         identity = identity_of(request)
         if identity is None:
@@ -88,17 +88,17 @@ class GateAdminSite(AdminSite):
         if not may_administer(request, identity):
             stranger = Actor(ActorKind.USER, identity.user_id, identity.shown_as)
             databroker.admin.record_action(
-                request, "was refused at the admin", object_repr=identity.shown_as, object_id=identity.user_id, stranger=stranger
+                request, "was denied access to the admin", object_repr=identity.shown_as, object_id=identity.user_id, stranger=stranger
             )
-            reason = f"You are signed in as {identity.shown_as}, who is not one of the people who administer this gate."
-            advice = "Administrators are named by admin_allowed_users and admin_allowed_groups in the configuration."
+            reason = f"You are signed in as {identity.shown_as}, who is not an administrator of this gate."
+            advice = "The settings admin_allowed_users and admin_allowed_groups list the administrators."
             somebody_else = f"/.gate/signout/?{urlencode({'gate_redirect_uri': own.authenticate.origin + _target(request)})}"
-            links = (("Who am I?", "/.gate/"), ("Sign in as another user", somebody_else))
+            links = (("View my account", "/.gate/"), ("Sign in as another user", somebody_else))
             return error_page(request, 403, reason, advice=advice, links=links)
         login(request, _django_user(identity), backend=BACKEND)
         request.session[SESSION_KEY] = identity.session_id
         request.session[USER_ID_KEY] = identity.user_id
-        databroker.admin.record_action(request, "entered the admin", object_repr=identity.shown_as, object_id=identity.user_id)
+        databroker.admin.record_action(request, "opened the admin", object_repr=identity.shown_as, object_id=identity.user_id)
         return HttpResponseRedirect(_target(request))
 
 

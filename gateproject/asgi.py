@@ -109,7 +109,7 @@ class GateApplication:
 
     async def _answer(self, services: Services, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         if (proxy := services.proxy) is None:
-            raise RuntimeError("this process serves no people")
+            raise RuntimeError("this process serves no users")
         try:
             owner = proxy.owner_of(incoming)
         except BadRequest as error:
@@ -197,4 +197,4 @@ try:
         )
     )
 except ConfigError as error:
-    sys.exit(f"nothing was started: {error}")
+    sys.exit(f"startup failed: {error}")

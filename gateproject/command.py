@@ -63,7 +63,7 @@ def _require_command(name: str, names: Mapping[str, str]) -> None:
     from django.core.management import get_commands
 
     if name not in get_commands():
-        sys.exit(f"{name} is no command of gate; did you mean {close[0]}? `gate` alone lists all")
+        sys.exit(f"unknown command {name}. Did you mean {close[0]}? `gate` lists all commands")
 
 
 def usage() -> str:
@@ -123,7 +123,7 @@ def _take_config(argv: list[str]) -> list[str]:
         if name in ("-config", "--config"):
             value = value if separator else next(rest, "")
             if not value:
-                sys.exit(f"-config needs a file: {Path(argv[0]).name} {' '.join(argv[1:2])} -config config.yaml")
+                sys.exit(f"--config requires a file: {Path(argv[0]).name} {' '.join(argv[1:2])} --config config.yaml")
             os.environ["GATE_CONFIG"] = str(Path(value).absolute())
         else:
             kept.append(argument)

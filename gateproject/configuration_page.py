@@ -55,12 +55,12 @@ def _groups(options: Options, places: Places) -> list[Setting]:
 def whose_configuration(options: Options) -> str:
     """Which processes have what the page shows."""
     if options.services != "all":
-        whose = "This is what the authenticate service runs with. The other services read files of their own, which it does not see."
+        whose = "This is the configuration of the authenticate service. The other services have their own files."
     elif options.process_count > 1:
-        whose = f"All {options.process_count} processes of this gate have it: one reads the file, and none takes what another can't."
+        whose = f"All {options.process_count} processes of this gate use it."
     else:
-        whose = "This is what this process runs with."
-    return f"{whose} Where several gates run beside each other, each shows its own: the same checksum means the same files."
+        whose = "This is the configuration of this process."
+    return f"{whose} Each of several instances shows its own configuration: equal checksums mean equal files."
 
 
 def register(site: admin.AdminSite) -> None:

@@ -118,16 +118,16 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
             return None
         request_id = page_context(request).request_id
         if isinstance(exception, BrokerError):
-            log.error("data broker does not answer", error=str(exception), request_id=request_id)
-            at_admin = "The data broker can't be reached, so the admin can't tell who you are."
+            log.error("data broker unavailable", error=str(exception), request_id=request_id)
+            at_admin = "The data broker is unavailable, so the admin can't load your session."
         else:
-            log.error("the admin's database does not answer", error=str(exception).partition("\n")[0], request_id=request_id)
-            at_admin = "The database does not do what this page needs."
+            log.error("admin database unavailable", error=str(exception).partition("\n")[0], request_id=request_id)
+            at_admin = "The database failed."
         if request.path.startswith(ADMIN):
             reason = at_admin
-            advice = "Sessions that are known go on for a while without it. The log says what is wrong; try again in a moment."
+            advice = "Cached sessions stay valid for a short time. The log has the cause; try again in a moment."
         else:
-            reason, advice = Message("Your session can't be looked up at the moment."), Message("Try again in a minute.")
+            reason, advice = Message("Your session can't be loaded at the moment."), Message("Try again in a minute.")
         response = error_page(request, 503, reason, advice=advice)
         response.headers["Retry-After"] = str(getattr(exception, "retry_after", BrokerError.retry_after))
         return response
@@ -135,7 +135,7 @@ class StoreUnavailableMiddleware(MiddlewareMixin):
 
 def _no_such_method(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """In place of Django's answer, which is empty: a reload of what a button has led to asks for a page that only buttons open."""
-    page = error_page(request, 405, Message("This page can't be opened this way."), links=((Message("Your applications"), "/.gate/"),))
+    page = error_page(request, 405, Message("This method is not supported here."), links=((Message("Your applications"), "/.gate/"),))
     page.headers["Allow"] = response.headers["Allow"]
     return page
 

@@ -29,7 +29,7 @@ from foundation.web.times import time_element
 
 LATEST = 10
 MOST_SESSIONS = 20  # of which programs are asked for
-AWAY = "The data broker is away and can't be asked now."
+AWAY = "The data broker is unavailable."
 Lines = list[tuple[Any, ...]]
 
 
@@ -70,14 +70,14 @@ class PersonAdmin(UserAdmin):
         found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
         lines = [(self.link(each.group), origin_of(each.by_claim, each.by_directory, user.pk, user.options)) for each in found[:SHOWN]]
         every = self.list_of(Group, members__id__exact=user.pk)
-        more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
+        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
 
     @admin.display(description="temporary access")
     def access(self, user: Any) -> SafeString | str:
         return self._access_lines(user.access_lines)
 
-    @admin.display(description="asks for")
+    @admin.display(description="access requests")
     def asked_for(self, user: Any) -> SafeString | str:
         return self._access_lines(user.asked_lines)
 
@@ -89,12 +89,12 @@ class PersonAdmin(UserAdmin):
             for row in found
         ]
         if not lines:
-            return "None is in the decision log."
+            return "None in the decision log."
         every = f"{self._url('authorize_loggeddecision_changelist')}?{urlencode({'person': user.pk})}"
         shown = format_html_join("", '<div>{} <a href="{}">{}</a> {}</div>', lines)
-        return format_html('{}<div><a href="{}">All of them</a></div>', shown, every)
+        return format_html('{}<div><a href="{}">Show all</a></div>', shown, every)
 
-    @admin.display(description="programs that act as them")
+    @admin.display(description="authorized programs")
     def programs(self, user: Any) -> SafeString | str:
         """Programs that they let in, each with the session by which it acts, and with which it ends."""
         if isinstance(user.let_in, str):
@@ -104,17 +104,17 @@ class PersonAdmin(UserAdmin):
             for session, let_in in user.let_in
             for program in let_in
         ]
-        shown = format_html_join("", "<div>A program at {} acts as them at {}, since {}, as long as {} lasts</div>", lines)
-        return shown or f"None by their newest {MOST_SESSIONS} sessions."
+        shown = format_html_join("", "<div>Program at {} for {}, since {}, until {} ends</div>", lines)
+        return shown or f"None in the newest {MOST_SESSIONS} sessions."
 
-    @admin.display(description="service accounts that they made")
+    @admin.display(description="service accounts created by this user")
     def accounts(self, user: User) -> SafeString | str:
         """Service accounts by the names that `created_by` may have of this user, each of which is theirs alone."""
         names = {str(user), name_in_evidence("", user.name, user.pk), user.pk}
         found = list(ServiceAccount.objects.filter(created_by__in=names).order_by("pk")[: SHOWN + 1])
         lines = [(self.link(each), _account_words(each)) for each in found[:SHOWN]]
         every = self.list_of(ServiceAccount, q=user.email or user.pk)
-        more = format_html('<div><a href="{}">All of them</a></div>', every) if len(found) > SHOWN else ""
+        more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else "None."
 
     def _access_lines(self, lines: Lines | str) -> SafeString | str:
@@ -124,7 +124,7 @@ class PersonAdmin(UserAdmin):
             return "None."
         page = self._url("authenticate_accessforawhile_changelist")
         return format_html(
-            '{}<div><a href="{}">End or answer it</a></div>', format_html_join("", "<div>{}, until {}: {}</div>", lines), page
+            '{}<div><a href="{}">Revoke or decide</a></div>', format_html_join("", "<div>{}, until {}: {}</div>", lines), page
         )
 
     def _url(self, page: str, *arguments: Any) -> str:
@@ -141,7 +141,7 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     holder = holder_of_account(UserRecord.from_record(record), user.options.providers)
     held = await TemporaryAccesses(broker).of(*holder)
     asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
-    given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (given by {each.by})") for each in held]
+    given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]
     return given, [(f"{each.route_words}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
 
 
@@ -153,7 +153,7 @@ async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session,
 def _account_words(account: ServiceAccount) -> SafeString:
     """What it may, until when, and whether it does."""
     may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
-    ends = format_html("until {}", time_element(account.expires)) if account.expires else "without an end"
+    ends = format_html("until {}", time_element(account.expires)) if account.expires else "no expiry"
     used = format_html("last used {}", time_element(account.last_seen)) if account.last_seen else "never used"
     return format_html("{}, {}, {}", ", ".join(may) or "no group", ends, used)
 

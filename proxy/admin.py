@@ -116,17 +116,17 @@ def who_may_enter(route: ConfiguredRoute) -> tuple[str, ...]:
     """Sentences that say who is let in.  Any one of them suffices."""
     phrases = []
     if route.allow_public_unauthenticated_access:
-        phrases.append("everybody, without signing in")
+        phrases.append("everyone, without sign-in")
     if route.allow_any_authenticated_user:
-        phrases.append("everybody who is signed in")
+        phrases.append("every signed-in user")
     phrases += [f"e-mail addresses at {domain}" for domain in route.allowed_domains]
     phrases += [f"group {group}" for group in route.allowed_groups]
     phrases += [f"user {user}" for user in route.allowed_users]
     phrases += [f"claim {name} = {value}" for name, values in route.allowed_idp_claims.items() for value in values]
     if route.cors_allow_preflight:
-        phrases.append("CORS preflight requests, without signing in")
+        phrases.append("CORS preflight requests, without sign-in")
     if any(block.effect == "allow" and block.mode != SHADOW for block in route.policy):
-        phrases.append("whom the policy allows")
+        phrases.append("users that the policy allows")
     return tuple(phrases) or ("nobody",)
 
 
@@ -136,8 +136,8 @@ def _links(route: ConfiguredRoute) -> tuple[Link, ...]:
     return (
         ("Latest decisions", DECISIONS, {"route_id": route.id}),
         ("Latest refusals", DECISIONS, {"route_id": route.id, "outcome": Outcome.FORBIDDEN.value}),
-        ("What would today’s policy change?", REPLAY, {"route_id": route.id}),
-        *((f"People of {name}", PEOPLE, {"q": name}) for name in people[:MOST_NAMED]),
+        ("Replay with the current policy", REPLAY, {"route_id": route.id}),
+        *((f"Users of {name}", PEOPLE, {"q": name}) for name in people[:MOST_NAMED]),
     )
 
 
@@ -180,4 +180,4 @@ def _timeout(timeout: timedelta | None) -> str:
 
 
 def _timeout_of_tunnels(route: ConfiguredRoute) -> str:
-    return f"{_timeout(route.timeout or timedelta(0))}; of silence {_timeout(route.idle_timeout)}"
+    return f"{_timeout(route.timeout or timedelta(0))}; idle {_timeout(route.idle_timeout)}"

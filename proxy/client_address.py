@@ -12,7 +12,7 @@ from proxy.incoming import IncomingRequest
 
 _LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
 
-MALFORMED = BoundedLog("a forwarding header of a trusted proxy is malformed")
+MALFORMED = BoundedLog("malformed forwarding header")
 
 _WITH_PORT = re.compile(r"([0-9.]+):[0-9]{1,5}|\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?")
 

@@ -21,7 +21,7 @@ from proxy.upgrades import spdy
 from proxy.upgrades.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
 
-NOT_IN_A_VERDICT = "the front proxy must pass /.gate/ to gate instead of asking about it"
+NOT_IN_A_VERDICT = "the front proxy must forward /.gate/ to gate instead of checking it with forward auth"
 UNKNOWN = "no application is configured at this address"
 NO_WEBSOCKETS = "the route of this application does not allow WebSocket connections; its operator can set allow_websockets"
 NO_SPDY = "the route of this application does not allow SPDY/3.1; its operator can set allow_spdy"
@@ -83,16 +83,16 @@ class Verdicts:
         raw = request.query.encode("latin-1")
         if without_token(raw) != raw:
             # Whoever forwards it forwards its query as it stands, and an application must not learn a token.
-            raise CarriedElsewhere("its query carries a token, which only an Authorization header can carry past another proxy")
+            raise CarriedElsewhere("tokens in the query are not supported behind another proxy. Use an Authorization header")
         if compiled is None:
             if asker is not Asker.ENVOY:
                 raise CarriedElsewhere(UNKNOWN)
         elif asker is not Asker.ENVOY and self._claims_to_be_told(incoming, compiled.route):
             # Whoever asks us by HTTP forwards the client's headers as they are, and overwrites only those that it was told to copy.
-            raise CarriedElsewhere("it carries a header by which the application is told who asks, and which only gate may set")
+            raise CarriedElsewhere("the request has an identity header, which is reserved for gate")
         elif self._shows_credentials(compiled):
             # Whoever asks reads our answer: what proves us to an upstream can't be in it, and without it the request would be another.
-            raise CarriedElsewhere("the upstream of this address wants credentials of ours, and gate must carry the request itself")
+            raise CarriedElsewhere("the upstream of this route needs credentials from gate, so gate must forward the request itself")
 
     def _claims_to_be_told(self, incoming: IncomingRequest, route: Route) -> bool:
         names = {fold(name) for name in self._told_names.of(route)} - {b"authorization"}  # which the answer says anew
@@ -116,11 +116,11 @@ def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
     if asker is Asker.OURS or not isinstance(error, BadRequest):
         return refusal_of(error)
     if asker is Asker.ENVOY:
-        advice = "This is about an unusual address, or about how the Envoy is set up; its operator finds more in gate's log."
-        return Refuse(error.status, f"This request can't be answered: {error}.", advice, problem=error.in_full)
-    advice = "This is about how the front proxy is set up, or about an unusual address; its operator finds more in gate's log."
+        advice = "The cause is an unusual URL or the setup of Envoy. Its operator finds details in gate's log."
+        return Refuse(error.status, f"This request can't be authorized: {error}.", advice, problem=error.in_full)
+    advice = "The cause is the setup of the front proxy or an unusual URL. Its operator finds details in gate's log."
     status = 403 if asker is Asker.STATUS_ONLY else error.status
-    return Refuse(status, f"This request is refused: {error}.", advice, problem=error.in_full)
+    return Refuse(status, f"This request is denied: {error}.", advice, problem=error.in_full)
 
 
 def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.SpdyOffer | None:

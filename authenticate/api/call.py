@@ -56,7 +56,7 @@ class ApiCall:
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
         except Error as error:
-            log.error("the audit log can't be written", action=action, by=self.program.id, reason=str(error).partition("\n")[0])
-            raise AuditLogAway("the audit log can't be written") from error
+            log.error("audit log write failed", action=action, by=self.program.id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("audit log write failed") from error
         for entry in entries:
             log.info("api action", action=action, object_id=entry.object_id, by=self.program.id, request_id=self.gate.request_id)

@@ -42,7 +42,7 @@ def audit_record(gate: AuthenticatePageContext) -> Record:
         try:
             await access_entry(gate.authenticate.clock(), actor, gate.client_address, action, user_id, words).asave()
         except Error as error:
-            log.error("the audit log can't be written", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
-            raise AuditLogAway("the audit log can't be written") from error
+            log.error("audit log write failed", action=action, by=by.session.user_id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("audit log write failed") from error
 
     return record

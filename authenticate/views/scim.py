@@ -84,7 +84,7 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
             response.headers["WWW-Authenticate"] = BAD_TOKEN
         return response
     except BrokerError as error:
-        log.error("data broker does not answer", error=str(error), request_id=page_context(request).request_id)
+        log.error("data broker unavailable", error=str(error), request_id=page_context(request).request_id)
         unavailable = ScimError(503, "the data broker does not answer; try again in a moment")
         return _json(unavailable.status, unavailable.document())
 

@@ -61,7 +61,7 @@ def broker_answer(question: Callable[[], Answer]) -> Answer | str:
     try:
         return question()
     except BrokerError:
-        return "The data broker is away and can't be asked now."
+        return "The data broker is unavailable."
 
 
 def shown_claims(answer: Answer | str) -> SafeString | str:

@@ -66,80 +66,80 @@ _OF_WHO = tuple(f"policy[0].{key}" for key in ("allowed_users", "allowed_domains
 QUESTIONS = (
     Question(
         "domain",
-        "The domain of your applications",
+        "Domain of your applications",
         (),
-        "Sign-in and applications get names below it: example.com gives authenticate.example.com.",
+        "Sign-in and applications use subdomains of it: example.com gives authenticate.example.com.",
     ),
     Question(
         "certificates",
-        "Where certificates come from: autocert, files or balancer",
+        "Source of certificates: autocert, files or balancer",
         ("autocert", "insecure_server"),
-        "autocert: Let's Encrypt, which must reach this machine on port 443 or 80. files: PEM files that you have. balancer: something in\n"
-        "front of gate ends TLS.",
+        "autocert: Let's Encrypt, which must reach this machine on port 443 or 80. files: existing "
+        "PEM files. balancer: a proxy in\nfront of gate terminates TLS.",
         default=lambda answers: AUTOCERT,
     ),
     Question(
         "certificate_files",
-        "The file with the certificate and its chain, and that with its key",
+        "Files with the certificate chain and its key",
         ("certificate_file", "certificate_key_file", "certificate"),
-        "With a comma between them: fullchain.pem, privkey.pem.",
+        "Separated by a comma: fullchain.pem, privkey.pem.",
         applies=_has_files,
     ),
     Question(
         "trusted_proxies",
-        "The addresses or networks of what is in front",
+        "Addresses or networks of the proxy in front",
         ("trusted_proxies",),
         default=lambda answers: "127.0.0.1/32",
         applies=lambda answers: answers.get("certificates") == BALANCER,
     ),
     Question(
         "address",
-        "The address to listen on",
+        "Address to listen on",
         ("address",),
-        "Port 443 usually needs a privilege; :8443 does not, but then browsers must write it.",
+        "Port 443 usually needs a privilege; :8443 does not, but is then part of every URL.",
         default=lambda answers: ":8000" if answers.get("certificates") == BALANCER else ":443",
     ),
     Question(
         "sign_in_url",
-        "The address of the sign-in, as browsers write it",
+        "URL of the sign-in host",
         ("authenticate_service_url",),
         default=lambda answers: f"https://authenticate.{answers['domain']}{_port(answers)}",
     ),
     Question(
         "provider",
-        "The kind of your identity provider",
+        "Kind of identity provider",
         ("idp_provider",),
-        "oidc for any that speaks OpenID Connect (Keycloak, Authentik, Pocket ID, ...); else google, azure, okta, onelogin, github,\n"
-        "gitlab or auth0.",
+        "oidc for any OpenID Connect provider (Keycloak, authentik, Pocket ID, ...); else "
+        "google, azure, okta, onelogin, github,\ngitlab or auth0.",
         default=lambda answers: "oidc",
     ),
     Question(
         "issuer",
-        "Its issuer URL",
+        "Issuer URL",
         ("idp_provider_url",),
-        "/.well-known/openid-configuration lies below it.",
+        "The URL without /.well-known/openid-configuration.",
         applies=_asks_for_issuer,
     ),
-    Question("client_id", "The client id that the provider gave you", ("idp_client_id",)),
-    Question("client_secret", "The client secret", ("idp_client_secret",), is_secret=True),
+    Question("client_id", "Client id", ("idp_client_id",)),
+    Question("client_secret", "Client secret", ("idp_client_secret",), is_secret=True),
     Question(
         "application",
-        "The address of a first application, as browsers write it",
+        "External URL of a first application",
         ("policy[0].from",),
         default=lambda answers: f"https://app.{answers['domain']}{_port(answers)}",
     ),
-    Question("upstream", "Where that application is now", ("policy[0].to",), "For example http://10.0.0.5:8080."),
+    Question("upstream", "URL of its upstream", ("policy[0].to",), "For example http://10.0.0.5:8080."),
     Question(
         "who",
-        "Who may enter it",
+        "Users to allow",
         _OF_WHO,
-        "E-mail addresses, @example.com for everybody with a verified address there, group:NAME, or everyone who can sign in; with commas\n"
-        "between them.",
+        "E-mail addresses, @example.com for all users with a verified address there, "
+        "group:NAME, or everyone who can sign in; separated\nby commas.",
         default=lambda answers: f"@{answers['domain']}",
     ),
     Question(
         "admin",
-        "Who enters the admin (e-mail addresses; nobody where you leave it empty)",
+        "Administrators (e-mail addresses; empty for none)",
         ("admin_allowed_users",),
         is_optional=True,
     ),
@@ -169,7 +169,7 @@ def _settings_of_one(key: str, answer: str) -> Iterator[tuple[str, Any]]:
     match key:
         case "domain":
             if "/" in answer or ":" in answer or "." not in answer:
-                raise UnusableAnswer("write the domain alone, as in example.com")
+                raise UnusableAnswer("write the domain only, as in example.com")
         case "certificates":
             if answer not in (AUTOCERT, FILES, BALANCER):
                 raise UnusableAnswer(f"write {AUTOCERT}, {FILES} or {BALANCER}")
@@ -212,7 +212,7 @@ def _route(answers: Answers) -> Iterator[tuple[str, Any]]:
 def _who(entries: list[str]) -> dict[str, Any]:
     if EVERYONE in entries:
         if len(entries) > 1:
-            raise UnusableAnswer(f"{EVERYONE} leaves nothing for the other entries to say: leave one of both out")
+            raise UnusableAnswer(f"{EVERYONE} cannot be combined with other entries")
         return {"allow_any_authenticated_user": True}
     found: dict[str, list[str]] = {}
     for entry in entries:
@@ -225,7 +225,7 @@ def _who(entries: list[str]) -> dict[str, Any]:
         else:
             raise UnusableAnswer(f"{entry!r} is neither an e-mail address nor @DOMAIN, {GROUP}NAME or {EVERYONE}")
     if not found:
-        raise UnusableAnswer("say who may enter, else nobody can")
+        raise UnusableAnswer("list at least one user, group or domain")
     return found
 
 

@@ -16,14 +16,14 @@ from proxy.listener.listen import bind
 def notes(options: Options, page: Page) -> Iterator[str]:
     """Sentences about what a person should see to before the start; `page` asks a gate that runs."""
     if has_running_gate(options, page):
-        yield f"gate runs here already and has its ports: `gate status` asks it, at metrics_address {options.metrics_address}"
+        yield f"gate is already running here (metrics_address {options.metrics_address}). Show its state with `gate status`"
     else:
         for setting, address in configured_addresses(options):
             if trouble := _port_trouble(setting, address):
                 yield f"{setting}: {trouble}"
     for host in dict.fromkeys(served_hosts(options)):
         if not host.startswith("*") and not _resolves(host):
-            yield f"{host} has no address here yet: make a DNS record for it that leads to gate"
+            yield f"{host} does not resolve yet. Create a DNS record for it that points to gate"
 
 
 def has_running_gate(options: Options, page: Page) -> bool:

@@ -61,16 +61,14 @@ async def _require_listener(url: Url) -> None:
             _, writer = await asyncio.open_connection(url.host.strip("[]"), url.port)
     except (OSError, TimeoutError) as error:
         raise BrokerError(
-            f"the records are in the memory of the running gate, and {url.host}:{url.port} (grpc_address) {connection_fault(error)}: "
-            "start gate first, with `gate run` or `daphne`, with the same configuration"
+            f"the records are in the memory of the running gate, and {url.host}:{url.port} (grpc_address) "
+            f"{connection_fault(error)}. Start gate first with the same configuration"
         ) from error
     writer.close()
 
 
 def _own_address(address: HostPort | None) -> Url:
     if address is None:
-        raise BrokerError(
-            "the records are in the memory of the running gate (databroker_storage_type), which can only be asked where grpc_address is set"
-        )
+        raise BrokerError("the records are in the memory of the running gate (databroker_storage_type). Set grpc_address to reach it")
     host = "127.0.0.1" if address.host in EVERY_ADDRESS else address.host
     return Url("http", f"[{host}]" if ":" in host else host, address.port)

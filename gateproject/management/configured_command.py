@@ -36,12 +36,12 @@ def configured() -> Options:
 def open_tables(options: Options) -> None:
     """Make the admin's tables and audit log ready; CommandError where this configuration has none, or they can't be reached."""
     if options.services not in HAS_TABLES:
-        raise CommandError(f"services is {options.services}: run it with the configuration of authenticate, which has the audit log")
+        raise CommandError(f"services is {options.services}. Use the configuration of authenticate, which has the audit log")
     try:
         options.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         migrate(options)
     except (ConfigError, OSError) as error:
-        raise CommandError(f"the audit log can't be written: {error}") from error
+        raise CommandError(f"audit log write failed: {error}") from error
 
 
 def command_line_user() -> str:

@@ -70,7 +70,7 @@ async def provider_findings(options: Options, provider: ConfiguredProvider) -> l
         async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()
             if discovery.jwks_uri and not await client.keys(discovery):
-                return [(key, "the provider publishes no key that ID tokens could be signed with")]
+                return [(key, "the provider publishes no key for ID token signatures")]
             for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.pushed_request_endpoint):
                 if endpoint:
                     await client.http.check_address(endpoint)
@@ -78,7 +78,7 @@ async def provider_findings(options: Options, provider: ConfiguredProvider) -> l
     except ProviderError as error:
         return [(key, str(error))]
     except TimeoutError:
-        return [(key, f"the provider did not answer all questions within {TOTAL_TIMEOUT:.0f} s")]
+        return [(key, f"the provider did not answer all requests within {TOTAL_TIMEOUT:.0f} s")]
     finally:
         await client.close()
 
@@ -124,20 +124,20 @@ async def _client_of(client: ProviderClient, options: Options, provider: Configu
     if refusal is not None:
         yield _place(options, provider, refusal.key), _refused("token endpoint", answer, refusal)
     elif answer.status >= 500:
-        yield _place(options, provider, "provider"), f"the provider's token endpoint answers with status {answer.status}"
+        yield _place(options, provider, "provider"), f"the provider's token endpoint returned status {answer.status}"
     elif discovery.pushed_request_endpoint:
         answer = await push(client, discovery, _sign_in_params(client, discovery, form["redirect_uri"]))
         if not is_accepted(answer):
             refusal = client_refusal(answer, form["redirect_uri"], is_pushed=True)
             yield (
                 _place(options, provider, refusal.key if refusal else "client_id"),
-                _refused("endpoint for pushed requests", answer, refusal),
+                _refused("pushed authorization endpoint", answer, refusal),
             )
 
 
 def _refused(endpoint: str, answer: ProviderResponse, refusal: ClientRefusal | None) -> str:
-    advice = refusal.advice if refusal is not None else "Look at this client's settings at the provider"
-    return f"refused by the provider's {endpoint} with status {answer.status}: {error_text(answer)}. {advice}"
+    advice = refusal.advice if refusal is not None else "Check this client's settings at the provider"
+    return f"rejected by the provider's {endpoint} with status {answer.status}: {error_text(answer)}. {advice}"
 
 
 def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redirect_uri: str) -> dict[str, str]:
@@ -179,7 +179,7 @@ async def _upstreams(options: Options) -> list[Finding]:
             trouble = await _in_the_way(upstream, family)
         if trouble is None:
             return None
-        also = f"; {others} more {'route leads' if others == 1 else 'routes lead'} there" if others > 0 else ""
+        also = f"; used by {others} more {'route' if others == 1 else 'routes'}" if others > 0 else ""
         return place, f"{upstream.host}:{upstream.port} {trouble}{also}"
 
     tasks = [spawn(one(*found), name="look at an upstream") for found in places.values()]
@@ -188,7 +188,7 @@ async def _upstreams(options: Options) -> list[Finding]:
         task.cancel()
     await asyncio.gather(*late, return_exceptions=True)
     told = [found for task in tasks if task in done and (found := task.result()) is not None]
-    return [*told, (("policy",), f"{len(late)} upstreams could not be tried within {TOTAL_TIMEOUT:.0f} s")] if late else told
+    return [*told, (("policy",), f"{len(late)} upstreams were not tested within {TOTAL_TIMEOUT:.0f} s")] if late else told
 
 
 async def _in_the_way(upstream: Upstream, family: int) -> ConnectionFault | None:
@@ -247,7 +247,7 @@ async def _asked(place: KeyPath, question: Callable[[], Awaitable[None]]) -> lis
         trouble = connection_fault(error)
         return [(place, str(error) if trouble is ConnectionFault.UNKNOWN else f"{str(error).rstrip('.')}: it {trouble}")]
     except TimeoutError:
-        return [(place, f"does not answer within {CONNECT_TIMEOUT:.0f} s")]
+        return [(place, f"did not respond within {CONNECT_TIMEOUT:.0f} s")]
     return []
 
 

@@ -21,7 +21,7 @@ def page(address: str, path: str) -> tuple[int, str]:
     except ValueError as error:
         raise CommandError(f"{address} is not HOST:PORT") from error
     except (OSError, HTTPException) as error:
-        return 0, f"nothing answers at {address}: {error or type(error).__name__}"
+        return 0, f"no response from {address}: {error or type(error).__name__}"
 
 
 def metrics_address() -> str:
@@ -33,5 +33,5 @@ def metrics_address() -> str:
 
     checked = check_configuration(config_path(environ, Path.cwd()), environ)
     if checked.options is None or checked.options.metrics_address is None:
-        raise CommandError("no metrics_address is configured, where /readyz and /metrics would be: set it, or say --at HOST:PORT")
+        raise CommandError("metrics_address, which serves /readyz and /metrics, is not configured. Set it, or use --at HOST:PORT")
     return str(checked.options.metrics_address)

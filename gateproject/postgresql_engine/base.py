@@ -32,7 +32,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
             if time.monotonic() < ends:
                 raise
             self.pgconn.finish()  # the answer that did not come would be taken for the next one's
-            raise psycopg.OperationalError("the server did not answer in time") from error
+            raise psycopg.OperationalError("the server did not respond in time") from error
 
 
 class DatabaseWrapper(base.DatabaseWrapper):

@@ -12,17 +12,17 @@ from foundation.version import version
 
 # Every kind of problem, for tools that group and explain them.
 KINDS = {
-    "invalid-configuration": "A setting is missing, unknown, removed, or has a value that can't be used.",
-    "unusable-route": "A route can't be used as it is written.",
+    "invalid-configuration": "A setting is missing, unknown, removed, or has an invalid value.",
+    "unusable-route": "A route is invalid.",
     "policy-test": "A policy test of the configuration fails.",
-    "unreachable-route": "A route can never match, or lets nobody in.",
-    "doubtful-name": "A rule names nobody who can come here, or does not say whose people it means.",
-    "weak-setting": "A setting is allowed, but weakens the protection.",
-    "changed-meaning": "A setting means something else than it did in an earlier release.",
-    "no-answer": "Something that the configuration names does not answer as gate will need it.",
+    "unreachable-route": "A route can never match, or allows no user.",
+    "doubtful-name": "A rule matches no user of this configuration, or does not name the provider of its users.",
+    "weak-setting": "A setting weakens the protection.",
+    "changed-meaning": "A setting has another meaning than in an earlier release.",
+    "no-answer": "A server in the configuration does not respond as required.",
 }
 # Who forgot -config reads of a dozen settings that are missing, and not why.
-NO_FILE = "no file was read: -config FILE names one"
+NO_FILE = "no configuration file was read. Use --config FILE"
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _BOLD, _RED, _YELLOW, _GREEN, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[0m"
 

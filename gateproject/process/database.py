@@ -30,7 +30,7 @@ def migrate(options: Options) -> None:
                     call_command("migrate", verbosity=0, interactive=False)
     except Error as error:
         reason = str(error).partition("\n")[0]
-        raise ConfigError([Problem("database_url", f"the database can't be used: {reason}")]) from error
+        raise ConfigError([Problem("database_url", f"cannot use the database: {reason}")]) from error
     finally:
         connection.close()
 
@@ -40,9 +40,9 @@ def _require_none_newer(loader: MigrationLoader) -> None:
     newest = dict(sorted(loader.disk_migrations))  # by application, the last of each
     for label, name in sorted(loader.applied_migrations or ()):
         if name > newest.get(label, name):
-            said = f"the database is of a newer release ({label} {name}; this is gate v{RELEASE})"
+            said = f"the database was written by a newer release ({label} {name}; this is gate v{RELEASE})"
             raise ConfigError(
-                [Problem("database_url", f"{said}: install that one, or restore a backup (docs/operations/backup-and-upgrade.md)")]
+                [Problem("database_url", f"{said}. Install that release, or restore a backup (docs/operations/backup-and-upgrade.md)")]
             )
 
 

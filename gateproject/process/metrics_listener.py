@@ -56,7 +56,7 @@ class MetricsListener:
         self.close()
         address = options.metrics_address
         self._served = None if address is None or taken is None else (address, PlainListener(self._pages, taken))
-        log.info("metrics are served at", address=None if address is None else str(address))
+        log.info("metrics listener started", address=None if address is None else str(address))
 
     def close(self) -> None:
         if self._served is not None:

@@ -23,8 +23,12 @@ log = structlog.get_logger(__name__)
 
 # What our listener does, and nobody does here (docs/operations/servers.md).
 MISSING = (
-    *("back-pressure and timeouts are the server's", "TCP tunnels are refused", "upgrades but websockets are refused"),
-    *("client certificates are not seen: such routes answer 495", "a broken answer breaks off as the server lets it"),
+    *(
+        "backpressure and timeouts depend on the server",
+        "TCP tunnels are not supported",
+        "upgrades other than websockets are not supported",
+    ),
+    *("client certificates are not supported: such routes respond with 495", "an aborted response ends as the server implements it"),
 )
 # Settings by which our listener is run; each is named where it is set.
 OF_THE_LISTENER = (
@@ -33,7 +37,7 @@ OF_THE_LISTENER = (
 )
 # gRPC has them, too, unless it is served without TLS.
 OF_TLS = ("certificate_file", "certificate", "certificates")
-NOT_STARTED = RequestRefused(503, "gate could not be started; its log says why.")
+NOT_STARTED = RequestRefused(503, "gate failed to start. The log has the cause.")
 
 
 class OtherServer:
@@ -65,7 +69,7 @@ class OtherServer:
                 try:
                     self._begin()
                 except ConfigError as error:
-                    await send({"type": "lifespan.startup.failed", "message": f"nothing was started: {error}"})
+                    await send({"type": "lifespan.startup.failed", "message": f"startup failed: {error}"})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
@@ -80,7 +84,7 @@ class OtherServer:
             try:
                 self._begin()
             except ConfigError as error:
-                log.error("nothing was started", problem=str(error))
+                log.error("startup failed", problem=str(error))
         return self._begun is not None and self._begun.done() and self._begun.exception() is None
 
     def _begin(self) -> None:
@@ -105,7 +109,7 @@ def begin(runtime: Runtime) -> None:
     raise_limit()
     runtime.open_grpc()
     log.warning(
-        "served by another ASGI server: what only our listener does is missing (docs/operations/servers.md)",
+        "running under a third-party ASGI server",
         missing=list(MISSING),
         settings_without_effect=without_effect(runtime.options),
     )

@@ -37,7 +37,9 @@ class ConfigurationStatus:
         told = "; ".join(str(problem) for problem in self.problems if problem.key != "envoy")
         if self.refused is not None:
             since = moment(self.refused.timestamp())
-            return degraded(PART, f"{self.file} is refused since {since}, the last good one stays in force, a restart would fail: {told}")
+            return degraded(
+                PART, f"{self.file} was rejected at {since}; the previous configuration stays active, and a restart would fail: {told}"
+            )
         return degraded(PART, told) if told else PartReadiness(PART, reason=f"{self.file}, {self.checksum}")
 
     @classmethod
@@ -55,7 +57,7 @@ class ConfigurationStatus:
     def but_refused(self, problems: Sequence[Problem], service: str) -> "ConfigurationStatus":
         """Status after another one was refused, before anything of it was in force."""
         for problem in problems:
-            log.error("configuration refused, the last good one stays in force", file=self.file, problem=str(problem))
+            log.error("configuration rejected", file=self.file, problem=str(problem))
         metrics.configuration_refused(service)
         return replace(self, problems=tuple(problems), refused=datetime.now(UTC))
 
@@ -79,11 +81,11 @@ class Reload:
             if isinstance(said, Awaitable):
                 await said
         except Exception as error:  # whatever it is, the others must hear of it
-            log.exception("the new configuration is in force, but a part of gate did not take it", part=part)
+            log.exception("configuration reload incomplete", part=part)
             self.lags(part, f"{type(error).__name__}: {error}")
 
     def lags(self, part: str, reason: str) -> None:
         """ "" is no reason."""
         if not reason:
             return
-        self.problems = (*self.problems, Problem(part, f"did not take the new configuration, which is in force otherwise: {reason}"))
+        self.problems = (*self.problems, Problem(part, f"failed to apply the new configuration, which is active otherwise: {reason}"))

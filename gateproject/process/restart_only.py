@@ -43,5 +43,5 @@ def without_restart_only_changes(options: Options, running: Options) -> Options:
     kept = kept_until_restart(options, running)
     if not kept:
         return options
-    log.warning("these settings take effect at the next start", settings=[key for key in kept if key in NEEDS_RESTART])
+    log.warning("restart required", settings=[key for key in kept if key in NEEDS_RESTART])
     return options.model_copy(update={key: getattr(running, key) for key in kept})

@@ -62,17 +62,17 @@ LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 def needs_rungate(options: Options) -> Problem | None:
     """Settings that no server can honour that is only given our ASGI application."""
     if options.data_plane == "envoy":
-        return Problem("data_plane", "envoy is started by `gate run`, and by no other command")
+        return Problem("data_plane", "requires `gate run`, which starts Envoy")
     if options.process_count > 1:
-        return Problem("workers", "several processes are started by `gate run`, and by no other command: set workers: 1")
+        return Problem("workers", "requires `gate run`, which starts several processes. Set workers: 1")
     if options.services in SERVES_GRPC_ONLY:
-        return Problem("services", f"{options.services} is asked by gRPC alone: `gate run` runs it")
+        return Problem("services", f"{options.services} serves gRPC only. Use `gate run`")
     return None
 
 
 def _tell_measured(options: Options) -> None:
     if options.metrics_address is not None and options.services in ("all", "proxy") and not options.measures_routes:
-        log.info("metrics tell nothing of single routes", routes=len(options.policy), setting="metrics_per_route")
+        log.info("per-route metrics disabled", routes=len(options.policy), setting="metrics_per_route")
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class Runtime:
             parts.append(tell("authorize", f"{self.options.authorize_service_url} is not connected"))
         parts += [part.readiness() for part in (services.authenticate, services.directory, self.envoy) if part is not None]
         if self._is_stopping:
-            parts.append(failing("process", "it has been told to stop"))
+            parts.append(failing("process", "shutting down"))
         return ReadinessReport(tuple(parts))
 
     def _certificate_readiness(self) -> PartReadiness:
@@ -251,7 +251,7 @@ class Runtime:
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
         self._manager.ready()
         if self._manager.is_asking:
-            self._background.append(spawn(self._manager.beat(), name="what systemd is told"))
+            self._background.append(spawn(self._manager.beat(), name="systemd watchdog"))
 
     async def about_to_stop(self) -> None:
         """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
@@ -259,7 +259,7 @@ class Runtime:
         self._manager.stopping()
         delay = self.options.shutdown_delay.total_seconds()
         if delay:
-            log.info("not ready any more, requests are still taken", seconds=delay)
+            log.info("draining", seconds=delay)
             await asyncio.sleep(delay)
 
     async def _follow_configuration(self) -> None:
@@ -282,8 +282,8 @@ class Runtime:
             except ConfigError as error:
                 self.status = self.status.but_refused(error.problems, self.options.service_label)
             except Exception as error:  # files, threads: whatever it is, nobody stops looking at the configuration
-                log.exception("the configuration could not be reloaded")
-                problem = Problem("", f"it could not be reloaded: {type(error).__name__}: {error}")
+                log.exception("configuration reload failed")
+                problem = Problem("", f"reload failed: {type(error).__name__}: {error}")
                 self.status = self.status.but_refused((problem,), self.options.service_label)
             finally:
                 self._manager.reloaded()
@@ -387,4 +387,4 @@ class Runtime:
         await self._databroker.stop()
         await self._rpc.close()
         await asyncio.to_thread(tracer.stop)
-        log.info("gate has stopped")
+        log.info("gate stopped")

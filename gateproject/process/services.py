@@ -58,7 +58,7 @@ class Services:
 def served(part: T | None) -> T:
     """Service that this process has, or it would not have been asked; RuntimeError."""
     if part is None:
-        raise RuntimeError("this process has no such part")
+        raise RuntimeError("not available in this process")
     return part
 
 

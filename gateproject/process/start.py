@@ -52,7 +52,7 @@ def _require_complete(source: ConfigSource) -> None:
     if (unsettled := source.unsettled()) is not None:
         asyncio.run(asyncio.sleep(unsettled[1]))  # time.sleep fails where a library shifts the clock (faketime)
     if source.has_changed():
-        raise ConfigError([Problem("", "has changed while gate was starting. Start gate again", file=shown_path(source.path or Path()))])
+        raise ConfigError([Problem("", "changed while gate was starting. Start gate again", file=shown_path(source.path or Path()))])
 
 
 async def _check_secret(options: Options) -> None:
@@ -64,7 +64,7 @@ async def _check_secret(options: Options) -> None:
     except WrongKey as error:
         raise ConfigError([Problem("shared_secret", str(error))]) from error
     except BrokerError as error:
-        log.warning("the store can't be reached yet", reason=str(error))
+        log.warning("store unavailable at startup", reason=str(error))
     finally:
         await store.close()
 
@@ -91,7 +91,7 @@ def exits_with_problems() -> Iterator[None]:
         yield
     except ConfigError as error:
         where = settings.GATE_CONFIG_PATH or f"environment ({NO_FILE})"
-        sys.exit(f"{where}: {len(error.problems)} problem(s), nothing was started\n{error}")
+        sys.exit(f"{where}: {len(error.problems)} problem(s), startup failed\n{error}")
 
 
 def serve_grpc_only(runtime: Runtime) -> None:

@@ -74,14 +74,16 @@ def read(address: str, page: Page, clock: Callable[[], float] = time.monotonic) 
     at = clock()
     status, text = page(address, "/readyz?format=json")
     if status not in (200, 503):
-        return Reading(address, at, trouble=text if status == 0 else f"{address}/readyz answers {status}: is that gate's metrics_address?")
+        return Reading(
+            address, at, trouble=text if status == 0 else f"{address}/readyz returned {status}. Check that this is gate's metrics_address"
+        )
     try:
         told = json.loads(text)
         parts = tuple(PartReadiness(name, ReadinessState(part["state"]), part["reason"]) for name, part in told["parts"].items())
         status, text = page(address, "/metrics")
         samples = _samples(text) if status == 200 else {}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Reading(address, at, trouble=f"{address} answers in another way than gate does")
+        return Reading(address, at, trouble=f"unexpected response from {address}. Check that this is gate's metrics_address")
     return Reading(address, at, told["ready"] is True, parts, samples)
 
 

@@ -40,7 +40,7 @@ def _process(now: Reading, before: Reading, configured: Mapping[str, Route]) -> 
     if found := routes(now, before):
         yield _routes(found, configured)
     elif now.value("http_server_requests_total") is not None:
-        yield Text("routes are told with metrics_per_route: true; with up to 500 by default", style="dim")
+        yield Text("per-route metrics need metrics_per_route: true (default with up to 500 routes)", style="dim")
     ends = now.by("gate_certificate_expiry_timestamp", "name")
     if ends:
         yield _certificates(
@@ -63,7 +63,7 @@ def _head(now: Reading, before: Reading) -> Text:
         cells.append(f"{memory / 2**20:.0f} MiB")
     if (loaded := now.value("gate_config_last_reload_success_timestamp")) is not None:
         refused = now.value("gate_config_last_reload_success") == 0
-        cells.append(f"configuration of {moment(loaded)}" + (", [red]a newer one was refused[/]" if refused else ""))
+        cells.append(f"configuration of {moment(loaded)}" + (", [red]a newer one was rejected[/]" if refused else ""))
     return Text.from_markup("  ".join(cells))
 
 
@@ -89,7 +89,7 @@ def _routes(found: Sequence[RouteReading], configured: Mapping[str, Route]) -> T
             escape("" if known is None else str(known.from_)),
         )
     if len(found) > MOST_ROUTES:
-        table.add_row(f"[dim]and {len(found) - MOST_ROUTES} more, asked less[/]")
+        table.add_row(f"[dim]{len(found) - MOST_ROUTES} more routes with less traffic[/]")
     return table
 
 
@@ -108,10 +108,10 @@ def _certificates(found: Iterable[tuple[str, datetime]]) -> Table:
     for name, ends in rows[:MOST_CERTIFICATES]:
         left = (ends - now).total_seconds()
         colour = "red" if left <= 0 else "yellow" if left < 7 * 86400 else "green"
-        words = "has ended" if left <= 0 else f"in {_span(left)}"
+        words = "expired" if left <= 0 else f"in {_span(left)}"
         table.add_row(escape(name), f"{moment(ends.timestamp())} [{colour}]{words}[/]")
     if len(rows) > MOST_CERTIFICATES:
-        table.add_row(f"[dim]and {len(rows) - MOST_CERTIFICATES} that end later[/]")
+        table.add_row(f"[dim]{len(rows) - MOST_CERTIFICATES} more that expire later[/]")
     return table
 
 

@@ -136,13 +136,11 @@ async def connect(url: Url, context: ssl.SSLContext, protocol: asyncio.Protocol)
             await asyncio.get_running_loop().create_connection(lambda: connection, dialled, url.port or 443)
             await connection.opened
     except ssl.SSLCertVerificationError as error:
-        raise TunnelFailed(
-            f"{url.host_port} can't be trusted: {error.verify_message}; --ca names the authority of its certificate"
-        ) from None
+        raise TunnelFailed(f"{url.host_port}: certificate not trusted: {error.verify_message}. Set its CA with --ca") from None
     except ssl.SSLError as error:
-        raise TunnelFailed(f"{url.host_port} speaks no TLS that we know: {error.reason}") from None
+        raise TunnelFailed(f"TLS handshake with {url.host_port} failed: {error.reason}") from None
     except TimeoutError:
-        raise TunnelFailed(f"{url.host_port} does not answer within {CONNECT_SECONDS:.0f} s") from None
+        raise TunnelFailed(f"{url.host_port} did not respond within {CONNECT_SECONDS:.0f} s") from None
     except OSError as error:
         raise TunnelFailed(f"{url.host_port} can't be reached: {error.strerror or error}") from None
     finally:

@@ -66,7 +66,7 @@ async def ask(
         return _answer(bytes(reader.received), method), connection
     except TimeoutError:
         connection.abort()
-        raise TunnelFailed(f"{url.host_port} does not answer within {ANSWER_SECONDS:.0f} s") from None
+        raise TunnelFailed(f"{url.host_port} did not respond within {ANSWER_SECONDS:.0f} s") from None
     except BaseException:
         connection.abort()
         raise
@@ -82,7 +82,7 @@ def _answer(received: bytes, method: str) -> TunnelResponse:
         with contextlib.suppress(http.client.IncompleteRead):
             body = response.read()
     except (http.client.HTTPException, ValueError, OSError):
-        raise TunnelFailed("the answer is not HTTP: does this address lead to gate?") from None
+        raise TunnelFailed("the response is not HTTP. Check that this is the address of gate") from None
     return TunnelResponse(response.status, body.decode("utf-8", "replace"))
 
 

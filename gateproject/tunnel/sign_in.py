@@ -45,14 +45,14 @@ async def sign_in(
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 return await waiting.token
         except TimeoutError:
-            raise TunnelFailed(f"nobody has signed in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
+            raise TunnelFailed(f"no sign-in within {SIGN_IN_SECONDS / 60:.0f} minutes") from None
 
 
 def _checked(address: str) -> str:
     """What a browser is started with is a web address and nothing else."""
     parts = urlsplit(address)
     if parts.scheme not in ("https", "http") or not parts.hostname or not is_token(address):
-        raise TunnelFailed("gate's answer is no address to sign in at: does this address lead to gate?")
+        raise TunnelFailed("the response has no sign-in URL. Check that this is the address of gate")
     return address
 
 

@@ -15,7 +15,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 def redirect_to(route: Route, request: AccessRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
     """Status and Location of a redirect route.  The Location always names scheme and host, so no path can become one (`//evil`)."""
     if (redirect := route.redirect) is None:
-        raise ValueError(f"{route.id} is no redirect route")
+        raise ValueError(f"{route.id} is not a redirect route")
     scheme, query = route.from_.scheme, request.query.encode("latin-1")
     new_scheme = "https" if redirect.https_redirect else redirect.scheme_redirect or scheme
     host = redirect.host_redirect or request.host

@@ -135,10 +135,10 @@ class AcmeAuthority:
             concerns_all = error.code in ("rateLimited", "serverInternal", "accountDoesNotExist", "externalAccountRequired")
             raise AuthorityError(_said(error), retry_after=self._network.retry_after, concerns_all=concerns_all) from error
         except errors.TimeoutError as error:
-            raise AuthorityError(f"the authority was not done within {ORDER_SECONDS} seconds") from error
+            raise AuthorityError(f"the CA did not finish the order within {ORDER_SECONDS} seconds") from error
         except (requests.RequestException, errors.Error, josepy.errors.Error, *_TRIPPED) as error:
             # Not its text: that may be a whole answer.
-            reason = f"the authority can't be reached or doesn't answer as it should ({type(error).__name__})"
+            reason = f"the CA is unavailable or sent an invalid response ({type(error).__name__})"
             raise AuthorityError(reason, retry_after=self._network.retry_after, concerns_all=True) from error
 
     def _obtain(self, host: str, csr: bytes, kind: Kind, publish: Callable[[AcmeChallenge], None]) -> bytes:
@@ -148,7 +148,7 @@ class AcmeAuthority:
         for authorization in order.authorizations:
             if authorization.body.status != messages.STATUS_VALID:
                 if authorization.body.identifier.value != host:
-                    raise AuthorityError("the authority wants proof for another host than was asked for")
+                    raise AuthorityError("the CA requested validation of another host")
                 challenge = _chosen(authorization, kind)
                 publish(AcmeChallenge(host, kind, challenge.chall.encode("token"), challenge.chall.key_authorization(self._key)))
                 acme.answer_challenge(challenge, challenge.chall.response(self._key))
@@ -207,12 +207,12 @@ def _chosen(authorization: messages.AuthorizationResource, kind: Kind) -> messag
         if isinstance(challenge.chall, _KINDS[kind]):
             return challenge
     offered = ", ".join(sorted(str(getattr(each.chall, "typ", "another")) for each in authorization.body.challenges))
-    raise AuthorityError(f"the authority does not offer the challenge {kind}, but {offered}")
+    raise AuthorityError(f"the CA does not offer the challenge {kind}, only {offered}")
 
 
 def _refusals(error: errors.ValidationError) -> str:
     said = [_said(challenge.error) for each in error.failed_authzrs for challenge in each.body.challenges if challenge.error is not None]
-    return "the authority could not validate the host: " + "; ".join(said)
+    return "the CA could not validate the host: " + "; ".join(said)
 
 
 def _said(error: messages.Error) -> str:

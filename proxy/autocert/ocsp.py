@@ -39,7 +39,7 @@ class Staple:
 def ask(url: str, chain: CertificateChain) -> bytes:
     """OCSP response of the certificate's own responder, not verified yet.  Raises UnverifiedStaple where there is none."""
     if chain.issuer is None:
-        raise UnverifiedStaple("the chain holds no issuer")
+        raise UnverifiedStaple("the chain contains no issuer")
     # RFC 5019 2.1.1: responders know certificates by SHA-1; nothing is proved by it.
     request = ocsp.OCSPRequestBuilder().add_certificate(chain.leaf, chain.issuer, hashes.SHA1()).build()  # noqa: S303
     content = request.public_bytes(serialization.Encoding.DER)
@@ -51,9 +51,9 @@ def ask(url: str, chain: CertificateChain) -> bytes:
             for part in answer.iter_bytes():
                 received += part
                 if len(received) > MOST_BYTES:
-                    raise UnverifiedStaple("the answer is too long")
+                    raise UnverifiedStaple("the response is too long")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UnverifiedStaple(f"the responder can't be asked ({type(error).__name__})") from error
+        raise UnverifiedStaple(f"the responder is unavailable ({type(error).__name__})") from error
     return received
 
 
@@ -62,24 +62,24 @@ def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
     and signed by or for its issuer.
     """
     if chain.issuer is None:
-        raise UnverifiedStaple("the chain holds no issuer")
+        raise UnverifiedStaple("the chain contains no issuer")
     try:
         parsed = ocsp.load_der_ocsp_response(response)
         if parsed.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
-            raise UnverifiedStaple(f"the responder said {parsed.response_status.name.lower()}")
+            raise UnverifiedStaple(f"the responder returned {parsed.response_status.name.lower()}")
         _check_signature(parsed, chain.issuer, now)
         about = next((each for each in parsed.responses if _is_about(each, chain, chain.issuer)), None)
     except UnverifiedStaple:
         raise
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
-        raise UnverifiedStaple("the response is malformed, or its signature is not the authority's") from error
+        raise UnverifiedStaple("the response is malformed, or its signature is not by the CA") from error
     if about is None:
         raise UnverifiedStaple("the response is about another certificate")
     begins, ends = about.this_update_utc, about.next_update_utc
     if ends is None or begins > now + _CLOCKS_DIFFER or ends <= now:
         raise UnverifiedStaple("the response is not current")
     if about.certificate_status is ocsp.OCSPCertStatus.UNKNOWN:
-        raise UnverifiedStaple("the responder does not know the certificate")
+        raise UnverifiedStaple("the certificate is unknown to the responder")
     return Staple(response, begins + (ends - begins) / 2, ends, about.certificate_status is ocsp.OCSPCertStatus.REVOKED)
 
 
@@ -99,7 +99,7 @@ def _check_signature(response: ocsp.OCSPResponse, issuer: x509.Certificate, now:
         except InvalidSignature:
             continue
         return
-    raise UnverifiedStaple("the signature is not the authority's")
+    raise UnverifiedStaple("the signature is not by the CA")
 
 
 def _signers(response: ocsp.OCSPResponse, issuer: x509.Certificate, now: datetime) -> Iterator[x509.Certificate]:

@@ -139,7 +139,7 @@ class CertificateRenewal:
             before = self._shown.get(host) if certificate.chain.must_staple else None
             self._shown[host] = ServedCertificate(certificate, ready_context(certificate.pair, self.obtained).context, before)
         except (UnusableCertificate, ConfigError) as error:
-            log.error("a kept certificate can't be used, and another is obtained", host=host, reason=str(error))
+            log.error("stored certificate invalid", host=host, reason=str(error))
 
     def _due(self) -> list[str]:
         now = self._now()
@@ -174,7 +174,7 @@ class CertificateRenewal:
         attempt = Attempt.read(storage.attempts().get(host))
         kind = attempt.challenge(has_http=self.wanted.has_http)
         request = CertificateRequest.make(host, must_staple=self.wanted.must_staple)
-        log.info("a certificate is asked for", host=host, authority=self.wanted.terms.directory, challenge=kind)
+        log.info("requesting certificate", host=host, authority=self.wanted.terms.directory, challenge=kind)
         try:
             chain = self._the_authority().obtain(host, request.csr, kind, storage.keep_challenge)
             content = request.key.reveal() + chain
@@ -186,7 +186,9 @@ class CertificateRenewal:
             storage.forget_challenge(host)
         storage.keep_certificate(host, content)
         self._succeeded(host, kind)
-        log.info("certificate obtained", host=host, ends=certificate.chain.ends.isoformat(), renewal=certificate.chain.renewal.isoformat())
+        log.info(
+            "certificate obtained", host=host, expires_at=certificate.chain.ends.isoformat(), renew_at=certificate.chain.renewal.isoformat()
+        )
         self._read_certificate(host)
         if certificate.chain.must_staple:
             self.staples.fetch(certificate.chain, self._now())
@@ -222,8 +224,8 @@ class CertificateRenewal:
         shown = self._shown.get(host)
         is_good = shown is not None and shown.certificate.chain.ends > self._now()
         tell = log.warning if is_good else log.error
-        next_attempt = datetime.fromtimestamp(not_before, UTC).isoformat(timespec="seconds")
-        tell("no certificate could be obtained", host=host, reason=str(error), next_attempt=next_attempt, old_one_is_good=is_good)
+        retry_at = datetime.fromtimestamp(not_before, UTC).isoformat(timespec="seconds")
+        tell("certificate request failed", host=host, reason=str(error), retry_at=retry_at, current_valid=is_good)
 
     # What is shown.
 

@@ -64,10 +64,10 @@ class Autocert:
                 trouble = ""
             except OSError as error:
                 if trouble != (trouble := f"{error.strerror}: {error.filename}"):
-                    log.error("the certificates' directory can't be used", setting="autocert_dir", reason=trouble)
+                    log.error("certificate directory unusable", setting="autocert_dir", reason=trouble)
             except Exception:
                 if not trouble:
-                    log.exception("certificates can't be looked after")
+                    log.exception("autocert failed")
                 trouble = "unexpected"
             self._changed.wait(LOOK_EVERY if self._obtains else READ_EVERY)
 

@@ -48,14 +48,14 @@ class StapleCache:
             response = self._ask(chain.responder or "", chain)
             staple = ocsp.verify(response, chain, now)
         except UnverifiedStaple as error:
-            log.warning("no OCSP response for a certificate", host=chain.name, reason=str(error), next_attempt=(now + PAUSE).isoformat())
+            log.warning("OCSP request failed", host=chain.name, reason=str(error), retry_at=(now + PAUSE).isoformat())
             return
         self._known[chain.fingerprint] = staple
         self._storage.keep_staple(chain.fingerprint, response)
         if staple.is_revoked:
-            log.error("a certificate is revoked", host=chain.name)
+            log.error("certificate revoked", host=chain.name)
         else:
-            log.info("OCSP response obtained", host=chain.name, ends=staple.ends.astimezone(UTC).isoformat())
+            log.info("OCSP response obtained", host=chain.name, expires_at=staple.ends.astimezone(UTC).isoformat())
 
     def is_revoked(self, chain: CertificateChain) -> bool:
         known = self._known.get(chain.fingerprint)

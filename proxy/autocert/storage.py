@@ -111,7 +111,7 @@ class CertificateStorage:
     @staticmethod
     def _named(host: str) -> str:
         if _HOST.fullmatch(host) is None:
-            raise ValueError(f"{host!r} is no name of a host")
+            raise ValueError(f"{host!r} is not a host name")
         return host
 
     @staticmethod

@@ -132,7 +132,7 @@ class EnvoyConfiguration:
 
     def _catch_up_soon(self) -> None:
         if missing := self._missing():
-            log.info("gate carries what is for new upstreams until envoy has them", upstreams=missing)
+            log.info("waiting for envoy to apply clusters", upstreams=missing)
         is_behind = bool(self.late) or self._recent.keys() != self._discovery.clusters.keys()
         if (missing or is_behind) and (self._catching_up is None or self._catching_up.done()):
             self._catching_up = spawn(self._catch_up(), name="envoy catches up")
@@ -153,15 +153,15 @@ class EnvoyConfiguration:
             except (ConfigurationRejected, OSError) as error:
                 self._is_late(error)
         self.late = ""
-        log.info("envoy has taken the new configuration")
+        log.info("envoy configuration applied")
 
     def _is_late(self, reason: Exception) -> None:
         if not self.late:
-            log.error("envoy has not taken the new configuration yet", reason=str(reason))
+            log.error("envoy configuration pending", reason=str(reason))
         self.late = str(reason)
 
 
 def _refusal(error: Exception) -> Problem:
     if isinstance(error, OSError):
-        return Problem("data_plane", f"envoy can't be told of the configuration: {error.strerror or type(error).__name__}")
-    return Problem("data_plane", f"envoy refuses what follows from the configuration: {error}")
+        return Problem("data_plane", f"cannot publish the configuration to envoy: {error.strerror or type(error).__name__}")
+    return Problem("data_plane", f"envoy rejected the generated configuration: {error}")

@@ -92,7 +92,7 @@ class Connections:
             except OSError:  # Envoy names a peer in a way that gate can't read
                 answer = None
             if answer is None and not end.is_set():
-                log.error("envoy is ended: it has not confirmed that connections of ended access are cut", connections=len(peers))
+                log.error("envoy restarted: connection reset unconfirmed", connections=len(peers))
                 metrics.envoy_unconfirmed_cuts.inc()
                 self._end_envoy()
                 await end.wait()
@@ -119,7 +119,7 @@ class Connections:
                 if self._control is not None:
                     return await self._control.post(path, body)
             except OSError as error:
-                log.warning("envoy is asked again to cut connections", reason=repr(error))
+                log.warning("retrying connection reset", reason=repr(error))
             if end.is_set():
                 break
             await asyncio.sleep(pause)

@@ -89,7 +89,7 @@ class JudgeConnection(asyncio.Protocol):
                     await self._wanted
                 self._transport.write(await self._answer(*question))
         except Exception:  # whatever it is, nothing passes
-            log.exception("a question of envoy's could not be answered")
+            log.exception("ext_authz check failed")
             self._transport.write(_REFUSED)
             self._transport.close()
 

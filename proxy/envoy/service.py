@@ -73,7 +73,7 @@ class EnvoyPlane:
         obtained: AcmeState | None = None,
     ):
         if not sys.platform.startswith("linux"):
-            raise ConfigError([Problem("data_plane", "envoy is Linux's alone: use `embedded`")])
+            raise ConfigError([Problem("data_plane", "envoy requires Linux. Use `embedded`")])
         program = find(os.environ.get("PATH", ""))  # noqa: TID251 - where programs are, no setting
         bind(options.address, "address").close()
         scheme = "http" if options.insecure_server else "https"
@@ -153,15 +153,13 @@ class EnvoyPlane:
         """Readiness: nobody can come in without a running Envoy that has said it is live."""
         pid = self._process.pid
         if pid is None:
-            return failing(PART, "it does not run, and is started again: the log has its last words")
+            return failing(PART, "not running, restarting. The log has its output")
         if self._live != pid:
-            return failing(PART, "it was started, and has not said yet that it is live")
+            return failing(PART, "starting")
         if not self._connections.can_cut:
-            return degraded(PART, "gate has no control connection to it, and forwards everything itself")
+            return degraded(PART, "no control connection: gate forwards all requests itself")
         late = self._configuration.late
-        return (
-            degraded(PART, f"its certificates and upstreams are those of before the last reload: {late}") if late else PartReadiness(PART)
-        )
+        return degraded(PART, f"its certificates and upstreams are from before the last reload: {late}") if late else PartReadiness(PART)
 
     async def prepare(self, options: Options) -> str:
         """Have Envoy take what follows from a configuration, before anything else changes; why it is late, or "".  ConfigError."""
@@ -215,9 +213,7 @@ def _limits(options: Options, workers: int) -> EnvoyLimits:
         return EnvoyLimits(heap, wanted)
     limits = EnvoyLimits.within(descriptors, heap, wanted, workers)
     if limits.connections < wanted:
-        log.warning(
-            "envoy_max_connections is lowered: file descriptors are too few", connections=limits.connections, descriptors=descriptors
-        )
+        log.warning("envoy_max_connections lowered", connections=limits.connections, descriptors=descriptors)
     return limits
 
 
@@ -230,7 +226,7 @@ def _locked(directory: Path) -> TextIO:
         file.close()
         where = directory.parent
         raise ConfigError(
-            [Problem("data_dir", f"another gate with `data_plane: envoy` uses {where}. Give each its own `data_dir`.")]
+            [Problem("data_dir", f"another gate with `data_plane: envoy` uses {where}. Set a separate `data_dir` for each.")]
         ) from error
     return file
 

@@ -29,13 +29,13 @@ ABORT = {"type": "gate.response.abort"}
 
 class Ending(StrEnum):
     COMPLETE = "complete"
-    CLIENT_LEFT = "client left"
-    TIMED_OUT = "timed out"
-    SILENT = "silent"
-    BROKE_OFF = "upstream broke off"
-    REVOKED = "access ended"
-    STOPPED = "gate stopped"
-    BAD_FRAME = "forbidden frame"
+    CLIENT_LEFT = "client_disconnected"
+    TIMED_OUT = "timeout"
+    SILENT = "idle_timeout"
+    BROKE_OFF = "upstream_reset"
+    REVOKED = "access_ended"
+    STOPPED = "shutdown"
+    BAD_FRAME = "websocket_protocol_error"
 
 
 @dataclass(slots=True, eq=False)  # not frozen: one is made for each request
@@ -137,7 +137,7 @@ async def _carry_response(exchange: UpstreamExchange, send: Send, status: int, h
     try:
         await send({"type": "http.response.start", "status": status, "headers": headers})
     except ValueError as error:
-        raise UpstreamError("the upstream sent headers that can't be passed on") from error
+        raise UpstreamError("the upstream sent headers that can't be forwarded") from error
     result.status = status
     is_more = True
     while is_more:

@@ -35,6 +35,6 @@ def _require_accepted(headers: Sequence[Header]) -> None:
     for name, value in headers:
         answer.setdefault(name.lower(), []).append(value.strip(b" \t").lower())
     if answer.get(b"upgrade") != [SPDY.lower()]:
-        raise UpstreamError("the upstream changed to another protocol than SPDY/3.1")
+        raise UpstreamError("the upstream switched to another protocol than SPDY/3.1")
     if not any(b"upgrade" in [option.strip(b" \t") for option in value.split(b",")] for value in answer.get(b"connection", [])):
         raise UpstreamError("the upstream's 101 has no Connection: Upgrade")

@@ -269,7 +269,7 @@ async def carry_after_101(
     try:
         tunnel.client.connection, sent_ahead = take_over(tunnel.client)
     except ValueError as error:
-        raise UpstreamError("the upstream sent headers that can't be passed on") from error
+        raise UpstreamError("the upstream sent headers that can't be forwarded") from error
     result.status = 101
     tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
     await carry(tunnel, sent_ahead, answered_ahead, timeout, handle, result)

@@ -62,7 +62,7 @@ class _Relay(Tunnel):
         self.end(POLICY, "access has ended", Ending.REVOKED)
 
     def time_is_up(self) -> None:
-        self.end(GOING_AWAY, "the time of this connection is up", Ending.TIMED_OUT)
+        self.end(GOING_AWAY, "connection lifetime exceeded", Ending.TIMED_OUT)
 
     def end(self, code: int, reason: str, ending: Ending) -> None:
         """End: put a Close into both directions, each at the end of the frame that is passing, and wait a while for the answers."""

@@ -62,9 +62,7 @@ def install(gate: CommandedGate) -> None:
     """Make Daphne's command start our server.  ConfigError with a Daphne whose command nobody has looked at."""
     if not daphne.__version__.startswith(VERSIONS):
         wanted = " or ".join(f"{version}x" for version in VERSIONS)
-        problem = (
-            f"gate runs on Daphne {wanted}, and {daphne.__version__} is installed: `pip install -r requirements.txt` installs what it needs"
-        )
+        problem = f"gate requires Daphne {wanted}, but {daphne.__version__} is installed. Run `pip install -r requirements.txt`"
         raise ConfigError([Problem("", problem)])
     daphne.cli.CommandLineInterface.server_class = staticmethod(partial(CommandServer, gate))
 
@@ -76,7 +74,7 @@ class CommandServer(GateServer):
         """Exits with one line for each option that has no effect here."""
         given = given_options(command_line(), keywords)
         if found := list(problems(given, keywords, endpoints, gate.options)):
-            sys.exit("\n".join(f"nothing was started: daphne {problem}" for problem in found))
+            sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in found))
         seconds = given.get("http_timeout")
         current = gate.current if seconds is None else _with_write(gate.current, float(seconds))
         super().__init__(application, endpoints, current, gate.ended, **keywords)
@@ -89,7 +87,7 @@ class CommandServer(GateServer):
             gate = self._gate
             self.serve(self._open, on_ready=gate.on_ready, on_stop=gate.on_stop, before_stop=gate.before_stop, on_open=gate.on_open)
         except ConfigError as error:
-            sys.exit(f"nothing was started: {'; '.join(map(str, error.problems))}")
+            sys.exit(f"startup failed: {'; '.join(map(str, error.problems))}")
 
     def _open(self, factory: ChannelFactory) -> list[IListeningPort]:
         ports: list[IListeningPort] = []
@@ -118,7 +116,7 @@ class CommandServer(GateServer):
 
 
 def _cant_listen(endpoint: str, error: Exception) -> ConfigError:
-    return ConfigError([Problem("", f"daphne --endpoint {kind_of(endpoint)} can't be opened: {error or type(error).__name__}")])
+    return ConfigError([Problem("", f"daphne --endpoint {kind_of(endpoint)}: cannot open it: {error or type(error).__name__}")])
 
 
 @implementer(IReactorSocket, IReactorSSL, IReactorTCP, IReactorUNIX)

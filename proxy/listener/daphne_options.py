@@ -32,11 +32,9 @@ class Option:
     same: tuple[object, ...] = ()
 
 
-_NO_PINGS = (
-    "gate sends no pings of its own; the kernel finds a client that is gone after two minutes, and `timeout_idle` one that does not read"
-)
-_FRAMES = "frames and messages of a websocket are bounded by 16 MiB, which no setting changes"
-_FORWARDED_FOR = "`trusted_proxies` name who is believed, and X-Forwarded-For is where they write it"
+_NO_PINGS = "gate sends no pings; TCP keepalive detects a lost client after two minutes, and `timeout_idle` one that does not read"
+_FRAMES = "frames and messages of a websocket are limited to 16 MiB"
+_FORWARDED_FOR = "gate reads X-Forwarded-For from `trusted_proxies`"
 
 # By argparse's name.  A test holds that these are all that the installed Daphne has.
 OPTIONS: Mapping[str, Option] = {
@@ -51,21 +49,21 @@ OPTIONS: Mapping[str, Option] = {
     "proxy_headers": Option("--proxy-headers", keyword="proxy_forwarded_proto_header"),
     "proxy_headers_host": Option("--proxy-headers-host", _FORWARDED_FOR),
     "proxy_headers_port": Option("--proxy-headers-port", _FORWARDED_FOR),
-    "websocket_timeout": Option("--websocket_timeout", "`timeout` of a route bounds its websockets", "websocket_timeout"),
+    "websocket_timeout": Option("--websocket_timeout", "`timeout` of a route limits its websockets", "websocket_timeout"),
     "websocket_connect_timeout": Option(
         "--websocket_connect_timeout",
-        "`timeout_read` bounds a request's head, `timeout` of a route its application's answer",
+        "`timeout_read` limits the request head, `timeout` of a route the response",
         "websocket_connect_timeout",
     ),
     "websocket_max_message_size": Option("--websocket-max-message-size", _FRAMES, "websocket_max_message_size"),
     "websocket_max_frame_size": Option("--websocket-max-frame-size", _FRAMES, "websocket_max_frame_size"),
     "ping_interval": Option("--ping-interval", _NO_PINGS, "ping_interval"),
     "ping_timeout": Option("--ping-timeout", _NO_PINGS, "ping_timeout"),
-    "verbosity": Option("--verbosity", "`log_level` and `proxy_log_level` say how much is logged", "verbosity", same=(1,)),
-    "access_log": Option("--access-log", "requests are lines of gate's log, on standard output, from `proxy_log_level` on", same=("-",)),
-    "log_fmt": Option("--log-fmt", "gate's log is JSON, and readable for people with `gate_debug`"),
-    "root_path": Option("--root-path", "gate has whole hosts: `from` of a route names one", "root_path", same=("",)),
-    "server_name": Option("--server-name", "`headers` adds a Server header to answers", "server_name", same=("",)),
+    "verbosity": Option("--verbosity", "use `log_level` and `proxy_log_level`", "verbosity", same=(1,)),
+    "access_log": Option("--access-log", "requests are logged on standard output (`proxy_log_level`)", same=("-",)),
+    "log_fmt": Option("--log-fmt", "gate logs JSON, or text with `gate_debug`"),
+    "root_path": Option("--root-path", "gate has no root path: each route has its own host (`from`)", "root_path", same=("",)),
+    "server_name": Option("--server-name", "`headers` can add a Server header", "server_name", same=("",)),
 }
 # What Daphne's server knows besides, and its command never says.
 _UNSAID = frozenset({"websocket_handshake_timeout", "action_logger", "proxy_forwarded_address_header", "proxy_forwarded_port_header"})
@@ -99,11 +97,11 @@ def kind_of(endpoint: str) -> str:
 def problems(given: Mapping[str, Any], keywords: Mapping[str, Any], endpoints: Sequence[str], options: Options | None) -> Iterator[str]:
     """Problems that keep the command from starting, a line each: options without effect here, and those against the configuration."""
     known = {option.keyword for option in OPTIONS.values()} | _UNSAID
-    yield from (f"{name}: this gate does not know what it means" for name in keywords if name not in known)
+    yield from (f"{name}: unknown option" for name in keywords if name not in known)
     for name, value in given.items():
         option = OPTIONS.get(name)
         if option is None:
-            yield f"{name}: this gate does not know what it means"
+            yield f"{name}: unknown option"
         elif option.instead and value not in option.same:
             yield f"{option.flag} has no effect here: {option.instead}"
     for endpoint in endpoints:
@@ -116,19 +114,19 @@ def problems(given: Mapping[str, Any], keywords: Mapping[str, Any], endpoints: S
 def _contradictions(given: Mapping[str, Any], endpoints: Sequence[str], options: Options) -> Iterator[str]:
     kinds = {kind_of(endpoint) for endpoint in endpoints}
     if "proxy_headers" in given and not options.trusted_proxies:
-        yield "--proxy-headers believes nobody: `trusted_proxies` name the proxies whose X-Forwarded-For counts"
+        yield "--proxy-headers has no effect without `trusted_proxies`"
     if "proxy_headers" in given and kinds == {"unix"} and not options.use_proxy_protocol:
-        yield "--proxy-headers has no effect on a Unix socket, whose clients have no address that `trusted_proxies` could name: use --bind"
+        yield "--proxy-headers has no effect on a Unix socket, whose clients have no address for `trusted_proxies`. Use --bind"
     if (seconds := given.get("http_timeout")) is not None and options.timeout_write not in (timedelta(0), timedelta(seconds=seconds)):
-        yield f"--http-timeout {seconds} contradicts timeout_write, which bounds an answer, too: leave one of them out"
+        yield f"--http-timeout {seconds} conflicts with timeout_write, which also limits responses. Remove one of them"
     if not options.insecure_server and (own := sorted(kinds & {*OWN_TLS, "unix"})):
-        what = "has no TLS" if own == ["unix"] else "has certificates of its own"
+        what = "has no TLS" if own == ["unix"] else "has its own certificates"
         yield (
-            f"--endpoint {own[0]} {what}, and the configuration has certificates for `daphne -p`: "
-            "leave the endpoint to that, or set insecure_server: true, by which TLS is not the configuration's"
+            f"--endpoint {own[0]} {what}, but the configuration has certificates for `daphne "
+            "-p`. Remove the endpoint, or set insecure_server: true"
         )
     if options.use_proxy_protocol and kinds & OWN_TLS:
-        yield "--endpoint ssl begins with TLS, and use_proxy_protocol with the balancer's word: use `daphne -p` and the configuration's TLS"
+        yield "--endpoint ssl cannot be combined with use_proxy_protocol. Use `daphne -p` with the TLS settings of the configuration"
 
 
 def command_line() -> Sequence[str]:

@@ -109,7 +109,7 @@ def serve_behind(
 def lead_to_https(address: HostPort, headers: Callable[[], Mapping[str, str]], obtained: AcmeState | None = None) -> PlainListener:
     """HTTPS redirect listener, a plain one of its own; ConfigError where the address can't be had."""
     listener = bind(address, "http_redirect_addr")
-    log.info("http is led to https", address=_shown(listener))
+    log.info("redirecting http to https", address=_shown(listener))
     return PlainListener(HttpsRedirects(headers, obtained), listener)
 
 
@@ -136,10 +136,10 @@ def bind(address: HostPort, setting: str) -> socket.socket:
 
 def _why_not(error: OSError, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"another program has the port (`ss -ltnp 'sport = :{port}'` names it)"
+        return f"another process uses the port (`ss -ltnp 'sport = :{port}'` shows it)"
     if error.errno in (errno.EACCES, errno.EPERM):
-        cure = f"so does `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
-        return f"the port needs a privilege: the units of deploy/systemd and containers give it; {cure}"
+        cure = f"or run `sysctl net.ipv4.ip_unprivileged_port_start={port}`"
+        return f"the port needs a privilege. Use the units of deploy/systemd or a container, {cure}"
     return (error.strerror or str(error)).lower()
 
 

@@ -263,4 +263,4 @@ async def _until_empty(context: ListenerContext, seconds: float) -> None:
 def _report(event: dict[str, Any]) -> None:
     """Twisted's own log is silent but for what it caught: an exception in our connections must be seen."""
     if (failure := event.get("log_failure")) is not None:
-        log.error("listener failed", exc_info=failure.value)
+        log.error("unhandled error in connection", exc_info=failure.value)

@@ -159,7 +159,7 @@ class DataPlane:
         incoming, compiled = judged.incoming, carry.route
         tunnel = _tunnel_of(incoming)
         if self.streams.tunnels(judged.session_id, incoming.peer) >= MOST_TUNNELS:
-            raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are open already")
+            raise TooManyTunnels(f"{MOST_TUNNELS} tunnels are already open")
         forwarding = self.state.forwarding(compiled)
         upstream, selection = forwarding.chosen(self._who(forwarding.cluster, judged))
         family, headers = self._resources.client.family, [(b"x-request-id", incoming.request_id.encode())]

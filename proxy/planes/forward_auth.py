@@ -82,7 +82,7 @@ class ForwardAuth:
 
     def _original(self, incoming: IncomingRequest) -> Original:
         if incoming.request.path not in (VERIFY, "/"):
-            raise NoSuchPath(f"forward auth answers at / and {VERIFY} only")
+            raise NoSuchPath(f"forward auth responds at / and {VERIFY} only")
         _refuse_what_is_not_the_clients(incoming)
         is_trusted = incoming.peer in self._trusted
         original = original_request(incoming, self._authorize.default_ports, is_trusted=is_trusted)
@@ -159,9 +159,7 @@ def _refuse_what_is_not_the_clients(incoming: IncomingRequest) -> None:
         if name.lower() in FRONT_PROXY_NAMES or not is_internal_header(folded):
             continue
         if is_identity_header(folded):
-            raise CarriedElsewhere("it carries a header that only gate may set")
+            raise CarriedElsewhere("it has a header that is reserved for gate")
         if is_steering_header(folded):
-            raise CarriedElsewhere(
-                f"it carries {folded.decode('ascii')}, by which an application may run another method or URL than the one judged"
-            )
-        raise CarriedElsewhere(f"it carries a header that an application may read as {folded.decode('ascii')}, which only proxies may set")
+            raise CarriedElsewhere(f"it has the header {folded.decode('ascii')}, which may change the method or URL in the application")
+        raise CarriedElsewhere(f"it has a header that an application may read as {folded.decode('ascii')}, which only proxies may set")

@@ -124,7 +124,7 @@ class OpenStreams:
                     if until:
                         stream.ends = until
                     else:
-                        self._end((stream,), "access was withdrawn")
+                        self._end((stream,), "access revoked")
                     unjudged.discard(stream)
                 except (BrokerError, TimeoutError):
                     unjudged.add(stream)
@@ -133,8 +133,8 @@ class OpenStreams:
                     self._must_look.set()
                     break
                 except Exception:  # of one: no stream outlives its access because another could not be judged
-                    log.exception("a stream could not be judged", request_id=stream.incoming.request_id)
-                    self._end((stream,), "its access could not be judged")
+                    log.exception("stream re-authorization failed", request_id=stream.incoming.request_id)
+                    self._end((stream,), "re-authorization failed")
             await asyncio.sleep(LOOK_EVERY)
 
     async def _due(self) -> list[Stream]:
@@ -151,11 +151,11 @@ class OpenStreams:
         """End streams whose end was known: that somebody has put it off can be learned from nobody at this moment."""
         now = self._clock()
         over = [stream for streams in self._by_session.values() for stream in streams if stream.ends <= now]
-        self._end(over, "its access was to end by now, and nobody can be asked whether it has")
+        self._end(over, "access expired; store unavailable")
 
     def _end(self, streams: Iterable[Stream], why: str) -> None:
         for stream in list(streams):
-            log.info("stream ended", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
+            log.info("stream terminated", reason=why, session_id=stream.session_id, request_id=stream.incoming.request_id)
             # Each by itself: trouble with one must keep no other from ending, nor the replica, which calls us, from hearing of more.
             asyncio.get_running_loop().call_soon(self._end_now, stream)
 

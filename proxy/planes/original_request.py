@@ -30,7 +30,7 @@ TARGET_HEADERS = frozenset((b"x-forwarded-uri", b"x-original-uri"))
 METHOD_HEADERS = frozenset((b"x-forwarded-method", b"x-original-method"))
 ALL_HEADERS = URL_HEADERS | SCHEME_HEADERS | HOST_HEADERS | TARGET_HEADERS | METHOD_HEADERS
 
-NO_URL = "it names no URL: the front proxy calls it as ?uri=<url>, or sends the URL in headers and is listed in trusted_proxies"
+NO_URL = "it has no URL. The front proxy must send ?uri=<url>, or URL headers from an address in trusted_proxies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def original_of_url(url: str, default_ports: frozenset[int]) -> Original:
     try:
         return _original(*_url_parts(url.encode("ascii")), default_ports)
     except UnicodeEncodeError as error:
-        raise BadRequest("the URL holds a character that must be percent-encoded") from error
+        raise BadRequest("the URL contains a character that must be percent-encoded") from error
 
 
 def _original(
@@ -111,16 +111,16 @@ def _uri_parameter(query: bytes) -> list[bytes]:
     if _WHOLLY_ENCODED.fullmatch(value):
         return [unquote_to_bytes(value)]
     if not _WRITTEN_PLAINLY.match(value):
-        raise BadRequest("uri must be one URL with http or https, wholly percent-encoded or not at all")
+        raise BadRequest("uri must be one URL with http or https, completely percent-encoded or not at all")
     if _ENCODED_BY_HALVES.search(value.partition(b"?")[0]):
-        raise BadRequest("uri can be read in two ways: percent-encode it wholly, or send it in X-Original-URL from a trusted proxy")
+        raise BadRequest("uri is ambiguous. Percent-encode it completely, or send X-Original-URL from a trusted proxy")
     return [value]
 
 
 def _told(incoming: IncomingRequest) -> Iterator[tuple[bytes, bytes]]:
     for name, value in incoming.scope["headers"]:
         if name == b"x-forwarded-prefix" and value:
-            raise BadRequest("the front proxy has cut the path before asking (X-Forwarded-Prefix): it must ask first")
+            raise BadRequest("the front proxy stripped a path prefix before forward auth (X-Forwarded-Prefix). Strip it after")
         if name in ALL_HEADERS:
             yield name, value
 
@@ -150,5 +150,5 @@ def _agreed(values: Iterable[T], what: str) -> T:
     if not distinct:
         raise BadRequest(NO_URL)
     if len(distinct) > 1:
-        raise BadRequest(f"two sources name a different {what}: the uri parameter and every header of the front proxy must agree")
+        raise BadRequest(f"conflicting {what}: the uri parameter and the headers of the front proxy must agree")
     return distinct.pop()

@@ -72,7 +72,7 @@ class ResponseHeaders:
         options: set[bytes] = set()
         for raw_name, value in headers:
             if _UNSAFE_VALUE.search(value):
-                raise UpstreamError("the upstream sent a header with a control character in it")
+                raise UpstreamError("the upstream sent a header with a control character")
             name = _NAMES[raw_name]
             if name == b"connection":
                 options.update([option.strip(b" \t").lower() for option in value.split(b",")])

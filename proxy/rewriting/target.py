@@ -154,7 +154,7 @@ class HostRewrite:
             return incoming
         values = {value for name, value in headers if name == self.header}
         if len(values) > 1:
-            raise BadRequest(Message("the header %(name)s names more than one host", name=self.header.decode()))
+            raise BadRequest(Message("the header %(name)s contains more than one host", name=self.header.decode()))
         return _host(values.pop()) if any(values) else incoming
 
 

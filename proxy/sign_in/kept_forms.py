@@ -137,7 +137,7 @@ class KeptForms:
             except VersionConflict:
                 continue
             except BrokerError as error:
-                log.warning("a form can't be kept", reason=str(error), request_id=incoming.request_id)
+                log.warning("form not saved", reason=str(error), request_id=incoming.request_id)
                 return NotKept(Message("it can't be kept right now"))
             sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires=expires)
             return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
@@ -178,7 +178,7 @@ class KeptForms:
         form = await self.opened(incoming, id, now)
         if form is None or form.target != _target(incoming) or not await self._spend(form):
             raise FormGone(Message("the form is no longer kept: it was already sent, or more than ten minutes have passed"))
-        log.info("a kept form is sent", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
+        log.info("saved form replayed", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
         return _as_first_sent(incoming, form), _again(form.body, receive)
 
     async def _spend(self, form: SubmittedForm) -> bool:

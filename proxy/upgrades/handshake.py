@@ -45,11 +45,11 @@ class Handshake:
         protocol = answer.get(b"sec-websocket-protocol", [])
         extensions = answer.get(b"sec-websocket-extensions", [])
         if [value.lower() for value in answer.get(b"upgrade", [])] != [b"websocket"]:
-            raise UpstreamError("the upstream changed to another protocol than websocket")
+            raise UpstreamError("the upstream switched to another protocol than websocket")
         if b"upgrade" not in [option.lower() for option in _elements(answer.get(b"connection", []))]:
             raise UpstreamError("the upstream's 101 has no Connection: Upgrade")
         if answer.get(b"sec-websocket-accept") != [accept_key(self.key)]:
-            raise UpstreamError("the upstream's Sec-WebSocket-Accept is not the answer to this handshake")
+            raise UpstreamError("the upstream's Sec-WebSocket-Accept does not match this handshake")
         if len(protocol) > 1 or not self.protocols.issuperset(protocol):
             raise UpstreamError("the upstream chose a subprotocol that was not offered")
         if not self.extensions.issuperset(_extensions(extensions)):

@@ -222,7 +222,7 @@ class UpstreamExchange:
         try:
             await StreamWriter(self._protocol, asyncio.get_running_loop()).drain()
         except _TROUBLE as error:
-            raise UpstreamError("the upstream broke off while the request was sent") from error
+            raise UpstreamError("the upstream closed the connection while the request was sent") from error
 
     async def response(self) -> tuple[int, Headers]:
         """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
@@ -241,9 +241,7 @@ class UpstreamExchange:
             if message.code == 101:
                 break
         else:
-            raise self._errors.protocol_error(
-                self._request.upstream.endpoint, f"sent more than {MOST_INTERIM} interim responses and no answer"
-            )
+            raise self._errors.protocol_error(self._request.upstream.endpoint, f"sent more than {MOST_INTERIM} interim responses")
         headers = message.raw_headers
         if sum(map(len, map(b"".join, headers))) > MAX_RESPONSE_HEADERS:
             raise self._errors.protocol_error(self._request.upstream.endpoint, "sent more than 64 KiB of headers")
@@ -265,7 +263,7 @@ class UpstreamExchange:
         """
         transport = self._protocol.transport
         if transport is None or transport.is_closing():
-            raise UpstreamError("the upstream closed the connection with its handshake")
+            raise UpstreamError("the upstream closed the connection during the handshake")
         read_at_once(transport, IN_FULL)
         transport.set_protocol(protocol)
         transport.resume_reading()
@@ -282,7 +280,7 @@ class UpstreamExchange:
             chunk = await self._payload.readany()
         except _TROUBLE as error:
             if not self._payload._buffer:
-                raise UpstreamError("the upstream broke off in the middle of its response") from error
+                raise UpstreamError("the upstream closed the connection during its response") from error
             chunk = self._payload._read_nowait(-1)  # aiohttp (3.14) would forget it
         self._protocol.gave(len(chunk))
         return chunk, not self._payload.at_eof()

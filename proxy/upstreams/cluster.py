@@ -91,7 +91,7 @@ class Cluster:
             name = self.members[out].name
             metrics.upstream_ejections.labels(name).inc()
             self.ejections[reason] += 1
-            log.warning("upstream is left out for a while", upstream=name, reason=reason)
+            log.warning("upstream ejected", upstream=name, reason=reason)
 
     def available(self) -> int:
         """Number of members that may be asked."""
@@ -107,7 +107,7 @@ class Cluster:
         if not member.standing.is_healthy:
             return "unhealthy"
         if member.standing.outlier.is_out(self._clock()):
-            return "left out for a while"
+            return "ejected"
         return "healthy" if self._is_watched else "not checked"
 
 

@@ -50,19 +50,19 @@ async def _must_serve(response: httpx.Response) -> None:
     async for chunk in response.aiter_raw():
         received += chunk
         if len(received) > _MOST_READ:
-            raise Unhealthy("its answer is too long to be one about health")
+            raise Unhealthy("its health response is too long")
     if not received:
         raise Unhealthy(f"grpc-status {response.headers.get('grpc-status', 'missing')}")
     try:
         is_compressed, length = _PREFIX.unpack_from(received)
         answer = health_pb2.HealthCheckResponse.FromString(received[_PREFIX.size :])
     except (struct.error, DecodeError):
-        raise Unhealthy("its answer is none of gRPC") from None
+        raise Unhealthy("its response is not gRPC") from None
     if is_compressed or length != len(received) - _PREFIX.size:
-        raise Unhealthy("its answer is none of gRPC")
+        raise Unhealthy("its response is not gRPC")
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         at_once = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
-        raise Unhealthy(f"it says {_name(answer.status)}", at_once=at_once)
+        raise Unhealthy(f"it returned {_name(answer.status)}", at_once=at_once)
 
 
 def _name(status: int) -> str:

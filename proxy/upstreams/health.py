@@ -98,7 +98,7 @@ class HealthChecks:
 
                     await ask_by_grpc(member.upstream, member.http2, check.grpc_health_check, check.timeout.total_seconds())
         except TimeoutError:
-            return "no answer in time", False
+            return "timeout", False
         except Unhealthy as error:
             return str(error), error.at_once
         except UpstreamError as error:
@@ -143,7 +143,7 @@ async def _talk(upstream: Upstream, check: TcpHealthCheck) -> None:
         for part in check.receive:
             while (found := received.find(part.text, at)) < 0:
                 if len(received) > _MOST_READ or not (chunk := await reader.read(_MOST_READ)):
-                    raise Unhealthy("did not send what is expected")
+                    raise Unhealthy("unexpected response")
                 received += chunk
             at = found + len(part.text)
     finally:
@@ -158,6 +158,6 @@ def _tell(member: Member, number: int, is_healthy: bool, reason: str) -> None:
         return
     metrics.upstream_healthy.labels(member.name).set(int(standing.is_healthy))
     if standing.is_healthy:
-        log.info("upstream is healthy again", upstream=member.name)
+        log.info("upstream healthy", upstream=member.name)
     else:
-        log.warning("upstream is unhealthy", upstream=member.name, reason=reason)
+        log.warning("upstream unhealthy", upstream=member.name, reason=reason)

@@ -43,10 +43,10 @@ class OutlierDetector:
         outlier.gateway_failures = outlier.gateway_failures + 1 if status in GATEWAY_FAILURES else 0
         if outlier.errors >= settings.consecutive_5xx:
             outlier.errors = 0
-            out += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "5xx in a row")
+            out += self._eject(outliers, index, now, settings.enforcing_consecutive_5xx, "consecutive 5xx")
         if outlier.gateway_failures >= settings.consecutive_gateway_failure:
             outlier.gateway_failures = 0
-            out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "gateway failures in a row")
+            out += self._eject(outliers, index, now, settings.enforcing_consecutive_gateway_failure, "consecutive gateway failures")
         return out
 
     def _look_back(self, outliers: Sequence[OutlierState], now: float) -> list[tuple[int, str]]:

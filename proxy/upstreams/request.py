@@ -99,5 +99,5 @@ def request_head(request: OutgoingRequest) -> bytes:
     # One count over the whole head instead of one look at each value: every line break must be one that was written above.
     breaks = len(lines) - 1
     if not (head.count(b"\r\n") == head.count(b"\n") == head.count(b"\r") == breaks) or b"\0" in head or lines[0].count(b" ") != 2:
-        raise UpstreamError("the request holds a line break, a NUL or a space where none may be")
+        raise UpstreamError("the request contains a line break, NUL or space in a wrong place")
     return head

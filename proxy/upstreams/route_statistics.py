@@ -150,8 +150,8 @@ LABELLED = (
 )
 # By the reasons of the outlier detector.
 _REASONS = {
-    "5xx in a row": "consecutive_5xx",
-    "gateway failures in a row": "consecutive_gateway_failure",
+    "consecutive 5xx": "consecutive_5xx",
+    "consecutive gateway failures": "consecutive_gateway_failure",
     "low success rate": "success_rate",
     "failures": "failure_percentage",
 }

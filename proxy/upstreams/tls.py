@@ -39,7 +39,7 @@ def _trust_only(context: ssl.SSLContext, custom_ca: bytes) -> None:
     try:
         context.load_verify_locations(cadata=custom_ca.decode("ascii"))
     except (UnicodeDecodeError, ssl.SSLError) as error:
-        raise ConfigError([Problem("tls_custom_ca", "holds no certificate in PEM form")]) from error
+        raise ConfigError([Problem("tls_custom_ca", "contains no certificate in PEM form")]) from error
 
 
 def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
@@ -48,7 +48,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
             # OpenSSL would ask at the terminal for the password of a key that has one.
             context.load_cert_chain(path, password=lambda: b"")
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError([Problem("tls_client_cert", "and tls_client_key can't be used: they must be PEM and belong together")]) from error
+        raise ConfigError([Problem("tls_client_cert", "or tls_client_key is invalid: they must be PEM and match")]) from error
 
 
 @contextmanager

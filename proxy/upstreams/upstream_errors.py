@@ -6,7 +6,7 @@ from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
 from foundation.machine.fd_limit import UPSTREAMS, report_shortage
 
-MALFORMED = "sent what is no answer of HTTP"
+MALFORMED = "sent an invalid HTTP response"
 
 # What aiohttp and llhttp call a malformed response.  Each sentence is theirs alone; bytes of the response follow it, and stay out of logs.
 _PARSER_REASON = re.compile(
@@ -24,8 +24,8 @@ def bad_status(status: int, *, is_upgrade: bool) -> str:
     reads `000` as interim waits for ever.
     """
     if not 100 <= status <= 599:
-        return f"answered with the status {status:03}, which HTTP does not have"
-    return "changed protocols unasked" if status == 101 and not is_upgrade else ""
+        return f"returned the invalid status {status:03}"
+    return "switched protocols without an upgrade request" if status == 101 and not is_upgrade else ""
 
 
 def malformed(error: BaseException) -> str:
@@ -61,7 +61,7 @@ class UpstreamErrors:
         return self._reported(endpoint, trouble, str(trouble))
 
     def timeout(self, endpoint: UpstreamEndpoint) -> UpstreamError:
-        return self._reported(endpoint, ConnectionFault.TIMED_OUT, "did not answer in time", UpstreamTimeout)
+        return self._reported(endpoint, ConnectionFault.TIMED_OUT, "timed out", UpstreamTimeout)
 
     def answered(self, endpoint: UpstreamEndpoint) -> None:
         self._last.pop(endpoint, None)

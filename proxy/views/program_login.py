@@ -57,7 +57,7 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
         return _refused(request, Message("The session that this sign-in is for has ended."))
     token = own.proxy.program_tokens.seal(session.id, host_port, now, session.expires)
     log.info(
-        "token handed to a program",
+        "client token issued",
         session_id=session.id,
         user_id=session.user_id,
         host=host_port,
@@ -69,5 +69,5 @@ async def hand_to_program(request: HttpRequest, hand_overs: list[str]) -> HttpRe
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
     own = page_context(request)
-    log.info("token for a program refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    log.info("client token denied", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
     return error_page(request, 400, reason, advice=START_AGAIN)

@@ -66,7 +66,7 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
     if session is None:
         return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This session has ended."))
     cookies = own.proxy.session_cookies
-    log.info("session handed over", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
+    log.info("session established", session_id=session.id, user_id=session.user_id, host=host_port, request_id=own.incoming.request_id)
     set_cookies = [
         *cookies.clear_planted(own.incoming.cookies, host_port, own.incoming.request.path),
         *cookies.set_cookies(session.id, host_port, issued=now, expires=session.expires, now=now),
@@ -83,7 +83,7 @@ async def _continue_or_refuse(request: HttpRequest, target: str, reason: str) ->
         target = "/"
     if await own.authorize.identify(own.incoming.cookies, own.incoming.request.host_port) is not None:
         return redirect(target)
-    log.info("hand-over refused", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
+    log.info("session transfer rejected", reason=reason, host=own.incoming.request.host_port, request_id=own.incoming.request_id)
     return error_page(request, 400, reason, advice=START_AGAIN, links=((Message("Open the application"), target),))
 
 

@@ -84,7 +84,7 @@ class Stage(Target):
         new.replace(self.directory / CHANGING)
 
     def refused_configurations(self) -> int:
-        return sum(entry.get("event") == "configuration refused, the last good one stays in force" for entry in self.gate.log)
+        return sum(entry.get("event") == "configuration rejected" for entry in self.gate.log)
 
     async def wait_until(self, shown: Issued, is_let_in: bool) -> None:
         while (await self.ask("changing", [shown], server_name=full("changing")))[1] != is_let_in:

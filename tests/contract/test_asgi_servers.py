@@ -149,7 +149,7 @@ class Stage:
     def ended_requests(self, status: int) -> int:
         """Requests with this status, whose access ended while they were under way."""
         return sum(
-            entry["event"] == "request" and entry.get("ending") == "access ended" and entry["status"] == status for entry in self.gate.log
+            entry["event"] == "request" and entry.get("ending") == "access_ended" and entry["status"] == status for entry in self.gate.log
         )
 
     def ask(self, host: str, text: str, body: bytes = b"") -> int | None:
@@ -197,7 +197,7 @@ def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_pat
             yield Stage(request.param, gate, recorder, sockets, uploads)
             gate.stop()
             if request.param != "Daphne's own classes":  # which have no word for it
-                assert "gate has stopped" in gate.child.output
+                assert "shutdown" in gate.child.output
                 assert tracebacks(gate) == []
 
 

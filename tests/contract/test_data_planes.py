@@ -668,7 +668,7 @@ async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: 
         for framing, body, with_reset in itertools.product(framings, bodies, (False, True)):
             await asyncio.to_thread(break_off, application, framing, body, with_reset=with_reset)
         await asyncio.to_thread(wait_until, lambda: len(ended()) >= 2 * len(framings) * len(bodies), "their ends are told")
-    assert {(entry["status"], entry["ending"]) for entry in ended()} == {(499, "client left")}
+    assert {(entry["status"], entry["ending"]) for entry in ended()} == {(499, "client_disconnected")}
     assert not [entry for entry in gate.log if entry.get("level") == "error"]
 
 

@@ -156,7 +156,7 @@ def test_an_expired_certificate_is_told_and_makes_nothing_not_ready(stage: Stage
     expired = authority.issue(AUTHENTICATE_HOST, HOST, now=now - timedelta(days=30), lifetime=timedelta(days=29))
     replace(files.key, expired.key_pem)
     replace(files.certificate, expired.certificate_pem + authority.certificate_pem)
-    stage.comes_to(200, "certificates", "degraded", "certificate_file has expired at ")
+    stage.comes_to(200, "certificates", "degraded", "certificate_file expired at ")
     for path, content in before.items():
         replace(path, content)
     stage.comes_to(200, "certificates", "ok")
@@ -211,7 +211,7 @@ def test_who_is_told_to_stop_is_not_ready_while_requests_are_still_taken(
         assert stage.public("/").status_code == 200
         assert stage.public("/.gate/readyz").status_code == 503
         done = checkready("--at", stage.address)
-        assert (done.returncode, "process: failing: it has been told to stop" in done.stdout) == (1, True)
+        assert (done.returncode, "process: failing: shutting down" in done.stdout) == (1, True)
         assert gate.stop() == 0
     done = checkready("--at", stage.address)
-    assert (done.returncode, f"nothing answers at {stage.address}" in done.stdout) == (1, True)
+    assert (done.returncode, f"no response from {stage.address}" in done.stdout) == (1, True)

@@ -185,7 +185,7 @@ async def test_a_client_that_says_nothing_more_of_its_body_is_told_so(gate: Runn
 async def has_left(gate: RunningGate, path: str) -> None:
     """To its application a client that is too slow is as one that has left."""
     line = await asyncio.to_thread(gate.wait_for_event, "request", lambda event: event["path"] == path)
-    assert (line["status"], line["ending"], line["method"], line.get("problem")) == (499, "client left", "POST", None)
+    assert (line["status"], line["ending"], line["method"], line.get("problem")) == (499, "client_disconnected", "POST", None)
 
 
 @pytest.mark.parametrize("length", [100, LARGEST_BODY + 1])

@@ -84,7 +84,7 @@ def get(*paths: str) -> Callable[[RunningGate, str], None]:
 def ejected(gate: RunningGate, host: str) -> None:
     """Of what Envoy carries gate hears a moment later."""
     get("/500")(gate, host)
-    gate.wait_for_event("upstream is left out for a while")
+    gate.wait_for_event("upstream ejected")
     get("/200")(gate, host)
 
 
@@ -300,7 +300,7 @@ def test_a_route_that_a_reload_takes_away_is_told_no_more_and_one_that_stays_goe
         assert of_route(samples, stays)["upstream_rq_total"] == before >= 1
         reload(gate, metrics_per_route=False)
         assert of_route(scraped(gate), stays) == {}
-        assert "metrics tell nothing of single routes" in {entry["event"] for entry in gate.log}
+        assert "per-route metrics disabled" in {entry["event"] for entry in gate.log}
     finally:
         reload(gate, policy=policy, metrics_per_route=None)
 

@@ -27,7 +27,7 @@ from tests.support.raw_http import RawClient
 pytestmark = pytest.mark.slow
 
 APP = "app.localhost"
-NO_ANSWER = "sent what is no answer of HTTP"
+NO_ANSWER = "sent an invalid HTTP response"
 END = b"Content-Length: 2\r\n\r\nok"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -52,7 +52,7 @@ FAILING = {
     "wants a certificate": Failing(
         502, (ConnectionFault.WANTS_CERTIFICATE.words, ConnectionFault.BROKE_OFF.words)
     ),  # Envoy keeps that alert to itself
-    "silent": Failing(504, ("did not answer in time",)),
+    "silent": Failing(504, ("timed out",)),
     "resets": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
     "closes": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
     "no HTTP": Failing(502, (NO_ANSWER,)),
@@ -60,9 +60,9 @@ FAILING = {
     "status 099": Failing(502, ("the status 099", NO_ANSWER)),
     "status 600": Failing(502, ("the status 600", NO_ANSWER)),
     "status 999": Failing(502, ("the status 999", NO_ANSWER)),
-    "switches unasked": Failing(502, ("changed protocols unasked", NO_ANSWER)),
+    "switches unasked": Failing(502, ("switched protocols without an upgrade request", NO_ANSWER)),
     # Envoy shows gate no interim response, and counts none: the route's time bounds them there.
-    "only interim": Failing(502, ("interim responses", "did not answer in time"), 504),
+    "only interim": Failing(502, ("interim responses", "timed out"), 504),
 }
 
 

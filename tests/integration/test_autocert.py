@@ -127,7 +127,7 @@ def test_every_host_has_a_certificate_that_the_authority_vouches_for(stage: Stag
     for host in (AUTHENTICATE, APP, HTTP_ONLY):
         shown = x509.load_der_x509_certificate(stage.certificate(host))
         assert shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value.get_values_for_type(x509.DNSName) == [host]
-    asked = {entry["host"]: entry["challenge"] for entry in stage.child.events if entry.get("event") == "a certificate is asked for"}
+    asked = {entry["host"]: entry["challenge"] for entry in stage.child.events if entry.get("event") == "requesting certificate"}
     assert asked[APP] == "tls-alpn-01"
     assert asked[HTTP_ONLY] == "http-01"
     assert "PEBBLE_VA_ALWAYS_VALID" not in stage.pebble.log
@@ -195,13 +195,13 @@ def test_a_reload_gets_what_is_new_and_leaves_connections_alone(stage: Stage, up
             public(stage.builder, host, upstream)
         rewrite(stage.config, policy=stage.builder.policy)
         stage.wait_for_certificate(LATER)
-        refused = stage.wait_for("no certificate could be obtained", ELSEWHERE)
+        refused = stage.wait_for("certificate request failed", ELSEWHERE)
         open_before.sendall(f"GET / HTTP/1.1\r\nHost: {APP}:{stage.builder.port}\r\nConnection: close\r\n\r\n".encode())
         assert open_before.recv(100).startswith(b"HTTP/1.1 200")
     assert stage.certificate(APP) == before, "what is good is not asked for again"
     assert "could not validate the host" in refused["reason"]
     assert refused["level"] == "error"
-    assert refused["next_attempt"]
+    assert refused["retry_at"]
     with pytest.raises(ssl.SSLCertVerificationError):
         stage.certificate(ELSEWHERE)
 
@@ -244,8 +244,8 @@ def test_an_authority_that_is_away_stops_no_start(plane: str, tmp_path: Path, up
     builder, path = configure(tmp_path, data_plane=plane, autocert=True, autocert_ca=f"https://127.0.0.1:{free_port()}/dir")
     public(builder, APP, upstream)
     with manage("rungate", "-config", write(builder, path)) as child:
-        child.wait_for(lambda: any(entry["event"] == "no certificate could be obtained" for entry in child.events), "the failure is told")
-        (told,) = (entry for entry in child.events if entry["event"] == "no certificate could be obtained")
+        child.wait_for(lambda: any(entry["event"] == "certificate request failed" for entry in child.events), "the failure is told")
+        (told,) = (entry for entry in child.events if entry["event"] == "certificate request failed")
         assert "can't be reached" in told["reason"]
         assert "Traceback" not in child.output
         anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

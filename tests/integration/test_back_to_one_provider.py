@@ -23,7 +23,7 @@ BOSS, TEAM, STAFF = "boss.localhost", "team.localhost", "staff.localhost"
 HOSTS = (OPEN, BOSS, TEAM, STAFF)
 ENDED = "sessions ended: their identity provider is not configured any more"
 DELETED = "what a directory had told was deleted: it is not configured any more"
-REFUSED = "configuration refused, the last good one stays in force"
+REFUSED = "configuration rejected"
 Providers = dict[str, DevelopmentProvider]
 
 

@@ -59,7 +59,7 @@ def run(options: Options, *arguments: str) -> tuple[int, str]:
 def test_tables_that_are_right_are_left_alone(options: Options) -> None:
     status, told = run(options)
     assert status == 0
-    assert "sessions: 1200 records; the table says the same" in told
+    assert "sessions: 1200 records; the table agrees" in told
     assert "differ" not in told
 
 
@@ -87,7 +87,7 @@ def test_what_differs_is_told_and_repaired(options: Options, harm: Callable[[], 
     assert (status, [line.strip() for line in told.splitlines() if line.startswith("  ")]) == (1, [what])
     status, told = run(options, "--repair")
     assert status == 0
-    assert "1 of 1 rows are written anew" in told
+    assert "1 of 1 rows repaired" in told
     assert run(options)[0] == 0
     assert Session.objects.count() == 1200
 

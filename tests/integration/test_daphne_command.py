@@ -161,13 +161,13 @@ async def test_an_answer_has_as_long_as_the_command_says(tmp_path: Path) -> None
 
 NOT_STARTED = {
     "an option without effect": (["--ping-interval", "7"], {}, "--ping-interval has no effect here"),
-    "believing everybody": (["--proxy-headers"], {}, "`trusted_proxies` name the proxies"),
+    "believing everybody": (["--proxy-headers"], {}, "no effect without `trusted_proxies`"),
     "two bounds of an answer": (["-t", "5"], {"timeout_write": "7s"}, "contradicts timeout_write"),
-    "Envoy": ([], {"data_plane": "envoy"}, "data_plane: envoy is started by `gate run`"),
+    "Envoy": ([], {"data_plane": "envoy"}, "data_plane: requires `gate run`"),
     "no service for people": (
         [],
         {"services": "databroker", "grpc_insecure": True, "grpc_address": "127.0.0.1:5443"},
-        "services: databroker is asked by gRPC alone",
+        "services: databroker serves gRPC only",
     ),
     "a broken configuration": ([], {"log_level": "loud"}, "log_level"),
 }
@@ -183,7 +183,7 @@ def test_what_can_not_be_served_starts_nothing(name: str, tmp_path: Path) -> Non
     assert "Traceback" not in child.output
     assert "listening" not in child.output
     if settings.get("log_level") is None:
-        assert line.startswith("nothing was started: ")
+        assert line.startswith("startup failed: ")
 
 
 @pytest.mark.parametrize("setting", [None, "metrics_address", "grpc_address", "http_redirect_addr"])
@@ -193,7 +193,7 @@ def test_a_port_that_somebody_has_is_one_line(setting: str | None, tmp_path: Pat
     port = str(free_port()) if setting else taken.rpartition(":")[2]
     with python("-m", "daphne", "-p", port, APPLICATION, environment=environment) as child:
         assert child.ended(30) == 1
-    (line,) = [line for line in child.lines if line.startswith("nothing was started: ")]
+    (line,) = [line for line in child.lines if line.startswith("startup failed: ")]
     assert "can't listen on" in line
     assert (setting or "tcp:") in line
     assert "Traceback" not in child.output
@@ -270,7 +270,7 @@ def test_a_stop_is_clean(number: signal.Signals, tmp_path: Path, upstream: Sampl
     with python("-m", "daphne", "-p", str(port), APPLICATION, environment=configured(tmp_path, upstream.url)) as child:
         child.wait_for_line("gate is ready")
         assert child.stop(number) == 0
-    assert "gate has stopped" in child.output
+    assert "gate stopped" in child.output
     assert "Traceback" not in child.output
 
 

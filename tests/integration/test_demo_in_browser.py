@@ -139,7 +139,7 @@ def test_a_tunnel_for_tcp_opens_by_the_line_that_is_printed(demo: RunningDemo, b
     with python(*words, "--no-browser", environment=environment) as tunnel:
         port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 30) as client:
-            browser.open(tunnel.wait_for_line("Sign in here: ").partition(": ")[2])
+            browser.open(tunnel.wait_for_line("Sign in at: ").partition(": ")[2])
             pick(browser, demo, "carol")
             browser.wait_for_url(demo.ports.url(AUTHENTICATE_HOST, "/.gate/program"))
             browser.picture("tunnel")
@@ -236,7 +236,7 @@ def test_the_admin_shows_alice_sessions_users_groups_and_routes(demo: RunningDem
 def test_carol_is_refused_at_the_admin(demo: RunningDemo, browser: Browser) -> None:
     sign_in(browser, demo, "carol", demo.ports.url(AUTHENTICATE_HOST, "/.gate/admin/"))
     browser.picture("admin-refused")
-    assert "carol@example.com, who is not one of the people who administer this gate" in browser.text
+    assert "carol@example.com, who is not an administrator" in browser.text
     assert "Sessions" not in browser.text
 
 

@@ -200,7 +200,7 @@ def test_browsers_are_offered_http_2(gate: RunningGate) -> None:
 def test_an_envoy_that_was_killed_is_started_again(gate: RunningGate) -> None:
     first = envoy_of(gate)
     os.kill(first, signal.SIGKILL)
-    gate.wait_for_event("envoy has ended, and is started again")
+    gate.wait_for_event("envoy exited")
     wait_until(lambda: answers(gate) == 200, "the next Envoy answers")
     assert envoy_of(gate) != first
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 HOST, API = "app.localhost", "api.localhost"
 LASTS = "6s"  # of the session, which time ends: nothing needs a new connection
 SOON = 40.0  # seconds; a generous bound, as machines are busy
-UNCONFIRMED = "envoy is ended: it has not confirmed that connections of ended access are cut"
+UNCONFIRMED = "envoy restarted: connection reset unconfirmed"
 BALANCER = """
 defaults
     mode tcp
@@ -133,7 +133,7 @@ async def test_a_download_ends_with_the_session(
             wait_until(lambda: gate._answers_ping(), "the next Envoy answers", SOON)
             assert envoy_of(gate) != before
         else:
-            gate.wait_for_event("connections of ended access were cut", lambda entry: entry["connections"] == 1)
+            gate.wait_for_event("connections reset after access ended", lambda entry: entry["connections"] == 1)
             assert envoy_of(gate) == before
 
 

@@ -38,5 +38,5 @@ def test_a_sign_out_with_an_open_stream_is_answered(provider: DevelopmentProvide
         browser.open(gate.url(builder.authenticate_host, "/.gate/signout/"))
         browser.click("main form button")
         browser.wait_for_url(provider.url)  # which ends its own session
-        gate.wait_for_event("connections of ended access were cut")
+        gate.wait_for_event("connections reset after access ended")
         assert any(line.get("status") == 421 for line in gate.log), "both hosts would have shared a connection"

@@ -28,34 +28,34 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
     (tmp_path / "gate").mkdir()
     callback = f"https://{SIGN_IN}:{port}/oauth2/callback"
     with CertifiedProvider(callback) as provider, terminal("manage.py", "init", tmp_path / "gate") as person:
-        person.answer("domain of your applications", "https://no")
-        person.answer("write the domain alone", DOMAIN)
-        person.answer("Where certificates come from", "letters")
+        person.answer("Domain of your applications", "https://no")
+        person.answer("write the domain only", DOMAIN)
+        person.answer("Source of certificates", "letters")
         person.answer("write autocert, files or balancer", "files")
-        person.answer("certificate and its chain", "missing.pem, missing.pem")
+        person.answer("certificate chain", "missing.pem, missing.pem")
         person.answer("can't be read", f"{files.certificate}, {files.key}")
-        person.answer("address to listen on", f"127.0.0.1:{port}")
+        person.answer("Address to listen on", f"127.0.0.1:{port}")
         person.answer(f"[https://{SIGN_IN}:{port}]")
-        person.answer("kind of your identity provider", "")
-        person.answer("Its issuer URL", f"{provider.url}/other")
-        person.answer("Press Enter to go on")
-        person.answer("client id", CLIENT_ID)
-        person.answer("client secret", "wrong")
-        person.answer("change the answers about the provider", "c")
-        person.answer("kind of your identity provider", "")
-        person.answer("Its issuer URL", provider.url)
-        person.answer("client id", "")
-        person.answer("client secret [as before]", "")
-        person.answer("change the answers about the provider", "c")
-        person.answer("kind of your identity provider", "")
-        person.answer("Its issuer URL", "")
-        person.answer("client id", "")
-        person.answer("client secret [as before]", CLIENT_SECRET)
-        person.answer("it knows this client", "")
-        person.answer("Where that application is now", "http://127.0.0.1:9")
-        person.answer("Who may enter it", "everybody")
+        person.answer("Kind of identity provider", "")
+        person.answer("Issuer URL", f"{provider.url}/other")
+        person.answer("Press Enter to continue")
+        person.answer("Client id", CLIENT_ID)
+        person.answer("Client secret", "wrong")
+        person.answer("change the provider answers", "c")
+        person.answer("Kind of identity provider", "")
+        person.answer("Issuer URL", provider.url)
+        person.answer("Client id", "")
+        person.answer("Client secret [unchanged]", "")
+        person.answer("change the provider answers", "c")
+        person.answer("Kind of identity provider", "")
+        person.answer("Issuer URL", "")
+        person.answer("Client id", "")
+        person.answer("Client secret [unchanged]", CLIENT_SECRET)
+        person.answer("accepts this client", "")
+        person.answer("URL of its upstream", "http://127.0.0.1:9")
+        person.answer("Users to allow", "everybody")
         person.answer("is neither", "everyone")
-        person.answer("Who enters the admin", "alice@corp.example")
+        person.answer("Administrators", "alice@corp.example")
         person.answer("Start gate now?", "n")
         assert person.ended() == 0
         shown = person.shown
@@ -72,7 +72,7 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
                 answer = client.send(head.encode()).response()
             again = run(tmp_path / "gate", "--offline")
         assert answer.status == 302
-        assert "note: gate runs here already and has its ports" in again.stdout
+        assert "note: gate is already running here" in again.stdout
         assert "another program" not in again.stdout
         assert dict(answer.headers)["location"].startswith(f"https://{SIGN_IN}:{port}/")
 
@@ -106,7 +106,7 @@ def test_a_file_answers_and_the_provider_is_asked_before_anything_is_written(ups
         before = (folder / "config.yaml").read_bytes()
         again = run(folder, "--answers", file)
         assert again.returncode == 0, again.stderr
-        assert "is there already, and stays as it is" in again.stdout
+        assert "already exists and was not changed" in again.stdout
         assert "0 errors" in again.stdout, again.stdout
         assert (folder / "config.yaml").read_bytes() == before
     away = run(folder)
@@ -126,8 +126,8 @@ def test_two_at_once_write_one_configuration(tmp_path: Path) -> None:
         for _ in range(2)
     ]
     said = [child.communicate(timeout=60)[0] for child in both]
-    assert sum("is written, readable by you alone" in each for each in said) == 1, said
-    assert sum("is there already" in each for each in said) == 1, said
+    assert sum("readable by you only" in each for each in said) == 1, said
+    assert sum("already exists" in each for each in said) == 1, said
     assert "Traceback" not in "".join(said)
 
 

@@ -46,6 +46,6 @@ async def test_a_wildcard_serves_every_host_but_ours(gate: RunningGate, upstream
 
 def test_a_route_on_the_host_of_the_admin_is_refused_with_the_reason(gate: RunningGate, upstream: SampleUpstream) -> None:
     wrong = {"from": f"https://{AUTHENTICATE}:9", "to": upstream.url, "allow_public_unauthenticated_access": True}
-    with hears(gate, "configuration refused, the last good one stays in force") as refusals:
+    with hears(gate, "configuration rejected") as refusals:
         rewrite(gate.config_file, policy=[*gate.builder.policy, wrong])
     assert "policy[2].from: is the host of authenticate_service_url" in refusals[0]["problem"]

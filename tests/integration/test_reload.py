@@ -28,7 +28,7 @@ from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
 from tests.support.sample_upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
-REFUSED = "configuration refused, the last good one stays in force"
+REFUSED = "configuration rejected"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ async def test_a_new_certificate_is_shown_at_once_and_a_broken_pair_keeps_the_ol
 
 async def test_without_certificates_in_the_new_file_tls_stays_until_a_restart(gate: RunningGate) -> None:
     first = served_certificate(gate.port)
-    with hears(gate, "these settings take effect at the next start") as waiting:
+    with hears(gate, "restart required") as waiting:
         reload(gate, insecure_server=True, certificate_file=None, certificate_key_file=None)
     assert "insecure_server" in waiting[0]["settings"]
     assert served_certificate(gate.port) == first
@@ -322,7 +322,7 @@ def test_the_log_never_shows_a_secret(provider: DevelopmentProvider, upstream: S
         assert all(name in gate.child.output for name in SECRETS)
         assert shows_a_secret(gate.child.output) == []
     with python("manage.py", "rungate", "-config", gate.config_file) as child:
-        child.wait_for_line("nothing was started", 60)
+        child.wait_for_line("startup failed", 60)
         assert shows_a_secret(child.output) == []
 
 

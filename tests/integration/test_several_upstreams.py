@@ -88,7 +88,7 @@ async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(ga
         lost = await ask(client, gate, "checked.localhost", 30)
         assert {status for status, _ in lost} == {200}
         await until(client, gate, "checked.localhost", {(200, "0"), (200, "2")})
-        gate.wait_for_event("upstream is unhealthy", lambda event: event["upstream"] == TO[1])
+        gate.wait_for_event("upstream unhealthy", lambda event: event["upstream"] == TO[1])
         metrics = httpx.get(f"http://127.0.0.1:{METRICS}/metrics", trust_env=False).text
         assert f'gate_upstream_healthy{{service="gate",upstream="{TO[1]}"}} 0.0' in metrics
         assert f'gate_upstream_healthy{{service="gate",upstream="{TO[0]}"}} 1.0' in metrics
@@ -97,7 +97,7 @@ async def test_traffic_moves_from_a_killed_upstream_and_back_to_a_revived_one(ga
         await until(client, gate, "checked.localhost", {(503, "")})
         await upstreams.start(1)
         await until(client, gate, "checked.localhost", {(200, "1")})
-        gate.wait_for_event("upstream is healthy again", lambda event: event["upstream"] == TO[1])
+        gate.wait_for_event("upstream healthy", lambda event: event["upstream"] == TO[1])
 
 
 async def test_weights_are_exact_and_a_lost_upstream_costs_nobody_an_answer(gate: RunningGate) -> None:
@@ -159,7 +159,7 @@ async def test_an_upstream_that_answers_with_errors_is_left_out(gate: RunningGat
     async with Upstreams(statuses={1: b"500 Internal Server Error"}), gate.client() as client:
         await until(client, gate, "bad.localhost", {(200, "0")})
         assert await ask(client, gate, "bad.localhost", 10) == {(200, "0"): 10}
-        assert gate.wait_for_event("upstream is left out for a while")["reason"] == "5xx in a row"
+        assert gate.wait_for_event("upstream ejected")["reason"] == "consecutive 5xx"
 
 
 async def test_path_and_host_are_rewritten(gate: RunningGate) -> None:

@@ -141,7 +141,7 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
         with python(*command, environment=clean_environment(HOME=str(tmp_path), XDG_CACHE_HOME="")) as tunnel:
             port = int(tunnel.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in here: ")).partition(": ")[2]
+            address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in at: ")).partition(": ")[2]
             asked = await follow(client, await client.get(address))
             question = await follow(client, await client.post(asked.url, data={"sub": "frank", "acr": "mfa"}))
             assert "Allow this program to access your applications?" in question.text

@@ -208,7 +208,7 @@ def test_a_timeout_that_was_set_ends_it(stage: Stage) -> None:
         assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
         with stage.held.accepted():
             assert client.breaks_off()
-    assert stage.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
+    assert stage.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timeout"
 
 
 def test_silence_ends_it(stage: Stage) -> None:
@@ -216,7 +216,7 @@ def test_silence_ends_it(stage: Stage) -> None:
         assert client.open(f"{OPEN}:{SHORT_PORT}") == 200
         with stage.held.accepted(), contextlib.suppress(Broken):
             assert client.ends() == b""
-    assert stage.logged(host=f"{OPEN}:{SHORT_PORT}")["ending"] == "silent"
+    assert stage.logged(host=f"{OPEN}:{SHORT_PORT}")["ending"] == "idle_timeout"
 
 
 @pytest.mark.parametrize("header", ["Authorization: Gate", "Authorization: Bearer Gate-", "Proxy-Authorization: Gate"])
@@ -265,7 +265,7 @@ async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_lea
             assert withdrawn.ends() == b""
             upstream.sendall(b"still here")
             assert kept.exactly(10) == b"still here"
-            assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "access ended"
+            assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "access_ended"
             with running.connect(PEOPLE) as again:
                 assert again.open(f"{PEOPLE}:{ECHO_PORT}", token) == 403
             page = await browser.get(gate.url("authenticate.localhost", "/.gate/signout/"))
@@ -287,7 +287,7 @@ async def test_a_stop_lets_tunnels_go_on_for_a_while_and_then_ends_them(running:
         gate.child.wait_for(lambda: not _listens(gate.port), "gate listens no more")
         assert client.send(b"last words").exactly(10) == b"last words"
         assert client.ends() == b""
-    assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "gate stopped"
+    assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "shutdown"
 
 
 def _unsent(sock: socket.socket) -> int:
@@ -338,7 +338,7 @@ def test_beside_pages_bytes_pass_both_ways_until_one_end_has_said_everything(bes
                 client.send(b"the last word")
                 leaves(client)
                 assert upstream.recv(100) + upstream.recv(100) == b"the last word"
-    assert beside_pages.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=13)["ending"] == "client left"
+    assert beside_pages.logged(host=f"{OPEN}:{SILENT_PORT}", bytes_received=13)["ending"] == "client_disconnected"
 
 
 def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages: Stage) -> None:
@@ -346,7 +346,7 @@ def test_beside_pages_a_tunnel_is_bounded_and_refused_as_everywhere(beside_pages
         assert client.open(f"{OPEN}:{TIMED_PORT}") == 200
         with beside_pages.held.accepted():
             assert client.breaks_off()
-    assert beside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timed out"
+    assert beside_pages.logged(host=f"{OPEN}:{TIMED_PORT}")["ending"] == "timeout"
     before = beside_pages.echo.count, beside_pages.held.count
     for port, status in ((DEAD_PORT, 502), (SHORT_PORT, 401), (6379, 404)):
         with beside_pages.connect() as client:

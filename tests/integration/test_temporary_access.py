@@ -65,7 +65,7 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
                 await ends(events)
                 await until(client, url, 403)
                 assert json.loads(command(gate.config_file, "list", "--json")) == []
-            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "access was withdrawn")
+            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "access revoked")
 
 
 @pytest.mark.parametrize("ends_first", ["access", "session"])

@@ -178,7 +178,7 @@ async def test_a_reload_can_end_tracing(gate, backend):
 
 
 async def test_a_provider_without_its_endpoint_is_refused_and_the_last_good_one_stays(gate, backend):
-    with hears(gate, "configuration refused, the last good one stays in force") as refused:
+    with hears(gate, "configuration rejected") as refused:
         rewrite(gate.config_file, tracing_span_endpoint=None)
     assert "zipkin needs tracing_span_endpoint" in refused[0]["problem"]
     await get(gate, OPEN, "/still")

@@ -315,7 +315,7 @@ def test_an_unmasked_client_is_closed_with_1002_on_both_sides(server: Server, up
         wait_until(lambda: len(upstream.frames()) == 2, "the upstream is told")
     good, close = upstream.frames()
     assert (good.payload, close.close_code) == (b"good", 1002)
-    server.ended_with("forbidden frame")
+    server.ended_with("websocket_protocol_error")
 
 
 @pytest.mark.parametrize(("path", "code"), [("masked", 1002), ("huge", 1009)])
@@ -357,7 +357,7 @@ def test_an_upstream_that_stops_reading_stops_the_client(server: Server) -> None
 def test_a_set_timeout_closes_with_1001(server: Server) -> None:
     with server.opened("/hold", TIMED) as client:
         assert client.frame().close_code == 1001
-    server.ended_with("timed out")
+    server.ended_with("timeout")
 
 
 def test_an_upstream_that_never_answers_the_handshake_is_a_504(server: Server) -> None:
@@ -369,13 +369,13 @@ def test_an_upstream_that_breaks_off_ends_the_clients_connection(server: Server)
     with server.opened("/breaks-off") as client:
         assert client.frame().payload == b"last words"
         assert ended(client)
-    assert server.ended_with("upstream broke off")["level"] == "warning"
+    assert server.ended_with("upstream_reset")["level"] == "warning"
 
 
 def test_a_client_that_leaves_ends_the_upstreams_connection(server: Server) -> None:
     with server.opened("/hold") as client:
         client.say(TEXT, b"and gone")
-    server.ended_with("client left", bytes_received=len(from_client(TEXT, b"and gone")))
+    server.ended_with("client_disconnected", bytes_received=len(from_client(TEXT, b"and gone")))
 
 
 # The rest needs a signed-in person, a changed configuration or a stop: `rungate` of its own.
@@ -416,7 +416,7 @@ async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: 
             assert busy.frame().close_code == 1008
     wait_until(lambda: upstream.heard[0] != b"", "the upstream is told")
     assert [frame.close_code for frame in upstream.frames()] == [1008]
-    gate.wait_for_event("request", lambda event: event.get("ending") == "access ended")
+    gate.wait_for_event("request", lambda event: event.get("ending") == "access_ended")
 
 
 async def test_a_policy_that_takes_websockets_away_closes_the_open_ones(gate: RunningGate) -> None:
@@ -444,7 +444,7 @@ def test_a_websocket_ends_when_its_route_closes_for_the_day(upstream: SocketUpst
             assert client.open(f"{MEMBERS}:{running.port}", "/hold").status == 101
             client.socket.settimeout(30)
             assert client.frame().close_code == 1008
-        running.wait_for_event("stream ended", lambda event: event["reason"] == "access was withdrawn")
+        running.wait_for_event("stream ended", lambda event: event["reason"] == "access revoked")
         with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=MEMBERS) as client:
             assert client.open(f"{MEMBERS}:{running.port}", "/hold").status in (401, 403)
 

@@ -60,11 +60,11 @@ streams.without(
 streams.without(
     "an error in judging one stream lets no other go on",
     "OpenStreams.run",
-    replaced('self._end((stream,), "its access could not be judged")', "raise"),
+    replaced('self._end((stream,), "re-authorization failed")', "raise"),
 )
 streams.without("an end that was known needs nobody", "OpenStreams.run", skips("self._end_what_must_be_over()"))
 streams.without("an end that was put off is known", "OpenStreams.run", skips("stream.ends = until"))
-streams.without("a stream ends where its policy does", "OpenStreams.run", skips('self._end((stream,), "access was withdrawn")'))
+streams.without("a stream ends where its policy does", "OpenStreams.run", skips('self._end((stream,), "access revoked")'))
 
 known_end = door("authorize.service", "contract/test_authorizers.py", "unit/authorize/test_service.py")
 known_end.without("access for a while ends when it was to end", "_known_end", replaced("min(ends, span.until)", "ends"))

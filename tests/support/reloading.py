@@ -10,7 +10,7 @@ import yaml
 from tests.support.gate import RunningGate
 
 RELOADED = "configuration reloaded"
-_TAKES_TIME, _TAKEN = "gate carries what is for new upstreams until envoy has them", "envoy has taken the new configuration"
+_TAKES_TIME, _TAKEN = "waiting for envoy to apply clusters", "envoy configuration applied"
 
 
 def replace(path: Path, content: bytes) -> None:

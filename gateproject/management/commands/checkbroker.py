@@ -29,9 +29,9 @@ class Command(ConfiguredCommand):
         try:
             is_right = asyncio.run(self._check(options, arguments["repair"]))
         except BrokerError as error:
-            raise CommandError(f"nothing was compared: {error}") from error
+            raise CommandError(f"comparison failed: {error}") from error
         except Error as error:
-            raise CommandError(f"the tables can't be read or written: {error}") from error
+            raise CommandError(f"database error: {error}") from error
         if not is_right:
             raise SystemExit(1)
 
@@ -41,7 +41,7 @@ class Command(ConfiguredCommand):
             await check.run()
             for model, count in check.records.items():
                 wrong = sum(table is model for table, _ in check.wrong)
-                state = f"{wrong} rows differ" if wrong else "the table says the same"
+                state = f"{wrong} rows differ" if wrong else "the table agrees"
                 self.stdout.write(f"{model._meta.verbose_name_plural}: {count} records; {state}")
             for table, id in sorted(check.wrong, key=lambda entry: entry[1])[:MOST_LINES]:
                 self.stdout.write(f"  {table._meta.verbose_name} {id}")
@@ -50,7 +50,7 @@ class Command(ConfiguredCommand):
             if check.wrong and with_repair:
                 found = len(check.wrong)
                 await check.repair()
-                self.stdout.write(f"{found - len(check.wrong)} of {found} rows are written anew")
+                self.stdout.write(f"{found - len(check.wrong)} of {found} rows repaired")
             elif check.wrong:
-                self.stdout.write("`gate check-broker --repair` writes them anew")
+                self.stdout.write("repair them with `gate check-broker --repair`")
             return not check.wrong

@@ -21,7 +21,7 @@ class Command(GateCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--at", metavar="HOST:PORT", help="metrics_address of the instance (default: from the configuration)")
         parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="wait until it is ready, at most this time")
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        parser.add_argument("-config", metavar="FILE", help="configuration file (default: GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         address = arguments["at"] or metrics_address()

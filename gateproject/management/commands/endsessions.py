@@ -27,7 +27,7 @@ class Command(ConfiguredCommand):
         super().add_arguments(parser)
         chosen = parser.add_mutually_exclusive_group(required=True)
         chosen.add_argument("--session", nargs="+", metavar="ID", help="session ids, as shown in the admin and the log")
-        chosen.add_argument("--user", nargs="+", metavar="USER", help="all sessions of these people: an e-mail address or PROVIDER/SUBJECT")
+        chosen.add_argument("--user", nargs="+", metavar="USER", help="all sessions of these users: an e-mail address or PROVIDER/SUBJECT")
         chosen.add_argument("--everybody", action="store_true", help="all sessions of all users")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
@@ -36,10 +36,10 @@ class Command(ConfiguredCommand):
         try:
             ended = asyncio.run(_end(options, arguments["session"], arguments["user"] or []))
         except BrokerError as error:
-            raise CommandError(f"not all sessions are ended: {error}") from error
+            raise CommandError(f"some sessions were not ended: {error}") from error
         except Error as error:
-            raise CommandError(f"the audit log can't be written: {error}") from error
-        self.stdout.write(f"{ended} sessions are ended" if ended != 1 else "1 session is ended")
+            raise CommandError(f"audit log write failed: {error}") from error
+        self.stdout.write(f"{ended} sessions ended" if ended != 1 else "1 session ended")
 
 
 async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
@@ -65,10 +65,7 @@ async def _people(broker: BrokerClient, named: list[str], options: Options) -> s
     emails = {name for name in named if "/" not in name}
     found = await users_by_email(broker, emails, options)
     if unknown := sorted(emails - found.keys()):
-        raise CommandError(
-            f"--user {', '.join(unknown)}: no user who has signed in has this address, verified. Name the user as PROVIDER/SUBJECT. "
-            "No session has ended"
-        )
+        raise CommandError(f"--user {', '.join(unknown)}: no user has this verified address. Use PROVIDER/SUBJECT. No session was ended")
     return {*(record.id for records in found.values() for record in records), *(name for name in named if "/" in name)}
 
 

@@ -87,7 +87,7 @@ class Command(ConfiguredCommand):
     def handle(self, *args: Any, **arguments: Any) -> None:
         options, table = current_routes()
         if bool(arguments["url"]) is bool(arguments["request"]):
-            raise CommandError("give a URL, or --request with the id of a request that was")
+            raise CommandError("set a URL, or --request with the id of a logged request")
         if arguments["request"]:
             self._write(_logged(arguments["request"], options), arguments)
             return
@@ -117,7 +117,7 @@ def _logged(request_id: str, options: Options) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=request_id).order_by("pk").last()
         directory = last_reading(row.at.timestamp(), options.records_prefix_of(row.person_id)) if row is not None else ""
     except Error as error:
-        raise CommandError(f"the decision log can't be read from the database of this configuration: {error}") from None
+        raise CommandError(f"cannot read the decision log from the database of this configuration: {error}") from None
     if row is None:
         raise CommandError(f"the decision log has no request {request_id}")
     return {**explained_again(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
@@ -151,7 +151,7 @@ def _certificate(file: str | None) -> ClientCertificate | None:
     try:
         chain = tuple(each.public_bytes(Encoding.DER) for each in load_pem_x509_certificates(Path(file).read_bytes()))
     except (OSError, ValueError) as error:
-        raise CommandError(f"--cert {file} can't be used: {error}") from None
+        raise CommandError(f"--cert {file}: {error}") from None
     return shown_certificate(chain)
 
 
@@ -181,7 +181,7 @@ async def _recorded(written: str, options: Options, now: float) -> ExplainedUser
 def _described_user(arguments: dict[str, Any], options: Options, now: float) -> Identity | None:
     user, groups, said = arguments["user"], arguments["group"], _claims(arguments["claim"])
     if user is None and (groups or said or arguments["granted"]):
-        raise CommandError("--group, --claim and --granted describe a user: name one with --user")
+        raise CommandError("--group, --claim and --granted describe a user. Set --user")
     try:
         signed_in = now - duration(arguments["session_age"] or "0").total_seconds()
     except ValueError as error:
@@ -222,15 +222,15 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield from (f"      {miss}" for miss in route["misses"])
     if found["rules"]:
         yield ""
-        yield "Its rules, of which any one suffices, up to the one that decides:"
+        yield "Rules, up to the deciding one (one match is sufficient):"
         for rule in found["rules"]:
             yield f"  {rule['answer']:7} {rule['rule']}: {rule['reason']}"
             if rule.get("compared"):
-                yield f"          compared {rule['compared']} with: {rule['wanted']}"
+                yield f"          actual {rule['compared']}, expected: {rule['wanted']}"
     yield ""
     yield f"Outcome: {found['outcome']}. {found['reason']}"
     if found.get("refused_token"):
-        yield f"A token was shown and refused: {found['refused_token']}."
+        yield f"The token was rejected: {found['refused_token']}."
     if found["note"]:
         yield found["note"]
     yield from _beside(found)
@@ -239,24 +239,24 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 def _beside(found: Explanation) -> Iterator[str]:
     if found["ways_in"]:
         yield ""
-        yield "It would pass with any one of:"
+        yield "It would be allowed with any one of:"
         yield from (f"  {way}" for way in found["ways_in"])
     if found["data"]:
         yield ""
-        yield "Decided by these records:"
+        yield "Records used:"
         yield from (f"  {record['record']}, changed {record['modified']}, {record['age']} before" for record in found["data"])
     if found.get("directory"):
         yield f"  last directory sync {found['directory']}"
     if shadow := found.get("in_shadow"):
         yield ""
-        yield f"In shadow it would have come to: {shadow['outcome']} {shadow['reason']}"
+        yield f"Shadow outcome: {shadow['outcome']} {shadow['reason']}"
 
 
 def _who(person: dict[str, Any] | None) -> str:
     if person is None:
         return "you are not signed in"
     names = [name for name in (person["email"], person["user_id"]) if name]
-    ignored = "" if person["email_counts"] or not person["email"] else ", an address that no rule on e-mail takes"
+    ignored = "" if person["email_counts"] or not person["email"] else ", an address that matches no e-mail rule"
     groups = f", groups {', '.join(person['groups'])}" if person["groups"] else ", no groups"
     how = "hypothetically signed in" if person.get("hypothetical") else "signed in"
     return f"{how} as {' = '.join(names) or 'a user'}{ignored}{groups}"

@@ -43,10 +43,8 @@ class Command(ConfiguredCommand):
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
         give = actions.add_parser("give", help="grant a user access to a route with access_requests or the criterion `granted`")
-        give.add_argument(
-            "--user", required=True, help="the user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before"
-        )
-        give.add_argument("--route", required=True, help="the route's name, or its place in the configuration, as in policy[3]")
+        give.add_argument("--user", required=True, help="user: an e-mail address, or PROVIDER/SUBJECT of a user who has signed in before")
+        give.add_argument("--route", required=True, help="name of the route, or its position in the configuration, as in policy[3]")
         give.add_argument("--for", required=True, dest="lifetime", metavar="TIME", help="duration, as in 30m or 8h, at most 30 days")
         give.add_argument("--why", required=True, help="reason, for the audit log")
         listing = actions.add_parser("list", help="list access that has not expired")
@@ -54,7 +52,7 @@ class Command(ConfiguredCommand):
         revoke = actions.add_parser("revoke", help="revoke access before it expires")
         chosen = revoke.add_mutually_exclusive_group(required=True)
         chosen.add_argument("--id", nargs="+", metavar="ID", help="ids from `gate grants list`")
-        chosen.add_argument("--user", nargs="+", metavar="USER", help="all of these people: an e-mail address or PROVIDER/SUBJECT")
+        chosen.add_argument("--user", nargs="+", metavar="USER", help="all access of these users: an e-mail address or PROVIDER/SUBJECT")
         chosen.add_argument("--all", action="store_true", help="all temporary access")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
@@ -65,9 +63,9 @@ class Command(ConfiguredCommand):
         except AccessError as error:
             raise CommandError(str(error)) from error
         except BrokerError as error:
-            raise CommandError(f"not all is done: {error}") from error
+            raise CommandError(f"incomplete: {error}") from error
         except Error as error:
-            raise CommandError(f"the audit log can't be written: {error}") from error
+            raise CommandError(f"audit log write failed: {error}") from error
 
     async def _give(self, options: Options, arguments: dict[str, Any]) -> None:
         route, now = _route(options, arguments["route"]), time.time()
@@ -100,7 +98,7 @@ class Command(ConfiguredCommand):
                 if not is_ended:
                     await _record(NOT_REVOKED, record.user_id, words)
                 ended += is_ended
-        self.stdout.write(f"{ended} are revoked" if ended != 1 else "1 is revoked")
+        self.stdout.write(f"{ended} grants revoked" if ended != 1 else "1 grant revoked")
 
     async def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         routes = {route.access_key for route in options.policy if route.sees_access}
@@ -110,7 +108,7 @@ class Command(ConfiguredCommand):
             self.stdout.write(json.dumps(found, indent=2))
             return
         for each in found:
-            gone = "" if each["opens"] else " (opens nothing: the route is gone, or was changed)"
+            gone = "" if each["opens"] else " (ineffective: the route was removed or changed)"
             self.stdout.write(
                 f"{each['id']}: {_name(each['person'], each['user_id'])}, {each['route']}{gone}, until {each['until']}; "
                 f"since {each['since']} by {each['by']}: {each['why']}"
@@ -137,17 +135,17 @@ def _address_of(record: TemporaryAccessRecord, options: Options) -> str:
 def _known(named: list[str], found: list[Held], names: Callable[..., tuple[str, ...]]) -> list[Held]:
     chosen = [held for held in found if any(name in names(*held) for name in named)]
     if unknown := [name for name in named if not any(name in names(*held) for held in found)]:
-        raise AccessError(f"nothing is revoked: nobody has access by the name of {', '.join(unknown)}; `grants list` tells all")
+        raise AccessError(f"nothing was revoked: no temporary access for {', '.join(unknown)}. `gate grants list` shows all")
     return chosen
 
 
 def _route(options: Options, written: str) -> Route:
     found = [route for index, route in enumerate(options.policy) if written in (route.name, f"policy[{index}]")]
     if len(found) != 1:
-        raise CommandError(f"--route {written!r} names {'no route' if not found else 'several routes'}: say policy[0], policy[1], ...")
+        raise CommandError(f"--route {written!r} matches {'no route' if not found else 'several routes'}. Use policy[0], policy[1], ...")
     if not found[0].sees_access:
         raise CommandError(
-            f"--route {written!r}: nothing in this route's rules looks at access that was given; write `allow: {{granted: true}}`"
+            f"--route {written!r}: this route does not use temporary access. Add access_requests or `allow: {{granted: true}}` to it"
         )
     return found[0]
 
@@ -163,8 +161,8 @@ async def _person(broker: BrokerClient, written: str, options: Options) -> UserR
     # Accounts that are linked are one person, who holds it by whichever of them.
     holders = {holder_of_account(person, options.providers): person for person in found}
     if len(holders) != 1:
-        nobody = "nobody who has signed in" if "/" in written else "nobody who has signed in with such an address, verified"
-        raise CommandError(f"--user {written!r} is {nobody if not found else 'several people'}: say PROVIDER/SUBJECT")
+        none = "no user who has signed in" if "/" in written else "no user who has signed in with this verified address"
+        raise CommandError(f"--user {written!r} matches {none if not found else 'several users'}. Use PROVIDER/SUBJECT")
     ((holder, person),) = holders.items()
     email = verified_email(person.id, person.to_data(), options.providers)
     return replace(person, id=holder.id, issuer=holder.issuer, email=email, name=display_name(person.name))
@@ -178,7 +176,7 @@ def _seconds(written: str) -> float:
     try:
         return int(written[:-1]) * 86400.0 if written[-1:] == "d" else duration(written).total_seconds()
     except ValueError as error:
-        raise CommandError(f"--for {written!r} must be a time such as 30m, 8h or 2d") from error
+        raise CommandError(f"--for {written!r} must be a duration such as 30m, 8h or 2d") from error
 
 
 def _described(held: Held, routes: set[str]) -> dict[str, Any]:

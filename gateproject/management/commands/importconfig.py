@@ -44,7 +44,7 @@ class Command(GateCommand):
             "--upstreams",
             type=Path,
             metavar="COMPOSE-FILE",
-            help="Docker Compose file whose Traefik labels name the upstreams of the imported hosts",
+            help="Docker Compose file with Traefik labels that name the upstreams of the imported hosts",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,11 +58,11 @@ class Command(GateCommand):
         lost, to_check = _counted(converted.lost, "key"), _counted(converted.to_check, "key")
         self.stderr.write(f"{_counted(routes, 'route')}; LOST: {lost}, to CHECK: {to_check}")
         if not routes:
-            self.stderr.write(f"{options['file']}: no route was found in this configuration of {converted.product}. {_WITHOUT_ROUTES}")
+            self.stderr.write(f"{options['file']}: no route found in this configuration of {converted.product}. {_WITHOUT_ROUTES}")
             raise SystemExit(1)
 
 
-_WITHOUT_ROUTES = "Give the file that names its hosts or upstreams; docs/integrations/migrate.md lists what is read"
+_WITHOUT_ROUTES = "Use the file that contains its hosts or upstreams (docs/integrations/migrate.md)"
 
 
 def _counted(number: int, what: str) -> str:
@@ -76,7 +76,9 @@ def imported(path: Path, upstreams: Path | None = None) -> Converted:
     if upstreams is not None:
         labels = read(upstreams)
         if labels.product != TRAEFIK or foreign.product == TRAEFIK:
-            raise ConfigError([Problem("", f"{upstreams}: --upstreams takes a Compose file, beside a file that says who enters")])
+            raise ConfigError(
+                [Problem("", f"{upstreams}: --upstreams requires a Compose file, together with a configuration of Authelia or authentik")]
+            )
         take_upstreams(converted, traefik.convert(labels, lambda: os.urandom(32)))
     leave_out_templates(converted)
     checks = [check for check in CONFIG_CHECKS if not check.warns]

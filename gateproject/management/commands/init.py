@@ -56,7 +56,7 @@ class Command(GateCommand):
             self._tell_what_is_there(path, is_online=is_online)
             return
         if arguments["answers"] is None and not sys.stdin.isatty():
-            raise CommandError("there is no terminal to ask at: give --answers FILE")
+            raise CommandError("no terminal. Use --answers FILE")
         try:
             dialog = Dialog(self, directory, None if unit is not None else _default_data_dir())
             if arguments["answers"] is None:
@@ -67,20 +67,20 @@ class Command(GateCommand):
             if unit is not None:
                 write_unit(unit, unit_text)
         except FileExistsError as error:
-            raise CommandError(f"{error.filename} is there already: nothing was written") from error
+            raise CommandError(f"{error.filename} already exists. Nothing was written") from error
         except OSError as error:
             raise CommandError(
                 f"{error.filename or directory}: {(error.strerror or type(error).__name__).lower()}; nothing was written"
             ) from error
         self._tell_next(path, options)
         if unit is not None:
-            self.stdout.write(f"{unit} is written.\n{next_steps(unit, path.absolute())}")
+            self.stdout.write(f"Created {unit}.\n{next_steps(unit, path.absolute())}")
         elif arguments["answers"] is None and dialog.agrees("Start gate now?"):
             command = [sys.executable, sys.argv[0], "rungate", "-config", str(path.absolute())]
             os.execv(command[0], command)  # noqa: S606 - ourselves, as we were started
 
     def _tell_what_is_there(self, path: Path, *, is_online: bool) -> None:
-        self.stdout.write(f"{path} is there already, and stays as it is.")
+        self.stdout.write(f"{path} already exists and was not changed.")
         report = check(path, is_online=is_online)
         self.stdout.write(as_text(report))
         options = _options(path)
@@ -91,7 +91,7 @@ class Command(GateCommand):
         self.stdout.write(f"Start it: {_command('rungate')} -config {path}")
 
     def _tell_next(self, path: Path, options: Options) -> None:
-        self.stdout.write(f"\n{path} is written, readable by you alone: it holds secrets.")
+        self.stdout.write(f"\nCreated {path}, readable by you only: it contains secrets.")
         self._note(options)
         self.stdout.write(f"Check it: {_command('checkconfig')} -config {path}\nRun it:   {_command('rungate')} -config {path}")
 
@@ -111,7 +111,7 @@ class Dialog:
 
     def ask_all(self, *, is_online: bool) -> None:
         """Ask every question until its answer can be used, and of the provider until it takes us or the person goes on."""
-        self._tell("A few questions; an empty line takes what is in brackets. Ctrl-C ends this, and nothing is written.\n")
+        self._tell("Press Enter to accept the value in brackets. Ctrl-C cancels without writing.\n")
         for question in QUESTIONS:
             if question.key == "client_id":
                 self._tell_what_to_register()
@@ -127,14 +127,14 @@ class Dialog:
                 continue
             answer = answers.get(question.key) or (question.default(self._answers) if "domain" in self._answers else "")
             if not answer and not question.is_optional:
-                wrong.append(f"{question.key}: needs an answer: {question.text}")
+                wrong.append(f"{question.key}: missing: {question.text}")
                 continue
             self._answers[question.key] = answer
             wrong += [f"{question.key}: {problem}" for problem in self._problems(question)]
         if wrong:
             raise CommandError("nothing was written\n" + "\n".join(wrong))
         if is_online and (found := self._provider_findings()):
-            raise CommandError("nothing was written\n" + "\n".join(found) + "\n--offline writes it all the same")
+            raise CommandError("nothing was written\n" + "\n".join(found) + "\nUse --offline to write it anyway")
 
     def write(self, path: Path) -> Options:
         """Write the configuration; CommandError where the whole has a problem that no single answer has, OSError."""
@@ -159,7 +159,7 @@ class Dialog:
         if question.hint:
             self._tell(question.hint)
         while True:
-            shown = "" if not default else " [as before]" if question.is_secret else f" [{default}]"
+            shown = "" if not default else " [unchanged]" if question.is_secret else f" [{default}]"
             read = getpass.getpass if question.is_secret else input
             answer = read(f"{question.text}{shown}: ").strip() or default
             if not answer and not question.is_optional:
@@ -174,26 +174,26 @@ class Dialog:
     def _tell_what_to_register(self) -> None:
         uri = redirect_uri(self._answers)
         self._tell(
-            "Register gate at the provider as a web application (confidential client, authorization code flow), if it is not there yet:\n"
+            "Register gate at the provider as a web application (confidential client, authorization code flow):\n"
             f"  redirect URI               {uri}\n"
-            f"  after signing out          {uri.removesuffix(CALLBACK)}{SIGNED_OUT}\n"
-            "docs/guides/identity-providers/README.md has the steps for each kind of provider."
+            f"  post-logout redirect URI   {uri.removesuffix(CALLBACK)}{SIGNED_OUT}\n"
+            "Steps for each kind of provider: docs/guides/identity-providers/README.md"
         )
-        input("Press Enter to go on. ")
+        input("Press Enter to continue. ")
 
     def _try_until_good(self) -> None:
-        self._tell("Asking the provider ...")
+        self._tell("Testing the provider ...")
         while found := self._provider_findings():
             for finding in found:
                 self._tell(f"  {finding}")
-            match input("Try again (Enter), change the answers about the provider (c), or go on all the same (g)? ").strip().lower():
+            match input("Try again (Enter), change the provider answers (c), or continue anyway (g)? ").strip().lower():
                 case "g":
                     return
                 case "c":
                     for question in QUESTIONS:
                         if question.key in _OF_PROVIDER:
                             self._ask(question)
-        self._tell("  it knows this client.\n")
+        self._tell("  The provider accepts this client.\n")
 
     def _configuration(self, answers: Mapping[str, str]) -> str:
         """Text of the configuration that follows from these answers.  Raises UnusableAnswer."""
@@ -222,7 +222,7 @@ class Dialog:
 
         options = self._checked(self._configuration({**_ANY_APPLICATION, **self._answers})).options
         if options is None:
-            return ["it can't be asked yet: other answers have problems"]
+            return ["not tested: other answers have problems"]
         return [_told(finding) for finding in asyncio.run(provider_findings(options, options.first_provider))]
 
     def _tell(self, text: str) -> None:
@@ -256,7 +256,7 @@ def _unit_text(unit: Path, configuration: Path) -> str:
     if program.name != "gate":
         raise CommandError("--systemd: this gate is not installed. Install it with `pip install gate-proxy`, then run `gate init`.")
     if os.path.lexists(unit):
-        raise CommandError(f"{unit} is there already: nothing was written")
+        raise CommandError(f"{unit} already exists. Nothing was written")
     try:
         return systemd_unit(program.absolute(), configuration.absolute())
     except ValueError as error:
@@ -278,7 +278,7 @@ def _answers_in(file: Path) -> dict[str, str]:
     except OSError as error:
         raise CommandError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from error
     if not isinstance(document.value, dict) or document.problems:
-        raise CommandError(f"{file} must be a map of answers, each key once")
+        raise CommandError(f"{file} must be a map of answers without duplicate keys")
     return dict(_texts(file, document.value))
 
 
@@ -286,8 +286,8 @@ def _texts(file: Path, given: dict[Any, Any]) -> Iterator[tuple[str, str]]:
     known = {question.key for question in QUESTIONS}
     for key, value in given.items():
         if key not in known:
-            raise CommandError(f"{file}: {key} is no question; these are: {', '.join(sorted(known))}")
+            raise CommandError(f"{file}: unknown key {key}. Known keys: {', '.join(sorted(known))}")
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, str | int) for part in parts):
-            raise CommandError(f"{file}: {key} must be a text, or a list of texts")
+            raise CommandError(f"{file}: {key} must be text or a list of text")
         yield key, ", ".join(map(str, parts))

@@ -31,7 +31,7 @@ class Command(ConfiguredCommand):
         try:
             report = replay(_rows(arguments["within"]).iterator(chunk_size=500), table)
         except Error as error:
-            raise CommandError(f"the decisions can't be read from the database of this configuration: {error}") from None
+            raise CommandError(f"cannot read the decision log from the database of this configuration: {error}") from None
         self.stdout.write(json.dumps(_document(report), indent=2) if arguments["json"] else "\n".join(_lines(report)))
         if arguments["strict"] and (report.changes or report.not_replayed):
             raise SystemExit(1)
@@ -53,7 +53,7 @@ def _document(report: ReplayReport) -> dict[str, Any]:
 
 
 def _lines(report: ReplayReport) -> Iterator[str]:
-    yield f"{report.replayed} recorded decisions replayed, {report.not_replayed.total()} could not be."
+    yield f"{report.replayed} decisions replayed, {report.not_replayed.total()} not replayed."
     for kind, title in TITLES.items():
         found = report.of_kind(kind)
         if found:
@@ -61,9 +61,9 @@ def _lines(report: ReplayReport) -> Iterator[str]:
             yield f"{title}:"
         for change in found:
             requests = f"{change.requests} request{'s' if change.requests != 1 else ''}"
-            yield f"  {change.route}  {change.person}: {requests}, the last {change.last}: {change.reason}"
+            yield f"  {change.route}  {change.person}: {requests}, last {change.last}: {change.reason}"
     if not report.changes:
-        yield "Everything that could be replayed comes out as it did."
+        yield "No outcome changed."
     if report.not_replayed:
         yield ""
         yield "Not replayed:"

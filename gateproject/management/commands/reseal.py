@@ -20,14 +20,14 @@ class Command(ConfiguredCommand):
     def handle(self, *args: Any, **arguments: Any) -> None:
         store = open_store(configured())
         if not isinstance(store, SealedStore):
-            self.stdout.write("databroker_storage_type is memory: nothing is sealed")
+            self.stdout.write("databroker_storage_type is memory: records are not encrypted")
             return
         try:
             lost = asyncio.run(self._reseal(store))
         except BrokerError as error:
-            raise CommandError(f"stopped, run it again: {error}") from error
+            raise CommandError(f"stopped: {error}. Run it again") from error
         if lost:
-            raise CommandError(f"{lost} record(s) open with none of these keys and were left as they are")
+            raise CommandError(f"{lost} record(s) can't be decrypted with these keys and were not changed")
 
     async def _reseal(self, store: SealedStore) -> int:
         """How many records could not be read.  Our own check record is the last: from then on the first key is needed."""
@@ -43,6 +43,6 @@ class Command(ConfiguredCommand):
             page = await store.reseal(type, after, AT_ONCE)
             number, lost, after = number + page.number, lost + page.unreadable, page.last
             if page.number:
-                self.stdout.write(f"{type}: {number} sealed anew")
-        self.stdout.write(f"{type}: done, {number} sealed anew, {lost} unreadable")
+                self.stdout.write(f"{type}: {number} re-encrypted")
+        self.stdout.write(f"{type}: done, {number} re-encrypted, {lost} unreadable")
         return lost

@@ -36,13 +36,13 @@ class Command(ConfiguredCommand):
             try:
                 fork_workers(settings.GATE_OPTIONS)
             except ConfigError as error:
-                sys.exit(f"nothing was started\n{error}")
+                sys.exit(f"startup failed\n{error}")
 
         if settings.GATE_OPTIONS is not None and settings.GATE_OPTIONS.services in SERVES_GRPC_ONLY:
             try:
                 serve_grpc_only(from_settings())
             except ConfigError as error:
-                sys.exit(f"nothing was started\n{error}")
+                sys.exit(f"startup failed\n{error}")
             return
         from gateproject.asgi import answered, edge, runtime  # exits where the configuration has problems
         from proxy.listener import listen
@@ -72,7 +72,7 @@ class Command(ConfiguredCommand):
                 ended=answered,
             )
         except ConfigError as error:
-            sys.exit(f"nothing was started\n{error}")
+            sys.exit(f"startup failed\n{error}")
 
 
 def fork_workers(options: "Options") -> None:

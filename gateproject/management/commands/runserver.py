@@ -5,14 +5,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 COMMANDS = (
-    "`gate run --config config.yaml` serves gate with its own TLS, websockets and TCP, "
-    "`GATE_CONFIG=config.yaml daphne -p 8000 gateproject.asgi:application` at an address of its own, "
-    "`gate demo` with a provider and applications to try (docs/operations/servers.md)"
+    "Use `gate run --config config.yaml`, `GATE_CONFIG=config.yaml daphne -p 8000 "
+    "gateproject.asgi:application`, or `gate demo` (docs/operations/servers.md)"
 )
 
 
 class Command(BaseCommand):
-    help = "Serves nothing: gate run and daphne do."
+    help = "Not supported: use gate run or daphne."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,4 +22,4 @@ class Command(BaseCommand):
         super().run_from_argv(argv if {"-h", "--help"} & set(argv) else argv[:2])
 
     def handle(self, *args: Any, **arguments: Any) -> None:
-        raise CommandError(f"runserver serves Django's pages alone, and gate is more than that: {COMMANDS}")
+        raise CommandError(f"runserver is not supported: it serves Django's pages only. {COMMANDS}")

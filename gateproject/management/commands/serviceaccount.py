@@ -24,25 +24,27 @@ from gateproject.management.configured_command import ConfiguredCommand, command
 
 
 class Command(ConfiguredCommand):
-    help = "Make, list, renew or revoke service accounts: programs that get in without a person."
+    help = "Create, list, rotate or revoke service accounts, with which programs sign in."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="make an account and print its secret, which is shown only once")
-        create.add_argument("name", help="a-z, 0-9 and hyphens; rules say service_account/NAME")
-        create.add_argument("--group", action="append", default=[], help="a group, as allowed_groups names it; may be repeated")
+        create = actions.add_parser("create", help="create an account and print its secret, which is shown only once")
+        create.add_argument("name", help="name of a-z, 0-9 and hyphens; rules refer to it as service_account/NAME")
+        create.add_argument("--group", action="append", default=[], help="group, as in allowed_groups; may be repeated")
         create.add_argument("--permission", action="append", default=[], choices=list(PERMISSIONS), help="API permission; may be repeated")
-        create.add_argument("--expires", default="90d", metavar="TIME", help="how long it is good for: 12h, 90d, never (default 90d)")
-        listing = actions.add_parser("list", help="every account, and when it was last used")
+        create.add_argument("--expires", default="90d", metavar="TIME", help="lifetime: 12h, 90d, never (default 90d)")
+        listing = actions.add_parser("list", help="list all accounts with the time of their last use")
         listing.add_argument("--json", action="store_true", help="print one JSON array")
-        rotate = actions.add_parser("rotate", help="print a new secret; the old one ends")
+        rotate = actions.add_parser("rotate", help="print a new secret and revoke the old one")
         rotate.add_argument("name", help="name of the account")
-        rotate.add_argument("--overlap", default="0s", metavar="TIME", help="how long the old secret still works, as in 10m (default 0s)")
-        rotate.add_argument("--expires", metavar="TIME", help="a new end, counted from now (default: as it was)")
-        revoke = actions.add_parser("revoke", help="end an account, at once and for good")
+        rotate.add_argument(
+            "--overlap", default="0s", metavar="TIME", help="time for which the old secret stays valid, as in 10m (default 0s)"
+        )
+        rotate.add_argument("--expires", metavar="TIME", help="new lifetime from now (default: unchanged)")
+        revoke = actions.add_parser("revoke", help="revoke an account permanently")
         revoke.add_argument("name", help="name of the account")
-        revoke.add_argument("--made", action="store_true", help="remove those, too, that it has made by the API, and what those have made")
+        revoke.add_argument("--made", action="store_true", help="also revoke the accounts that it created through the API, recursively")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         options = configured()
@@ -52,9 +54,9 @@ class Command(ConfiguredCommand):
         except AccountError as error:
             raise CommandError(str(error)) from error
         except BrokerError as error:
-            raise CommandError(f"nothing was done: {error}{_hint(options)}") from error
+            raise CommandError(f"nothing was changed: {error}{_hint(options)}") from error
         except Error as error:
-            raise CommandError(f"the audit log can't be written: {error}") from error
+            raise CommandError(f"audit log write failed: {error}") from error
 
     def _create(self, options: Options, arguments: dict[str, Any]) -> None:
         lifetime = _seconds("--expires", arguments["expires"])
@@ -71,7 +73,7 @@ class Command(ConfiguredCommand):
         end = KEEP if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
         self._show(_logged(options, ROTATES, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end)))
         for each in _made_by(options, arguments["name"]):
-            self.stderr.write(f"{each} ends with the old secret, by which it was made")
+            self.stderr.write(f"{each} ends with the old secret that created it")
 
     def _revoke(self, options: Options, arguments: dict[str, Any]) -> None:
         name = arguments["name"]
@@ -84,7 +86,7 @@ class Command(ConfiguredCommand):
         made = _made_by(options, name)
         if not arguments["made"]:
             for each in made:
-                self.stderr.write(f"{each} has ended too, because {name} has made it: revoke {name} --made removes it from the list")
+                self.stderr.write(f"{each}, created by {name}, is no longer valid. Remove it with: revoke {name} --made")
             return
         while made:  # whoever is not revoked yet may make more
             for each in made:
@@ -93,7 +95,7 @@ class Command(ConfiguredCommand):
 
     def _end(self, options: Options, name: str) -> None:
         _logged(options, REVOKES, name, lambda accounts, name: accounts.revoke(name))
-        self.stderr.write(f"{name} is revoked")
+        self.stderr.write(f"{name} revoked")
 
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
         accounts = _run(options, lambda accounts: accounts.list())
@@ -107,15 +109,15 @@ class Command(ConfiguredCommand):
             self.stdout.write(
                 f"{account['name']}: groups {', '.join(account['groups']) or 'none'}; "
                 f"at the API {', '.join(account['permissions']) or 'nothing'}; ends {account['expires'] or 'never'}; "
-                f"last used {account['last_used'] or 'never, as far as is known'}{_where(account)}; "
+                f"last used {account['last_used'] or 'never, as far as known'}{_where(account)}; "
                 f"made {account['created']} by {account['created_by']}"
-                f"{', with which it has ended' if account['ended_with_maker'] else ''}"
+                f"{', invalid because its creator was revoked' if account['ended_with_maker'] else ''}"
             )
         if not found:
-            self.stderr.write("there are no service accounts")
+            self.stderr.write("no service accounts")
 
     def _show(self, token: str) -> None:
-        self.stderr.write("this is the secret; nobody sees it again:")
+        self.stderr.write("Secret (shown only once):")
         self.stdout.write(token)
 
 
@@ -144,7 +146,7 @@ def _run(options: Options, work: Callable[[ServiceAccounts], Awaitable[Any]]) ->
 
 def _hint(options: Options) -> str:
     if options.databroker_storage_type == "memory" and options.databroker_service_url is None and options.grpc_address is not None:
-        return ": with databroker_storage_type memory the records live in the running gate, and end with it"
+        return ". With databroker_storage_type: memory, the records exist only in the running gate"
     return ""
 
 
@@ -156,7 +158,7 @@ def _seconds(name: str, written: str) -> float | None:
     try:
         return int(number) * 86400.0 if unit == "d" else duration(written).total_seconds()
     except ValueError as error:
-        raise CommandError(f"{name} {written!r} must be a time such as 12h, 90d or never") from error
+        raise CommandError(f"{name} {written!r} must be a duration such as 12h or 90d, or never") from error
 
 
 def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_ended: bool) -> dict[str, Any]:

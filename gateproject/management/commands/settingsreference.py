@@ -21,8 +21,8 @@ class Command(GateCommand):
     help = "Write the reference pages of settings, route keys, metrics and the API (settings.md, route.md, metrics.md, ...)."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a file is out of date")
-        parser.add_argument("--directory", type=Path, default=DOCS, help="where the files are; by default docs/reference")
+        parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a file is out of date")
+        parser.add_argument("--directory", type=Path, default=DOCS, help="directory of the files (default: docs/reference)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for name, content in files().items():
@@ -30,9 +30,9 @@ class Command(GateCommand):
             if path.exists() and path.read_text() == content:
                 continue
             if options["check"]:
-                raise CommandError(f"{path} is out of date: run `make docs`")
+                raise CommandError(f"{path} is out of date. Run `make docs`")
             path.write_text(content)
-            self.stdout.write(f"{path} is written")
+            self.stdout.write(f"{path} written")
 
 
 def files() -> dict[str, str]:

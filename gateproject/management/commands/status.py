@@ -25,18 +25,21 @@ MOMENT = 1.0  # seconds between the two readings of one look
 
 
 class Command(GateCommand):
-    help = "Show how the running gate does: parts, routes, listeners and certificates.  Exit 0 where all that was asked is ready, else 1."
+    help = (
+        "Show the status of the running gate: components, routes, listeners and "
+        "certificates. The exit status is 0 if all are ready, else 1."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--at",
             action="append",
             metavar="HOST:PORT",
-            help="its metrics_address; more than once where the services run apart (default: that of the environment or the configuration)",
+            help="address of the instance (metrics_address), repeatable (default: from the environment or the configuration)",
         )
-        parser.add_argument("--watch", action="store_true", help="go on until Ctrl-C")
-        parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="with --watch: how often (default: 2)")
-        parser.add_argument("-config", metavar="FILE", help="the configuration file (default: $GATE_CONFIG, else ./config.yaml)")
+        parser.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
+        parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="interval of --watch in seconds (default: 2)")
+        parser.add_argument("-config", metavar="FILE", help="configuration file (default: GATE_CONFIG, else ./config.yaml)")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         if not arguments["every"] > 0:

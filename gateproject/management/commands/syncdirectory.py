@@ -23,8 +23,8 @@ from gateproject.management.configured_command import ConfiguredCommand, configu
 
 MOST_LINES = 500
 BAR = 30
-NO_DIRECTORY = "there is no directory to read: idp_service_account (docs/guides/groups.md) or directory_file names one"
-NO_DIRECTORY_OF_ENTRIES = "there is no directory to read: service_account or directory_file of a provider in identity_providers names one"
+NO_DIRECTORY = "no directory is configured. Set idp_service_account (docs/guides/groups.md) or directory_file"
+NO_DIRECTORY_OF_ENTRIES = "no directory is configured. Set service_account or directory_file of a provider in identity_providers"
 
 
 class Command(ConfiguredCommand):
@@ -59,7 +59,7 @@ class Command(ConfiguredCommand):
         try:
             run = asyncio.run(self._read(options, provider, force=force))
         except BrokerError as error:
-            return {}, f"nothing was read: {error}"
+            return {}, f"directory sync failed: {error}"
         if not (run.error or self._as_json):
             self.stdout.write(_summary(run, self._dry_run))
         facts = {name: value for name, value in run.to_data().items() if name not in ("id", "by")}
@@ -85,7 +85,7 @@ class Command(ConfiguredCommand):
                 return
             for number, line in enumerate(_lines(changes)):
                 if number == MOST_LINES:
-                    self.stdout.write(f"... and {len(changes) - MOST_LINES} more; --json prints them all")
+                    self.stdout.write(f"... and {len(changes) - MOST_LINES} more (use --json for all)")
                     break
                 self.stdout.write(line)
 
@@ -100,7 +100,7 @@ def _providers(options: Options, wanted: str) -> list[ConfiguredProvider]:
     chosen = [provider for provider in found if wanted in ("", provider.id)]
     if not chosen:
         known = ", ".join(provider.id for provider in found)
-        raise CommandError(f"no directory of {wanted} is read with this configuration; there are those of: {known}")
+        raise CommandError(f"{wanted} has no directory in this configuration. Providers with one: {known}")
     return chosen
 
 
@@ -138,10 +138,10 @@ def _differences(before: Value | None, after: Value) -> str:
     said = [f"{name} {getattr(after, name)!r}" for name in ("name", "email") if getattr(after, name) != getattr(before, name, "")]
     if isinstance(after, DirectoryUser):
         old, new = set(before.group_ids if isinstance(before, DirectoryUser) else ()), set(after.group_ids)
-        said += [f"into {group}" for group in sorted(new - old)] + [f"out of {group}" for group in sorted(old - new)]
+        said += [f"into {group}" for group in sorted(new - old)] + [f"removed from {group}" for group in sorted(old - new)]
     if before is not None and before.issuer != after.issuer:
         said.append(f"of {after.issuer or 'every issuer'}")
-    return ", ".join(said) or "as it was"
+    return ", ".join(said) or "unchanged"
 
 
 def _word(kind: str) -> str:

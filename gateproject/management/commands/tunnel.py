@@ -39,7 +39,7 @@ class Command(GateCommand):
         parser.add_argument(
             "--token-file", metavar="FILE", help="file with a token, such as a service account's secret, in place of a sign-in"
         )
-        parser.add_argument("--no-browser", action="store_true", help="print the sign-in URL, and do not open a browser")
+        parser.add_argument("--no-browser", action="store_true", help="print the sign-in URL instead of opening a browser")
 
     def handle(self, *args: Any, **arguments: Any) -> None:
         tunnels = self._tunnels(arguments)
@@ -59,11 +59,11 @@ class Command(GateCommand):
         try:
             context = verifying_context(arguments["ca"])
         except (OSError, ssl.SSLError) as error:
-            raise CommandError(f"--ca {arguments['ca']} can't be used: {error}") from None
+            raise CommandError(f"--ca {arguments['ca']}: {error}") from None
         token = _token(arguments["token_file"]) if arguments["token_file"] else ""
 
         def show(address: str) -> None:
-            self.stderr.write(f"Sign in here: {address}")
+            self.stderr.write(f"Sign in at: {address}")
             if not arguments["no_browser"]:
                 webbrowser.open(address)
 
@@ -99,7 +99,7 @@ def _destination(written: str) -> Url:
 def _gate_url(written: str) -> Url:
     parsed = parse_url(written)
     if parsed.scheme != "https" or parsed.path not in ("", "/") or parsed.query:
-        raise ValueError("must be https://host, perhaps with a port")
+        raise ValueError("must be https://host with an optional port")
     return Url(parsed.scheme, parsed.host, parsed.port)
 
 
@@ -109,7 +109,7 @@ def _token(file: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--token-file {file} can't be read: {error}") from None
     if not is_token(token):
-        raise CommandError(f"--token-file {file} holds no token")
+        raise CommandError(f"--token-file {file} contains no token")
     return token
 
 

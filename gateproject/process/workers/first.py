@@ -60,7 +60,7 @@ class FirstRuntime(Runtime):
         part = (
             PartReadiness(PART)
             if serving == wanted
-            else degraded(PART, f"{serving} of {wanted} processes serve: the log says how others ended")
+            else degraded(PART, f"{serving} of {wanted} worker processes are running. The log has the exits")
         )
         return ReadinessReport((*report.parts, part))
 
@@ -91,7 +91,7 @@ class FirstRuntime(Runtime):
     def _heard(self, line: bytes) -> None:
         ended = json.loads(line)
         metrics.worker_ends.inc()
-        log.error("a worker has ended, and is started again", **ended)
+        log.error("worker exited", **ended)
 
     def _lost(self, link: WorkerLink) -> None:
         self._sum.keep(link.number)

@@ -61,7 +61,7 @@ class WorkerLink:
                 await self._writer.drain()
                 return await answer
         except (TimeoutError, OSError) as error:
-            raise WorkerLost(f"worker {self.number} does not answer") from error
+            raise WorkerLost(f"worker {self.number} does not respond") from error
         finally:
             self._asked.pop(number, None)
 
@@ -72,12 +72,12 @@ class WorkerLink:
     def lost(self) -> None:
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(WorkerLost(f"worker {self.number} has ended"))
+                asked.set_exception(WorkerLost(f"worker {self.number} exited"))
         self._writer.close()
 
     def kill(self) -> None:
         """End a worker that does not answer; the supervisor starts it again."""
-        log.error("a worker does not answer, and is ended", ended=self.number, process_id=self.process_id)
+        log.error("worker unresponsive", ended=self.number, process_id=self.process_id)
         with suppress(ProcessLookupError):
             os.kill(self.process_id, signal.SIGKILL)
 

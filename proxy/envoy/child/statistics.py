@@ -75,7 +75,7 @@ def translated(text: str, service: str, labels: Mapping[str, str]) -> TextFamili
     for name, kind, lines in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         told = [line for each in lines.splitlines() if (line := _line(each, service, labels))]
         if told:
-            families[name] = TextFamily(kind, "As Envoy counts it.", told)
+            families[name] = TextFamily(kind, "As counted by Envoy.", told)
     return families
 
 

@@ -103,7 +103,7 @@ class EnvoyCertificates:
                 discovery.show(shown_certificates(self._options, self._obtained, self._placeholder))
                 shown = current
             except OSError as error:  # a full disk: we try again
-                log.error("envoy can't be told of a certificate", reason=error.strerror or type(error).__name__)
+                log.error("publishing certificate to envoy failed", reason=error.strerror or type(error).__name__)
 
     def close(self) -> None:
         self._listener.close()

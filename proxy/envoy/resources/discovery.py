@@ -121,7 +121,7 @@ class Discovery:
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:
             if not reasons:
-                raise DiscoveryTimeout("it has not taken the new configuration in time") from None
+                raise DiscoveryTimeout("it did not apply the new configuration in time") from None
         raise ConfigurationRejected("; ".join(reasons))
 
     async def stop_accepting(self) -> None:

@@ -5,7 +5,7 @@ import secrets
 from foundation.telemetry.bounded_log import BoundedLog
 from proxy.listener.http1.head import RequestRefused
 
-_LOG = BoundedLog("a request was refused by the listener", level="info")
+_LOG = BoundedLog("request rejected by listener", level="info")
 
 
 def note_refusal(refused: RequestRefused, client: object) -> None:

@@ -188,7 +188,7 @@ class Exchange:
         try:
             await self._channel.context.application(self._scope(), self.receive, self.send)
             if not self.is_answered and not self._is_lost:
-                log.error("application ended without a complete response", path=self.head.raw_path.decode())
+                log.error("application returned an incomplete response", path=self.head.raw_path.decode())
         except Exception as error:  # the ASGI edge
             if not self._is_lost:
                 log.error("application failed", path=self.head.raw_path.decode(), exc_info=error)

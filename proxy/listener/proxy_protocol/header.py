@@ -43,7 +43,7 @@ def find(data: bytes) -> ProxyHeader | None:
             return ProxyHeader(end + 2, _source_in_line(data[len(_V1) : end]))
         if len(data) < LONGEST_V1:
             return None
-    raise MalformedProxyHeader("the connection does not begin with a PROXY header")
+    raise MalformedProxyHeader("the connection does not start with a PROXY header")
 
 
 def _source_in_line(line: bytes) -> tuple[str, int] | None:

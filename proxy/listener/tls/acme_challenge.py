@@ -85,7 +85,7 @@ class HelloReader(FirstBytesProtocol):
             self._stop_waiting()
             refuse(self.transport)
         else:
-            log.info("the authority validates a host", host=host, challenge=challenge.kind)
+            log.info("answering ACME challenge", host=host, challenge=challenge.kind)
             ends_soon = Factory.forProtocol(ChallengeConnection)
             ends_soon.noisy = False
             self.hand_over(TLSMemoryBIOFactory(_Prover(challenge), False, ends_soon), self.received)

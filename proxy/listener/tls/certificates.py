@@ -143,7 +143,7 @@ def ready_context(pair: CertificatePair, obtained: AcmeState) -> ReadyContext:
             context.add_extra_chain_cert(intermediate)
         context.use_privatekey(key)  # type: ignore[arg-type]  # the loader has refused other kinds of keys
     except (ValueError, TypeError, SSL.Error) as error:
-        problem = "the certificate and its key can't be used: they must be PEM and belong together"
+        problem = "invalid certificate or key: they must be PEM and match"
         raise ConfigError([Problem(pair.source, problem)]) from error
     fingerprint = chain[0].fingerprint(hashes.SHA256())
     # On every context: one that is swapped in staples for itself only.
@@ -168,7 +168,7 @@ def _context() -> SSL.Context:
 def _set_groups(context: SSL.Context) -> None:
     """OpenSSL's own defaults have X448 and P-521 as well.  pyOpenSSL (26.4) has no method for it, its library has."""
     if not any(SSL._lib.SSL_CTX_set1_curves_list(context._context, groups) == 1 for groups in _GROUPS):
-        raise RuntimeError("this OpenSSL knows none of X25519, P-256 and P-384")
+        raise RuntimeError("OpenSSL supports none of X25519, P-256 and P-384")
     SSL._lib.ERR_clear_error()  # of a group that it does not know
 
 

@@ -44,10 +44,10 @@ class CertificateReadiness:
     def _looked(self, now: datetime) -> PartReadiness:
         obtained = self._obtained.leaves
         reasons = [f"{source} {ends}" for source, leaf in self._configured if (ends := _ends(leaf, now))]
-        reasons += [f"that of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
+        reasons += [f"the one of {host} {ends}" for host in self._uncovered if host in obtained and (ends := _ends(obtained[host], now))]
         missing = [host for host in self._uncovered if host not in obtained]
-        reasons += _all_of("autocert has none yet for", missing, self._awaited.__contains__)
-        reasons += _all_of("none is for", missing, lambda host: host not in self._awaited)
+        reasons += _all_of("autocert has no certificate yet for", missing, self._awaited.__contains__)
+        reasons += _all_of("no certificate for", missing, lambda host: host not in self._awaited)
         return degraded(PART, "; ".join(reasons)) if reasons else PartReadiness(PART)
 
 
@@ -55,9 +55,9 @@ def _ends(leaf: x509.Certificate, now: datetime) -> str:
     """What is wrong with its time, "" for nothing."""
     begins, ends = leaf.not_valid_before_utc, leaf.not_valid_after_utc
     if now < begins:
-        return f"is good from {moment(begins.timestamp())} on only"
+        return f"is not valid before {moment(begins.timestamp())}"
     if now >= ends:
-        return f"has expired at {moment(ends.timestamp())}"
+        return f"expired at {moment(ends.timestamp())}"
     return f"expires at {moment(ends.timestamp())}" if ends - now < min(NOTICE, (ends - begins) / SHARE) else ""
 
 

@@ -68,7 +68,7 @@ def test_it_says_when_it_serves_reloads_and_stops(workers: int, listening: Liste
         rewrite(path, cookie_expire="soon")
         assert listening.next()["RELOADING"] == "1"
         refused = listening.next()
-        assert (refused["READY"], "is refused since" in refused["STATUS"], "cookie_expire" in refused["STATUS"]) == ("1", True, True)
+        assert (refused["READY"], "was rejected at" in refused["STATUS"], "cookie_expire" in refused["STATUS"]) == ("1", True, True)
 
         gate.process.send_signal(signal.SIGTERM)
         assert listening.next()["STOPPING"] == "1"

@@ -172,7 +172,7 @@ def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin
         broken.setattr(admin.world.broker, "put", away)
         assert admin_page.AWAY in admin.press(do="revoke", access="oidc/ann a1")
         broken.setattr(admin.world.broker, "page", away)
-        assert "The data broker is away and can't be asked now." in text_of(admin.pages.get(PAGE))
+        assert "The data broker is unavailable." in text_of(admin.pages.get(PAGE))
     assert admin.given() == ["oidc/ann"]
     assert [action for _, action, _ in told()] == ["revokes access", "could not revoke access"]
 

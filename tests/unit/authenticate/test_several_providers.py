@@ -139,7 +139,7 @@ async def test_a_hostile_provider_s_people_are_never_another_s(site: SeveralSite
     assert await site.sessions() == []
 
 
-@pytest.mark.parametrize("brought", [str, str.upper, "{}=".format, "{} ".format], ids=["as it was", "capitals", "padded", "a blank behind"])
+@pytest.mark.parametrize("brought", [str, str.upper, "{}=".format, "{} ".format], ids=["unchanged", "capitals", "padded", "a blank behind"])
 @pytest.mark.parametrize(("hostile", "other"), PAIRS)
 async def test_a_code_that_a_hostile_provider_has_seen_is_no_answer_of_another(
     site: SeveralSite, hostile: str, other: str, brought: Callable[[str], str]

@@ -38,13 +38,13 @@ def test_a_short_name_stands_for_its_command_and_others_are_taken_as_they_are(gi
 @pytest.mark.parametrize(("typed", "meant"), [("statsu", "status"), ("end-session", "end-sessions"), ("chek", "check")])
 def test_a_command_that_is_none_is_told_with_what_was_likely_meant(typed, meant, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["gate", typed])
-    with pytest.raises(SystemExit, match=f"{typed} is no command of gate; did you mean {meant}\\?"):
+    with pytest.raises(SystemExit, match=f"{typed}. Did you mean {meant}\\?"):
         main()
 
 
 @pytest.mark.parametrize("arguments", [["rungate", "-config"], ["rungate", "--config="]])
 def test_a_file_that_is_missing_is_asked_for_by_the_command_that_was_used(arguments):
-    with pytest.raises(SystemExit, match=r"-config needs a file: gate rungate -config config\.yaml"):
+    with pytest.raises(SystemExit, match=r"--config requires a file: gate rungate --config config\.yaml"):
         manage(["/usr/bin/gate", *arguments])
 
 

@@ -140,7 +140,7 @@ def test_without_routes_and_without_what_waits_the_page_says_no_more(tmp_path: P
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({}, "this process runs with"), ({"workers": 3}, "All 3 processes"), ({"services": "authenticate"}, "authenticate service")],
+    [({}, "This is the configuration"), ({"workers": 3}, "All 3 processes"), ({"services": "authenticate"}, "authenticate service")],
 )
 def test_the_page_says_whose_configuration_it_shows(tmp_path: Path, settings: dict[str, Any], said: str) -> None:
     options: Options = make_options(tmp_path).model_copy(update=settings)

@@ -131,7 +131,7 @@ def test_an_application_whose_upstream_failed_is_named_until_it_answers(tmp_path
     errors = UpstreamErrors()
     errors.timeout(("127.0.0.1", 1))
     found: dict[str, Any] = {"policy": make_options(tmp_path, policy=routes).policy, "upstream_errors": errors}
-    assert shown(**found).failing == (("broken", "did not answer in time"),)
+    assert shown(**found).failing == (("broken", "timed out"),)
     errors.answered(("127.0.0.1", 1))
     assert shown(**found).failing == ()
 

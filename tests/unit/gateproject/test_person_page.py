@@ -70,9 +70,9 @@ async def given_and_asked(broker: LocalBroker, name: str, why: str) -> None:
 
 def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
     text = people.text()
-    assert "None is in the decision log." in text
+    assert "None in the decision log." in text
     assert "Temporary access: None." in text
-    assert "Asks for: None." in text
+    assert "Access requests: None." in text
 
 
 def test_it_shows_where_groups_come_from(people: People) -> None:
@@ -93,7 +93,7 @@ def test_it_shows_their_decisions_access_requests_and_programs_alone(people: Peo
     text = people.text()
     assert "forbidden GET https://app.example.com/ann" in text
     assert "wages of ann, until" in text
-    assert "as ann says (given by carol)" in text
+    assert "as ann says (granted by carol)" in text
     assert "the vault of ann, for 10 minutes, until" in text
     assert "robot-of-ann" in text
     assert "bob" not in text
@@ -106,23 +106,23 @@ def let_in(people: People, session: str, user: str, at: str) -> None:
 
 
 def test_programs_that_act_as_them_are_shown_with_the_session_that_ends_them(people: People) -> None:
-    assert "None by their newest 20 sessions." in people.text()
+    assert "None in the newest 20 sessions." in people.text()
     let_in(people, "s-ann", "oidc/ann", "localhost:8123")
     let_in(people, "s-bob", "oidc/bob", "localhost:9999")
     page = people.pages.get(PAGE)
-    assert "A program at localhost:8123 acts as them at app.example.com, since 15 Jan 2027, 08:00:00 UTC , as long as" in text_of(page)
+    assert "Program at localhost:8123 for app.example.com, since 15 Jan 2027, 08:00:00 UTC , until" in text_of(page)
     assert '<a href="/admin/databroker/session/s-ann/change/">this session</a>' in page.content.decode()
     assert "localhost:9999" not in page.content.decode()
 
 
 def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(people: People) -> None:
-    assert "Service accounts that they made: None." in people.text()
+    assert "Service accounts created by this user: None." in people.text()
     until = datetime.fromtimestamp(NOW + 86400, UTC)
     row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires=until)
     row(ServiceAccount, id="idle", created_by="ann@example.com", last_seen=until)
     text = people.text()
     assert "ci : groups builders, API: routes:read, until 16 Jan 2027, 08:00:00 UTC , never used" in text
-    assert "idle : no group, without an end, last used 16 Jan 2027, 08:00:00 UTC" in text
+    assert "idle : no group, no expiry, last used 16 Jan 2027, 08:00:00 UTC" in text
 
 
 def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> None:
@@ -153,7 +153,7 @@ def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest
     monkeypatch.setattr(people.broker, "get", away)
     text = people.text()
     assert f"Temporary access: {person_page.AWAY}" in text
-    assert f"Programs that act as them: {person_page.AWAY}" in text
+    assert f"Authorized programs: {person_page.AWAY}" in text
 
 
 def test_its_button_ends_all_of_their_sessions(people: People) -> None:

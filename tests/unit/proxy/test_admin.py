@@ -111,14 +111,14 @@ def test_the_page_looks_like_the_admin():
         ({"timeout": "90s"}, ["1m30s"]),
         ({"timeout": "0s"}, ["none"]),
         ({"pass_identity_headers": True}, ["yes"]),
-        ({"allow_public_unauthenticated_access": True}, ["everybody, without signing in"]),
-        ({"allow_any_authenticated_user": True}, ["everybody who is signed in"]),
+        ({"allow_public_unauthenticated_access": True}, ["everyone, without sign-in"]),
+        ({"allow_any_authenticated_user": True}, ["every signed-in user"]),
         (
             {"allowed_domains": ["a.org"], "allowed_groups": ["engineering"], "allowed_users": ["ann@b.org"]},
             ["e-mail addresses at a.org, or group engineering, or user ann@b.org"],
         ),
         ({"allowed_idp_claims": {"department": ["a", "b"]}}, ["claim department = a, or claim department = b"]),
-        ({"cors_allow_preflight": True}, ["CORS preflight requests, without signing in"]),
+        ({"cors_allow_preflight": True}, ["CORS preflight requests, without sign-in"]),
     ],
 )
 def test_a_route_is_told_in_words(settings, expected):
@@ -179,10 +179,10 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
         route(policy=policy), route(mode="shadow", allowed_users=["a@b.c"]), route(allow_public_unauthenticated_access=True)
     ).get("proxy/route/")
     text = text_of(shown)
-    assert "whom the policy allows allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
+    assert "users that the policy allows allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
     assert "<sales>" not in shown.content.decode()
     assert text.count("In shadow: decides nothing") == 1
-    assert text.count("Public everybody, without signing in") == 1
+    assert text.count("Public everyone, without sign-in") == 1
 
 
 def test_a_route_for_tcp_is_shown_as_what_it_carries():
@@ -192,10 +192,10 @@ def test_a_route_for_tcp_is_shown_as_what_it_carries():
         "tcp+https://db.example.com:5432",
         "tunnels (CONNECT)",
         "tcp://db.internal:5432",
-        "none; of silence 8h",
+        "none; idle 8h",
     )
     limited = Route.model_validate({"from": "tcp+https://a.b:1", "to": "tcp://b:1", "timeout": "12h", "idle_timeout": "0s"})
-    assert admin.row_of(limited).timeout == "12h; of silence none"
+    assert admin.row_of(limited).timeout == "12h; idle none"
     assert "tunnels (CONNECT)" in text_of(pages_for(tcp).get("proxy/route/"))
 
 

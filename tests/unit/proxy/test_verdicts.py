@@ -87,11 +87,11 @@ def test_what_may_pass_says_what_its_upstream_is_offered(
 @pytest.mark.parametrize(
     ("keys", "path", "headers", "why"),
     [
-        (ANYONE, "/.gate/callback/", {}, "instead of asking"),
-        (ANYONE, "/.well-known/gate/jwks.json", {}, "instead of asking"),
-        (ANYONE, "/?gate_session=x", {}, "carries a token"),
-        (ANYONE, "/?a=b&gate%5Fsession=x", {}, "carries a token"),
-        (SHOWS, "/", {}, "wants credentials of ours"),
+        (ANYONE, "/.gate/callback/", {}, "the front proxy must"),
+        (ANYONE, "/.well-known/gate/jwks.json", {}, "the front proxy must"),
+        (ANYONE, "/?gate_session=x", {}, "tokens in the query"),
+        (ANYONE, "/?a=b&gate%5Fsession=x", {}, "tokens in the query"),
+        (SHOWS, "/", {}, "the upstream of this"),
         (ANYONE, "/", HANDSHAKE, "can set allow_websockets"),
         (ANYONE, "/", SPDY, "can set allow_spdy"),
         (BOTH, "/", {**HANDSHAKE, "origin": "https://evil.example"}, "another origin"),

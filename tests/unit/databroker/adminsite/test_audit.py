@@ -60,17 +60,17 @@ def account(username: str = "sso-1234", **facts: Any) -> Any:
 def test_an_action_is_a_row_and_a_line_in_the_log():
     ann = account(email="ann@a.org")
     with capture_logs() as logged:
-        record_action(request_of(ann, "oidc/ann"), "entered the admin", object_repr="Ann", object_id="oidc/ann")
+        record_action(request_of(ann, "oidc/ann"), "opened the admin", object_repr="Ann", object_id="oidc/ann")
     entry = AuditEntry.objects.get()
     assert (entry.who, entry.kind, entry.account, entry.address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
-    assert (entry.action, entry.object_words, entry.object_id) == ("entered the admin", "Ann", "oidc/ann")
-    did = {"action": "entered the admin", "object": "Ann", "object_id": "oidc/ann"}
+    assert (entry.action, entry.object_words, entry.object_id) == ("opened the admin", "Ann", "oidc/ann")
+    did = {"action": "opened the admin", "object": "Ann", "object_id": "oidc/ann"}
     expected = {"event": "admin action", **did, "by": "ann@a.org", "by_kind": "user", "by_id": "oidc/ann", "client": "192.0.2.9"}
     assert [{**entry, "log_level": ""} for entry in logged] == [{**expected, "log_level": ""}]
 
 
 def test_a_name_longer_than_its_column_is_cut():
-    record_action(request_of(account()), "entered the admin", object_repr="x" * 500)
+    record_action(request_of(account()), "opened the admin", object_repr="x" * 500)
     assert AuditEntry.objects.get().object_words == "x" * 255
 
 
@@ -103,13 +103,13 @@ def test_a_stranger_who_comes_back_later_is_told_of_again():
 def test_what_an_administrator_repeats_is_told_each_time():
     request = request_of(account())
     for _ in range(3):
-        record_action(request, "entered the admin", object_repr="Ann")
+        record_action(request, "opened the admin", object_repr="Ann")
     assert AuditEntry.objects.count() == 3
 
 
 @pytest.mark.parametrize("change", ["save", "delete", "update", "delete all"])
 def test_what_was_written_stays_as_it_was(change: str):
-    record_action(request_of(account()), "entered the admin", object_repr="Ann")
+    record_action(request_of(account()), "opened the admin", object_repr="Ann")
     entry, before = AuditEntry.objects.get(), AuditEntry.objects.values().get()
     entry.action = "did nothing"
     changes = {

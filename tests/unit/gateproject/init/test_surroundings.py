@@ -33,7 +33,7 @@ def test_a_taken_port_is_told_with_how_to_find_who_has_it(tmp_path: Path, settin
         port = taken.server_port
         (note,) = notes(options(tmp_path, free_port(), **{setting: f"127.0.0.1:{port}"}))
         taken.shutdown()
-    assert note == f"{setting}: can't listen on 127.0.0.1:{port}: another program has the port (`ss -ltnp 'sport = :{port}'` names it)"
+    assert note == f"{setting}: can't listen on 127.0.0.1:{port}: another process uses the port (`ss -ltnp 'sport = :{port}'` shows it)"
 
 
 class Ready(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def test_ports_of_a_gate_that_runs_with_this_configuration_are_no_trouble(tmp_pa
         address = f"127.0.0.1:{gate.server_port}"
         (note,) = notes(options(tmp_path, gate.server_port, metrics_address=address))
         gate.shutdown()
-    assert note == f"gate runs here already and has its ports: `gate status` asks it, at metrics_address {address}"
+    assert note == f"gate is already running here (metrics_address {address}). Show its state with `gate status`"
 
 
 def test_another_trouble_has_its_own_words(tmp_path: Path) -> None:
@@ -66,4 +66,4 @@ def test_another_trouble_has_its_own_words(tmp_path: Path) -> None:
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:
     unknown = options(tmp_path, free_port(), authenticate_service_url="https://authenticate.invalid")
     (note,) = notes(unknown)
-    assert note == "authenticate.invalid has no address here yet: make a DNS record for it that leads to gate"
+    assert note == "authenticate.invalid does not resolve yet. Create a DNS record for it that points to gate"

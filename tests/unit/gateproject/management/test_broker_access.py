@@ -36,7 +36,7 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
 
 
 async def test_a_gate_that_does_not_run_is_an_error_that_says_so(tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match="start gate first") as refused:
+    with pytest.raises(BrokerError, match="Start gate first") as refused:
         async with opened_broker(make_options(tmp_path, grpc_address=f"127.0.0.1:{free_port()}")):
             raise AssertionError("nothing was opened")
     assert "refused the connection" in str(refused.value)

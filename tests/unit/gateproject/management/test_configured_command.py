@@ -23,7 +23,7 @@ def test_it_says_which_configuration_it_takes(name: str) -> None:
 def test_without_a_usable_configuration_nothing_is_done(problems: int) -> None:
     error = ConfigError([Problem("policy[3].from", "is missing", 7), Problem("address", "is wrong")][:problems])
     more = "" if problems == 1 else " (and 1 more; gate check prints all)"
-    for path, what in (("config.yaml", "the configuration"), (None, "no file was read: -config FILE names one; the environment")):
+    for path, what in (("config.yaml", "the configuration"), (None, "no configuration file was read. Use --config FILE; the environment")):
         unusable = override_settings(GATE_OPTIONS=None, GATE_CONFIG_ERROR=error, GATE_CONFIG_PATH=path)
         with unusable, pytest.raises(CommandError) as caught:
             configured()

@@ -17,5 +17,5 @@ def test_without_one_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.delenv("METRICS_ADDRESS", raising=False)
     monkeypatch.delenv("GATE_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CommandError, match="say --at HOST:PORT"):
+    with pytest.raises(CommandError, match="use --at HOST:PORT"):
         metrics_address()

@@ -95,7 +95,7 @@ def test_text_has_place_severity_key_and_message() -> None:
 
 
 def test_who_names_no_file_is_told_that_none_was_read() -> None:
-    assert as_text(replace(REPORT, path=None)).endswith("3 errors, 1 warning; no file was read: -config FILE names one")
+    assert as_text(replace(REPORT, path=None)).endswith("3 errors, 1 warning; no configuration file was read. Use --config FILE")
 
 
 def test_only_colours_differ_on_a_terminal() -> None:

@@ -78,7 +78,7 @@ async def test_it_begins_and_ends_with_its_server(tmp_path: Path) -> None:
     assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert runtime.calls == ["gRPC", "begin", "ready", "stop"]
     (line,) = logs
-    assert "docs/operations/servers.md" in line["event"]
+    assert "third-party ASGI server" in line["event"]
 
 
 async def test_without_lifespan_it_begins_with_the_first_request(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_without_lifespan_it_begins_with_the_first_request(tmp_path: Path)
     ("more", "said"),
     [
         ({"is_port_taken": True}, "grpc_address: can't listen"),
-        ({"data_plane": "envoy"}, "data_plane: envoy is started by"),
+        ({"data_plane": "envoy"}, "data_plane: requires `gate run`"),
     ],
 )
 async def test_where_it_can_not_begin_nobody_is_let_in(tmp_path: Path, more: Message, said: str) -> None:

@@ -32,8 +32,8 @@ def test_one_screen_tells_state_parts_and_routes() -> None:
 
 
 def test_who_does_not_answer_is_named() -> None:
-    silent = Reading("127.0.0.1:1", 1.0, trouble="nothing answers at 127.0.0.1:1: refused")
-    assert shown(silent, silent).splitlines()[0] == "nothing answers at 127.0.0.1:1: refused"
+    silent = Reading("127.0.0.1:1", 1.0, trouble="no response from 127.0.0.1:1: refused")
+    assert shown(silent, silent).splitlines()[0] == "no response from 127.0.0.1:1: refused"
 
 
 def test_what_a_gate_tells_is_text_and_no_markup() -> None:
@@ -50,13 +50,13 @@ def test_of_many_routes_the_busiest_are_shown() -> None:
     text = shown(reading(many, 2.0), reading("", 1.0))
     assert "route-24" in text
     assert "route-04" not in text
-    assert "and 5 more, asked less" in text
+    assert "5 more routes" in text
 
 
 def test_a_refused_configuration_is_told() -> None:
     loaded = "gate_config_last_reload_success_timestamp 1700000000\ngate_config_last_reload_success 0\n"
     found = reading(loaded, 1.0)
-    assert "configuration of 2023-11-14T22:13:20Z, a newer one was refused" in shown(found, found)
+    assert "configuration of 2023-11-14T22:13:20Z, a newer one was rejected" in shown(found, found)
 
 
 def test_listeners_certificates_and_addresses_are_those_of_the_configuration(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_a_route_keeps_one_line_and_a_name_at_80_columns(tmp_path: Path) -> None
 
 def test_certificates_of_autocert_come_from_its_metrics() -> None:
     found = reading('gate_certificate_expiry_timestamp{name="a.example.com"} 1\n', 1.0)
-    assert "1970-01-01T00:00:01Z has ended" in shown(found, found)
+    assert "1970-01-01T00:00:01Z expired" in shown(found, found)

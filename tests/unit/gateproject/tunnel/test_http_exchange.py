@@ -38,5 +38,5 @@ async def test_a_refusal_is_read_whole(tmp_path, sent, status, body):
 
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 2\r\n\r\n"])
 async def test_what_is_no_http_is_no_gate(tmp_path, sent):
-    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelFailed, match="lead to gate"):
+    with TunnelServer(tmp_path, lambda spoken: spoken.say(sent)) as server, pytest.raises(TunnelFailed, match="the address of gate"):
         await ask(server.url, server.context, "GET", "/", "db")

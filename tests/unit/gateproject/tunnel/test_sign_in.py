@@ -74,7 +74,7 @@ async def test_what_another_user_of_this_machine_brings_is_not_taken(tmp_path):
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", ""])
 async def test_a_browser_is_started_with_a_web_address_alone(tmp_path, address):
-    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelFailed, match="no address to sign in at"):
+    with TunnelServer(tmp_path, offering(address)) as server, pytest.raises(TunnelFailed, match="the response has no"):
         await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
 
 

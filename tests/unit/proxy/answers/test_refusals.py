@@ -225,7 +225,7 @@ async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, 
     [
         (UpstreamError("db.internal:5432 refused"), 502, "can't be reached"),
         (UpstreamTimeout("db.internal:5432"), 504, "did not answer in time"),
-        (TooManyTunnels("1024 tunnels are open already"), 429, "1024 tunnels"),
+        (TooManyTunnels("1024 tunnels are already open"), 429, "1024 tunnels"),
         (HandshakeRefused(501, "this server can't hand a connection over"), 501, "can't hand a connection over"),
     ],
 )

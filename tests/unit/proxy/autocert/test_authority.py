@@ -131,4 +131,4 @@ def test_a_challenge_that_is_not_offered_is_told(monkeypatch, url):
 def test_nobody_there():
     error = failure(authority(f"https://127.0.0.1:{free_port()}/dir"))
     assert error.concerns_all
-    assert "can't be reached" in str(error)
+    assert "unavailable" in str(error)

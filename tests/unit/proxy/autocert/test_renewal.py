@@ -118,9 +118,9 @@ def test_a_failed_renewal_leaves_the_old_one_and_says_when_it_goes_on(wanted, cl
     authority.failures = [AuthorityError("dns: no such host")]
     kept.look()
     assert shown(kept) == first
-    (told,) = (entry for entry in log if entry["event"] == "no certificate could be obtained")
-    assert (told["log_level"], told["host"], told["reason"], told["old_one_is_good"]) == ("warning", A, "dns: no such host", True)
-    assert told["next_attempt"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
+    (told,) = (entry for entry in log if entry["event"] == "certificate request failed")
+    assert (told["log_level"], told["host"], told["reason"], told["current_valid"]) == ("warning", A, "dns: no such host", True)
+    assert told["retry_at"] == (clock.now + timedelta(minutes=1)).isoformat(timespec="seconds")
 
 
 def test_nobody_is_asked_again_within_the_pause_not_even_by_a_new_process(wanted, clock, authority):
@@ -211,7 +211,7 @@ def test_a_broken_file_is_told_and_replaced(wanted, clock, authority, log, broke
     again.look()
     assert authority.asked[2:] == [(A, "tls-alpn-01")]
     assert shown(again) not in (None, before)
-    assert any(entry["event"].startswith("a kept certificate can't be used") and entry["host"] == A for entry in log)
+    assert any(entry["event"].startswith("stored certificate invalid") and entry["host"] == A for entry in log)
     ObtainedCertificate.read(wanted.storage.certificate(A), A)
 
 
@@ -224,7 +224,7 @@ def test_what_the_authority_gives_for_another_host_is_not_kept(wanted, clock, au
     kept.look()
     assert wanted.storage.certificate(A) is None
     assert shown(kept) is None
-    assert any(entry["event"] == "no certificate could be obtained" for entry in log)
+    assert any(entry["event"] == "certificate request failed" for entry in log)
 
 
 def test_who_is_told_to_end_asks_for_no_more(wanted, clock, authority):

@@ -54,7 +54,7 @@ def test_a_directory_that_can_t_be_used_is_told_and_no_end(tmp_path: Path, log: 
     (tmp_path / "file").write_bytes(b"")
     autocert = Autocert()
     autocert.begin(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "file")))
-    wait_until(lambda: any(entry["event"].startswith("the certificates' directory") for entry in log), "it is told")
+    wait_until(lambda: any(entry["event"] == "certificate directory unusable" for entry in log), "it is told")
     autocert.use(make_options(tmp_path, **ON, autocert_ca="https://127.0.0.1:1/dir", autocert_dir=str(tmp_path / "good")))
     wait_until(lambda: autocert.obtained.is_on, "it is on")
     autocert.stop()

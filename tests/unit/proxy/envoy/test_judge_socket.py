@@ -48,7 +48,7 @@ async def test_what_can_not_be_answered_is_refused(tmp_path: Path) -> None:
         async with connection(tmp_path) as (reader, writer), asyncio.timeout(10):
             writer.write(b"GET /never HTTP/1.1\r\n\r\n")
             assert (await reader.read()).startswith(b"HTTP/1.1 500 ")
-    assert [entry["event"] for entry in said] == ["a question of envoy's could not be answered"]
+    assert [entry["event"] for entry in said] == ["ext_authz check failed"]
 
 
 async def test_a_head_without_an_end_is_given_up(tmp_path: Path) -> None:

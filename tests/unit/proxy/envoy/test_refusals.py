@@ -10,12 +10,12 @@ from proxy.listener.http1 import refusals
 
 @pytest.mark.parametrize(("peer", "client"), [("192.0.2.7:50112", "192.0.2.7"), ("[2001:db8::7]:50112", "2001:db8::7"), ("-", "")])
 def test_a_refusal_by_envoy_is_logged_as_one_by_the_listener(peer: str, client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "_LOG", BoundedLog("a request was refused by the listener", level="info"))
+    monkeypatch.setattr(refusals, "_LOG", BoundedLog("request rejected by listener", level="info"))
     with structlog.testing.capture_logs() as lines:
         note_envoy_refusal(f"{peer} 431 http1.headers_too_large 7-1795853723918223")
     assert lines == [
         {
-            "event": "a request was refused by the listener",
+            "event": "request rejected by listener",
             "log_level": "info",
             "client": client,
             "status": 431,

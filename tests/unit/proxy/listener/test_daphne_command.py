@@ -49,7 +49,7 @@ def test_it_is_our_server_then() -> None:
 
 def test_another_daphne_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daphne, "__version__", "5.0.0")
-    with pytest.raises(ConfigError, match=r"gate runs on Daphne 4\.2\.x, and 5\.0\.0 is installed"):
+    with pytest.raises(ConfigError, match=r"gate requires Daphne 4\.2\.x, but 5\.0\.0"):
         install(CommandedGate(lambda: STATE))
     assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
 
@@ -59,8 +59,8 @@ def test_an_option_without_effect_starts_nothing() -> None:
         started(ping_interval=7, root_path="/x")
     lines = str(ended.value).splitlines()
     assert [line.partition(" has no effect")[0] for line in lines] == [
-        "nothing was started: daphne --ping-interval",
-        "nothing was started: daphne --root-path",
+        "startup failed: daphne --ping-interval",
+        "startup failed: daphne --root-path",
     ]
 
 

@@ -15,7 +15,7 @@ from tests.unit.proxy.listener.conftest import start
 
 
 async def _never_called():
-    raise AssertionError("nothing was started")
+    raise AssertionError("startup failed")
 
 
 def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
@@ -24,7 +24,7 @@ def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
         port = taken.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
         state = ListenerState.build(options)
-        with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: another program has the port"):
+        with pytest.raises(ConfigError, match=f"address: can't listen on 127.0.0.1:{port}: another process uses the port"):
             serve(_never_called, options.address, lambda: state, on_ready=lambda: started.append("ready"), on_stop=_never_called)
     assert started == []
 
@@ -34,7 +34,7 @@ def test_a_port_that_needs_a_privilege_is_told_with_who_gives_it(monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(socket, "create_server", refused)
-    with pytest.raises(ConfigError, match=r"address: can't listen on :443: the port needs a privilege: .*ip_unprivileged_port_start=443"):
+    with pytest.raises(ConfigError, match=r"address: can't listen on :443: the port needs a privilege.*ip_unprivileged_port_start=443"):
         bind(HostPort("", 443), "address")
 
 

@@ -420,7 +420,7 @@ async def test_a_token_in_the_query_is_refused_since_the_application_would_read_
     async with asked(tmp_path) as forward:
         answer = await forward.verify("/public/?gate_session=anything")
         assert answer.status == 403
-        assert b"carries a token" in answer.body
+        assert b"tokens in the query" in answer.body
 
 
 async def test_a_program_s_token_is_a_permission_and_copied_to_nobody(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_trusted_peer_may_say_it_in_headers_that_agree(query: str, headers: di
 
 @pytest.mark.parametrize("headers", [TRAEFIK, {"x-original-url": PAGE}])
 def test_headers_of_anybody_else_are_the_clients(headers: dict[str, str]) -> None:
-    with pytest.raises(BadRequest, match="names no URL"):
+    with pytest.raises(BadRequest, match="it has no URL"):
         judged("", *headers.items())
     other = "https://app.example.com/other"
     assert judged(f"?uri={other}", *headers.items()) == other
@@ -134,7 +134,7 @@ def test_sources_that_differ_are_refused(name: str, value: str) -> None:
 @pytest.mark.parametrize("missing", ["x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri"])
 def test_a_part_that_nobody_names_is_not_guessed(missing: str) -> None:
     headers = {name: value for name, value in TRAEFIK.items() if name != missing}
-    with pytest.raises(BadRequest, match="names no URL"):
+    with pytest.raises(BadRequest, match="it has no URL"):
         judged("", *headers.items(), is_trusted=True)
 
 

@@ -133,7 +133,7 @@ async def test_an_upstream_that_takes_nothing_keeps_no_connection_that_was_given
 
 async def test_a_change_of_protocols_is_refused(client):
     async with CanaryUpstream(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n") as canary:
-        with pytest.raises(UpstreamError, match="changed protocols"):
+        with pytest.raises(UpstreamError, match="switched protocols"):
             await fetch(client, make_request(canary.url))
 
 

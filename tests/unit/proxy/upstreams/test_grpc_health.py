@@ -98,7 +98,7 @@ async def test_the_server_and_each_service_speak_for_themselves():
         await servicer.set("shop.Orders", SERVING)
         await ask(route, service_name="shop.Orders")
         await servicer.set("shop.Orders", NOT_SERVING)
-        with pytest.raises(Unhealthy, match="it says NOT_SERVING") as refused:
+        with pytest.raises(Unhealthy, match="it returned NOT_SERVING") as refused:
             await ask(route, service_name="shop.Orders")
         assert refused.value.at_once
 
@@ -158,13 +158,13 @@ async def test_what_is_asked():
         ("503", b"", "status 503"),
         ("404", SERVES, "status 404"),
         ("200", b"", "grpc-status missing"),
-        ("200", b"\0\0", "none of gRPC"),
-        ("200", b"\x01" + SERVES[1:], "none of gRPC"),
-        ("200", SERVES + b"\x08", "none of gRPC"),
-        ("200", SERVES + SERVES, "none of gRPC"),
-        ("200", b"\0\0\0\0\0", "it says UNKNOWN"),
-        ("200", b"\0\0\0\0\x02\x08\x63", "it says 99"),
-        ("200", b"x" * 60_000, "none of gRPC"),
+        ("200", b"\0\0", "its response is not gRPC"),
+        ("200", b"\x01" + SERVES[1:], "its response is not gRPC"),
+        ("200", SERVES + b"\x08", "its response is not gRPC"),
+        ("200", SERVES + SERVES, "its response is not gRPC"),
+        ("200", b"\0\0\0\0\0", "it returned UNKNOWN"),
+        ("200", b"\0\0\0\0\x02\x08\x63", "it returned 99"),
+        ("200", b"x" * 60_000, "its response is not gRPC"),
     ],
 )
 async def test_nothing_but_serving_is_healthy(status, body, reason):

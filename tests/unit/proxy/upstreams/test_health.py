@@ -97,9 +97,9 @@ async def test_an_unhealthy_upstream_gets_no_traffic_until_it_is_healthy_again()
         assert {request.target for request in first.requests} == {b"/healthz"}
     told = [(each["event"], each["upstream"], each.get("reason")) for each in logs]
     assert told[:3] == [
-        ("upstream is unhealthy", first.url, "status 500"),
-        ("upstream is unhealthy", second.url, "status 503"),
-        ("upstream is healthy again", first.url, None),
+        ("upstream unhealthy", first.url, "status 500"),
+        ("upstream unhealthy", second.url, "status 503"),
+        ("upstream healthy", first.url, None),
     ]
 
 
@@ -195,6 +195,6 @@ async def test_answers_put_an_upstream_out():
             selection = ClusterSelection(cluster, b"")
             selection.begin()
             selection.end(502 if selection.upstream.host == "a.internal" else 200)
-    assert [cluster.health(member) for member in cluster.members] == ["left out for a while", "healthy"]
+    assert [cluster.health(member) for member in cluster.members] == ["ejected", "healthy"]
     assert {ClusterSelection(cluster, b"").upstream.host for _ in range(4)} == {"b.internal"}
-    assert [(each["event"], each["reason"]) for each in logs] == [("upstream is left out for a while", "5xx in a row")]
+    assert [(each["event"], each["reason"]) for each in logs] == [("upstream ejected", "consecutive 5xx")]

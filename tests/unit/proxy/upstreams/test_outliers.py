@@ -24,7 +24,7 @@ def test_five_errors_in_a_row_put_an_upstream_out():
     found, three = detector(), outliers(3)
     assert feed(found, three, 0, 500, 500, 500, 500) == []
     assert feed(found, three, 0, 200, 500, 500, 500, 500) == []
-    assert feed(found, three, 0, 500) == [(0, "5xx in a row")]
+    assert feed(found, three, 0, 500) == [(0, "consecutive 5xx")]
     assert [each.is_out(29.9) for each in three] == [True, False, False]
     assert not three[0].is_out(30.0)
 
@@ -37,7 +37,7 @@ def test_what_the_client_did_wrong_is_no_error(status):
 def test_gateway_failures_count_where_they_are_enforced():
     assert feed(detector(consecutive_5xx=9, consecutive_gateway_failure=2), outliers(2), 0, 502, 503, 504) == []
     strict = {"consecutive_5xx": 9, "consecutive_gateway_failure": 2, "enforcing_consecutive_gateway_failure": 100}
-    assert feed(detector(**strict), outliers(2), 0, 502, 500, 503, 504) == [(0, "gateway failures in a row")]
+    assert feed(detector(**strict), outliers(2), 0, 502, 500, 503, 504) == [(0, "consecutive gateway failures")]
 
 
 def test_each_ejection_is_longer_up_to_a_bound():

@@ -78,7 +78,7 @@ def test_who_ended_it_is_told(ending: Ending, counts: tuple[int, int, int]) -> N
 
 def test_ejections_are_told_where_a_cluster_detects_them() -> None:
     class Watched:
-        ejections = Counter({"5xx in a row": 2, "failures": 1})
+        ejections = Counter({"consecutive 5xx": 2, "failures": 1})
 
         def available(self) -> int:
             return 1

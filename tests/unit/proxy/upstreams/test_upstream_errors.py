@@ -22,7 +22,7 @@ def test_the_last_trouble_of_an_upstream_is_known_until_it_answers() -> None:
     upstream_errors.answered(OTHER)
     upstream_errors.answered(PLACE)
     assert upstream_errors.of(PLACE) == ""
-    assert str(upstream_errors.timeout(OTHER)) == "upstream 2001:db8::1 did not answer in time"
+    assert str(upstream_errors.timeout(OTHER)) == "upstream 2001:db8::1 timed out"
     upstream_errors.forget()
     assert upstream_errors.of(OTHER) == ""
 

@@ -25,7 +25,7 @@ async def test_a_worker_that_dies_is_started_again_and_the_others_hear_nothing_o
     counted = metric(metrics_of(metrics_port), "http_server_requests_total")
     async with client_of(gate, 1, kept) as of_first, client_of(gate, 2, kept) as of_second:
         os.kill(processes(gate)[1], signal.SIGKILL)
-        ended = gate.wait_for_event("a worker has ended, and is started again")
+        ended = gate.wait_for_event("worker exited")
         assert (ended["ended"], ended["signal"], ended["worker"]) == (2, "SIGKILL", 1)
         assert (await of_first.get(gate.url("app.localhost"), headers=HTML)).status_code == 200
         with pytest.raises(httpx.TransportError):
@@ -42,7 +42,7 @@ async def test_a_worker_that_dies_is_started_again_and_the_others_hear_nothing_o
 async def test_gate_ends_with_its_first_process_and_says_so(gate: RunningGate) -> None:
     os.kill(processes(gate)[0], signal.SIGKILL)
     assert gate.child.ended() == 1
-    (line,) = [entry for entry in gate.log if entry["event"] == "the first process has ended, and gate with it"]
+    (line,) = [entry for entry in gate.log if entry["event"] == "primary process exited"]
     assert line["signal"] == "SIGKILL"
 
 
@@ -61,13 +61,13 @@ async def test_a_stop_lets_the_requests_of_all_end(gate: RunningGate, upstream: 
             gate.child.process.send_signal(signal.SIGTERM)
             assert [(await each).status_code for each in asked] == [200, 200]
     assert await asyncio.to_thread(gate.child.ended) == 0
-    assert sum(entry["event"] == "gate has stopped" for entry in gate.log) == WORKERS
+    assert sum(entry["event"] == "gate stopped" for entry in gate.log) == WORKERS
 
 
 def test_two_gates_never_share_a_port(gate: RunningGate, tmp_path: Path) -> None:
     with manage("rungate", "-config", gate.config_file) as second:
         assert second.process.wait(30) == 1
-    assert "nothing was started" in second.output
+    assert "startup failed" in second.output
     assert f"can't listen on 127.0.0.1:{gate.port}" in second.output
     assert "Traceback" not in second.output
 
@@ -87,4 +87,4 @@ def test_another_command_says_that_it_has_one_process(gate: RunningGate) -> None
     environment = clean_environment(GATE_CONFIG=str(gate.config_file))
     with python("-m", "daphne", "-p", str(free_port()), "gateproject.asgi:application", environment=environment) as child:
         assert child.process.wait(30) == 1
-    assert "workers: several processes are started by `gate run`" in child.output
+    assert "workers: requires `gate run`" in child.output

@@ -63,7 +63,7 @@ def test_it_waits_as_long_as_it_is_told(capsys):
 def test_where_nobody_listens_it_says_so(capsys):
     address = f"127.0.0.1:{free_port()}"
     assert check(address) == 1
-    assert f"nothing answers at {address}" in capsys.readouterr().out
+    assert f"no response from {address}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("address", ["nowhere", "localhost:http"])

@@ -55,7 +55,7 @@ def test_an_import_without_a_route_is_no_success(tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text("services: {app: {image: app}}\n")
     code, _, err = run(tmp_path / "compose.yaml")
     assert code == 1
-    assert "no route was found in this configuration of Traefik" in err
+    assert "no route found in this configuration of Traefik" in err
 
 
 def test_oauth2_proxy_gets_fresh_secrets_each_time(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_upstreams_are_taken_from_a_compose_file_alone(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text("access_control: {rules: []}\n")
     code, out, err = run(tmp_path / "a.yml", tmp_path / "a.yml")
     assert (code, out) == (1, "")
-    assert "--upstreams takes a Compose file" in err
+    assert "--upstreams requires a Compose file" in err
 
 
 ANYTHING = st.recursive(

@@ -24,27 +24,27 @@ def run(directory: Path, text: str, name: str = "answers.yaml") -> str:
 
 def test_answers_of_a_file_are_written_with_what_to_do_next(tmp_path: Path) -> None:
     said = run(tmp_path, yaml.safe_dump({**GIVEN, "who": ["@example.com", "group:ops"]}))
-    assert f"{tmp_path}/gate/config.yaml is written, readable by you alone" in said
+    assert f"{tmp_path}/gate/config.yaml, readable by you only" in said
     assert "rungate -config" in said
     (route,) = yaml.safe_load((tmp_path / "gate/config.yaml").read_text())["policy"]
     assert (route["allowed_domains"], route["allowed_groups"]) == (["example.com"], ["ops"])
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
-    assert "is written" in run(tmp_path, "{" + ", ".join(f'"{key}": "{value}"' for key, value in GIVEN.items()) + "}", "answers.json")
+    assert "Created" in run(tmp_path, "{" + ", ".join(f'"{key}": "{value}"' for key, value in GIVEN.items()) + "}", "answers.json")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (yaml.safe_dump({**GIVEN, "colour": "red"}), "colour is no question"),
-        (yaml.safe_dump({**GIVEN, "who": {"a": "b"}}), "who must be a text"),
-        (yaml.safe_dump({key: value for key, value in GIVEN.items() if key != "upstream"}), "upstream: needs an answer"),
+        (yaml.safe_dump({**GIVEN, "colour": "red"}), "unknown key colour"),
+        (yaml.safe_dump({**GIVEN, "who": {"a": "b"}}), "who must be text"),
+        (yaml.safe_dump({key: value for key, value in GIVEN.items() if key != "upstream"}), "upstream: missing"),
         (yaml.safe_dump({**GIVEN, "upstream": "10.0.0.5"}), "upstream: needs a scheme"),
         (yaml.safe_dump({**GIVEN, "provider": "mine"}), "provider: "),
         (yaml.safe_dump({**GIVEN, "certificates": "files", "certificate_files": ["no.pem", "no-key.pem"]}), "no.pem can't be read"),
-        ("- a list", "must be a map"),
-        ("domain: a.com\ndomain: b.com", "each key once"),
+        ("- a list", "without duplicate keys"),
+        ("domain: a.com\ndomain: b.com", "without duplicate keys"),
         ("{", "is not valid YAML"),
     ],
 )
@@ -71,12 +71,12 @@ def test_a_file_that_is_not_there_and_a_folder_that_can_t_be_made(tmp_path: Path
     with pytest.raises(CommandError, match="no such file"):
         Command().handle(directory=tmp_path / "gate", answers=tmp_path / "none.yaml", offline=True, systemd=None)
     (tmp_path / "gate").write_text("a file")
-    with pytest.raises(CommandError, match="gate is there already: nothing was written"):
+    with pytest.raises(CommandError, match="gate already exists"):
         run(tmp_path, yaml.safe_dump(GIVEN))
 
 
 def test_without_a_terminal_it_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open(os.devnull) as nobody:
         monkeypatch.setattr("sys.stdin", nobody)
-        with pytest.raises(CommandError, match="give --answers FILE"):
+        with pytest.raises(CommandError, match="--answers FILE"):
             Command().handle(directory=tmp_path / "gate", answers=None, offline=True, systemd=None)

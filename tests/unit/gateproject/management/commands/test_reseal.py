@@ -40,13 +40,13 @@ def test_every_record_is_sealed_with_the_first_key(tmp_path: Path) -> None:
 
     written = asyncio.run(ids(options(SHARED_SECRET), *(f"{number:03}" for number in range(250))))
     said = reseal(options(NEW, SHARED_SECRET))
-    assert "session: 200 sealed anew" in said
-    assert "session: done, 250 sealed anew, 0 unreadable" in said
-    assert "session: done, 0 sealed anew" in reseal(options(NEW, SHARED_SECRET))
+    assert "session: 200 re-encrypted" in said
+    assert "session: done, 250 re-encrypted, 0 unreadable" in said
+    assert "session: done, 0 re-encrypted" in reseal(options(NEW, SHARED_SECRET))
     assert asyncio.run(ids(options(NEW))) == written
     with pytest.raises(CommandError, match="sealed under another shared_secret"):
         reseal(options(SHARED_SECRET))
 
 
 def test_in_memory_there_is_nothing_to_seal(tmp_path: Path) -> None:
-    assert "nothing is sealed" in reseal(make_options(tmp_path))
+    assert "not encrypted" in reseal(make_options(tmp_path))

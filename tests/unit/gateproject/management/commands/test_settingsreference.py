@@ -13,12 +13,12 @@ def test_all_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str
     call_command("settingsreference", directory=tmp_path)
     assert (tmp_path / "settings.md").read_text().startswith("# Settings\n")
     assert json.loads((tmp_path / "config.schema.json").read_text())["properties"]["cookie_expire"]["default"] == "14h"
-    assert capsys.readouterr().out.count("is written") == len(files())
+    assert capsys.readouterr().out.count(" written") == len(files())
     call_command("settingsreference", directory=tmp_path, check=True)
 
 
 def test_a_file_that_is_out_of_date_is_told_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "settings.md").write_text("old")
-    with pytest.raises(CommandError, match=r"settings.md is out of date: run `make docs`"):
+    with pytest.raises(CommandError, match=r"settings.md is out of date"):
         call_command("settingsreference", directory=tmp_path, check=True)
     assert (tmp_path / "settings.md").read_text() == "old"

@@ -21,8 +21,8 @@ def test_where_nobody_listens_it_is_1_and_each_is_named(monkeypatch: pytest.Monk
     one, other = (f"127.0.0.1:{free_port()}" for _ in range(2))
     assert run(one, other) == 1
     text = capsys.readouterr().out
-    assert f"nothing answers at {one}" in text
-    assert f"nothing answers at {other}" in text
+    assert f"no response from {one}" in text
+    assert f"no response from {other}" in text
 
 
 def test_no_time_between_two_looks_is_an_error() -> None:

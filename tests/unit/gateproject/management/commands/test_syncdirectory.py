@@ -64,7 +64,7 @@ def test_it_prints_what_differs_and_writes_it(desk: Desk) -> None:
     assert known(desk) == ["oidc/ann"]
     assert len(known(desk, DIRECTORY_RUN)) == 1
     desk.file.write_text("users: [{id: ann, name: Anna, groups: [h]}]\ngroups: [{id: g, name: G}, {id: h}]")
-    assert desk.run().splitlines()[:2] == ["+ group h: as it was", "~ user oidc/ann: name 'Anna', into h, out of g"]
+    assert desk.run().splitlines()[:2] == ["+ group h: unchanged", "~ user oidc/ann: name 'Anna', into h, removed from g"]
 
 
 def test_a_dry_run_writes_nothing(desk: Desk) -> None:
@@ -83,7 +83,7 @@ def test_as_json_it_is_one_object(desk: Desk) -> None:
 
 def test_a_long_list_is_cut_and_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncdirectory, "MOST_LINES", 1)
-    assert "... and 1 more; --json prints them all" in desk.run()
+    assert "... and 1 more" in desk.run()
 
 
 def test_a_failure_is_the_commands_failure(desk: Desk) -> None:
@@ -119,7 +119,7 @@ def test_the_bar_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("", "https://idp.example.com", "of https://idp.example.com"),
         ("https://idp.example.com", "", "of every issuer"),
-        ("", "", "as it was"),
+        ("", "", "unchanged"),
     ],
 )
 def test_it_says_whose_people_they_are_now(before: str, after: str, said: str) -> None:
@@ -151,7 +151,7 @@ def test_one_of_several_can_be_read_alone(several: Desk) -> None:
     said = several.run("--provider", "partner", "--json")
     assert (set(json.loads(said)), known(several)) == ({"partner"}, ["partner/ann"])
     for unknown in ("other", "nobody"):
-        with pytest.raises(CommandError, match=f"no directory of {unknown} is read .*; there are those of: corp, partner"):
+        with pytest.raises(CommandError, match=f"{unknown} has no directory .*: corp, partner"):
             several.run("--provider", unknown)
 
 

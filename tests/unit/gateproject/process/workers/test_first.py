@@ -61,7 +61,7 @@ async def test_who_is_silent_is_ended_and_holds_up_no_policy(silent_at: str, tmp
 
 
 @pytest.mark.parametrize(
-    ("serving", "told"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 processes serve: the log says how others ended")]
+    ("serving", "told"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 worker processes are running. The log has the exits")]
 )
 def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving, told, monkeypatch):
     monkeypatch.setattr(Runtime, "readiness", lambda _: ReadinessReport((PartReadiness("config"),)))

@@ -27,8 +27,8 @@ async def test_lines_are_read_in_pieces_and_odd_ones_do_no_harm() -> None:
                     await asyncio.sleep(0.01)
         assert told == ["1 2 3", "4"]
         assert [entry["event"] for entry in said] == [
-            "envoy has told of a request in other words",
-            "a request that envoy carried could not be told of",
+            "unparsable envoy access log line",
+            "envoy access log handler failed",
         ]
     finally:
         task.cancel()

@@ -46,7 +46,7 @@ async def test_what_is_carried_ends_with_its_access(stage: Stage, ask: Ask, line
     stage.carried.tell(f"{number} - 200 1234 10 0 DC downstream_remote_disconnect")
     assert repr(stage.streams) == "<OpenStreams 0 of 0 sessions>"
     assert stage.carried.is_idle.is_set()
-    assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access ended", "access ended", 200)
+    assert (lines[0]["ending"], lines[0]["problem"], lines[0]["status"]) == ("access_ended", "access_ended", 200)
 
 
 async def test_those_that_end_together_are_cut_together(stage: Stage, ask: Ask) -> None:
@@ -93,7 +93,7 @@ def test_how_it_ended_follows_from_envoys_flags(flags: str, ending: Ending) -> N
 async def test_who_left_before_an_answer_is_told_as_gone(stage: Stage, ask: Ask, lines: list[dict[str, Any]]) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.tell(f"{number} - 0 12 0 0 DC -")
-    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client left")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
 
 
 UPLOAD = (("content-length", "1000"),)
@@ -109,7 +109,7 @@ async def test_a_client_that_drips_is_cut_off(stage: Stage, ask: Ask, lines: lis
     stage.carried.tell_upload(f"{number} 255 -")
     assert await stage.cuts() == [{("192.0.2.7", 5000)}]
     stage.carried.tell(f"{number} - 0 31000 0 255 DC downstream_remote_disconnect")
-    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client left")
+    assert (lines[0]["status"], lines[0]["ending"]) == (499, "client_disconnected")
     assert counted == [(b"open.example.com", b"POST", 408, 31.0, 255, 0)]
 
 
@@ -118,7 +118,7 @@ async def test_a_client_that_envoy_has_waited_for_was_too_slow_and_its_upstream_
 ) -> None:
     number, stream = await stage.begin(ask("/in", *UPLOAD, host="open.example.com", method="POST"))
     stage.carried.tell(f"{number} - 408 30500 77 5 SI stream_idle_timeout")
-    assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client left", False)
+    assert (lines[0]["status"], lines[0]["ending"], "problem" in lines[0]) == (499, "client_disconnected", False)
     assert (stream.status, stream.ending) == (None, Ending.CLIENT_LEFT)
     assert counted == [(b"open.example.com", b"POST", 408, 30.5, 5, 77)]
 

@@ -13,7 +13,7 @@ async def test_odd_lines_and_unknown_numbers_do_no_harm(stage: Stage, ask: Ask) 
     with structlog.testing.capture_logs() as said:
         for line in ("", "a b c d e f g h", f"{number} - 200 1 2", f"{number} - x 1 2 3 - -"):
             stage.carried.tell(line)
-    assert [entry["event"] for entry in said] == ["envoy has told of a request in other words"] * 4
+    assert [entry["event"] for entry in said] == ["unparsable envoy access log line"] * 4
     stage.carried.tell("77 - 200 1 2 3 - via_upstream")
     stage.carried.is_no_stream("77")
     assert await stage.carried.instead("77", "response_timeout") is None

@@ -28,14 +28,14 @@ def test_pressure_is_a_number_between_0_and_1() -> None:
 def test_that_envoy_helps_itself_is_said_once_and_its_end_too() -> None:
     overload = OverloadState(MOST)
     assert told(overload, **{SHRINK: 0, REFUSED: 0}) == []
-    assert told(overload, **{SHRINK: 1}) == ["envoy is short of memory and helps itself: envoy_max_heap"]
+    assert told(overload, **{SHRINK: 1}) == ["envoy overload actions active"]
     assert told(overload, **{SHRINK: 1}) == []
-    assert told(overload, **{SHRINK: 0}) == ["envoy has enough memory again"]
+    assert told(overload, **{SHRINK: 0}) == ["envoy overload actions ended"]
 
 
 def test_refused_connections_are_counted_from_the_last_time() -> None:
     overload = OverloadState(MOST)
-    assert told(overload, **{REFUSED: 3}) == ["envoy has refused connections: envoy_max_connections"]
+    assert told(overload, **{REFUSED: 3}) == ["envoy rejected connections"]
     assert told(overload, **{REFUSED: 3}) == []
     assert told(overload, **{REFUSED: 1}) == [], "another Envoy, which begins anew"
     with capture_logs() as lines:

@@ -24,15 +24,15 @@ def test_routes_have_their_names_and_what_is_no_route_is_left_out() -> None:
     assert translated(PAGE, "gate", {"route-00aa": 'a "b"'}) == {
         "envoy_cluster_upstream_cx_total": TextFamily(
             "counter",
-            "As Envoy counts it.",
+            "As counted by Envoy.",
             [r'envoy_cluster_upstream_cx_total{service="gate",plane="envoy",envoy_cluster_name="a \"b\""} 2'],
         ),
         "envoy_cluster_x_rq": TextFamily(
             "counter",
-            "As Envoy counts it.",
+            "As counted by Envoy.",
             [r'envoy_cluster_x_rq{service="gate",plane="envoy",envoy_response_code="200",envoy_cluster_name="a \"b\""} 4'],
         ),
-        "envoy_server_live": TextFamily("gauge", "As Envoy counts it.", ['envoy_server_live{service="gate",plane="envoy"} 1']),
+        "envoy_server_live": TextFamily("gauge", "As counted by Envoy.", ['envoy_server_live{service="gate",plane="envoy"} 1']),
     }
 
 

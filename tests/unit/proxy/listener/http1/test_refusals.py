@@ -13,7 +13,7 @@ SECRET = b"s3cret"
 
 @pytest.fixture(autouse=True)
 def unbounded(monkeypatch):
-    monkeypatch.setattr(refusals, "_LOG", BoundedLog("a request was refused by the listener", level="info"))
+    monkeypatch.setattr(refusals, "_LOG", BoundedLog("request rejected by listener", level="info"))
 
 
 REFUSED = {
@@ -39,7 +39,7 @@ def test_a_refusal_has_an_id_and_a_line_in_the_log(canary, request_bytes):
     with structlog.testing.capture_logs() as lines:
         note_refusal(refused.value, ["127.0.0.1", 5])
     (line,) = lines
-    assert (line["event"], line["status"], line["client"]) == ("a request was refused by the listener", status, "127.0.0.1")
+    assert (line["event"], line["status"], line["client"]) == ("request rejected by listener", status, "127.0.0.1")
     assert line["request_id"] == refused.value.request_id
     assert SECRET.decode() not in str(line)
 

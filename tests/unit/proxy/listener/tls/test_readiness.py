@@ -35,8 +35,8 @@ def test_certificates_for_all_hosts_are_in_order(tmp_path):
     ("lifetime", "passed", "words"),
     [
         (timedelta(days=90), timedelta(days=84), "expires at 2027-04-15T07:00:00Z"),
-        (timedelta(days=90), timedelta(days=90), "has expired at 2027-04-15T07:00:00Z"),
-        (timedelta(days=90), timedelta(days=-30), "is good from "),
+        (timedelta(days=90), timedelta(days=90), "expired at 2027-04-15T07:00:00Z"),
+        (timedelta(days=90), timedelta(days=-30), "is not valid before "),
         (timedelta(days=5), timedelta(days=4, hours=1), "expires at 2027-01-20T07:00:00Z"),
     ],
 )
@@ -55,7 +55,7 @@ def test_a_host_without_a_certificate_is_named_and_of_many_a_few(tmp_path):
     routes = [{"from": f"https://app{number}.localhost", "to": "http://localhost:1"} for number in range(5)]
     part = read(tmp_path, AUTHENTICATE, policy=routes)
     assert part.state is ReadinessState.DEGRADED
-    assert part.reason == "none is for app0.localhost, app1.localhost, app2.localhost and 2 more"
+    assert part.reason == "no certificate for app0.localhost, app1.localhost, app2.localhost and 2 more"
 
 
 def test_nothing_is_to_be_said_where_tls_ends_elsewhere(tmp_path):
@@ -70,7 +70,7 @@ def test_autocert_s_certificates_end_too_and_those_that_are_awaited_are_told(tmp
     }
     options = make_options(tmp_path, **{**settings, **urls, "insecure_server": None, "address": ":443"})
     nothing = CertificateReadiness(options, AcmeState(is_on=True))(NOW)
-    assert (nothing.state, "autocert has none yet for" in nothing.reason) == (ReadinessState.DEGRADED, True)
+    assert (nothing.state, "autocert has no certificate yet for" in nothing.reason) == (ReadinessState.DEGRADED, True)
     authority = Authority.create("acme", permitted=["example.com"], now=NOW)
     leaves = {
         host: x509.load_pem_x509_certificate(authority.issue(host, now=NOW, lifetime=timedelta(days=90)).certificate_pem)
@@ -81,4 +81,4 @@ def test_autocert_s_certificates_end_too_and_those_that_are_awaited_are_told(tmp
     assert readiness(NOW).state is ReadinessState.OK
     assert readiness(NOW + timedelta(days=91, seconds=1)).state is ReadinessState.DEGRADED
     assert readiness(NOW + timedelta(days=91)) is readiness(NOW + timedelta(days=91, seconds=9))
-    assert "that of app.example.com has expired" in CertificateReadiness(options, obtained)(NOW + timedelta(days=91)).reason
+    assert "the one of app.example.com expired" in CertificateReadiness(options, obtained)(NOW + timedelta(days=91)).reason
