@@ -4,10 +4,12 @@ one person.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from authenticate.directory.base import DirectoryPerson
 from authenticate.directory.follower import DirectoryFollower
 from authenticate.directory.reading import DirectoryReading
 from authenticate.directory.source import DirectorySource
@@ -18,7 +20,8 @@ from config.options import Options
 from databroker.client import BrokerClient
 from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.own_records import own_records
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser, Record
+from databroker.store.base import VersionConflict
 from foundation.backoff import delay
 from foundation.errors import BrokerError, ProviderError
 from foundation.readiness import PartHealth, moment
@@ -29,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 RETRY = 30.0  # seconds after a reading that failed, or that another process was doing
 RUNS = 500
+LOOK_UPS = 3  # of one sign-in, where the record changes meanwhile
 
 
 class ProviderDirectory:
@@ -85,9 +89,7 @@ class ProviderDirectory:
         if self._source is None:
             return
         try:
-            person = await self._source.look_up(user_id, access_token)
-            if person is not None:
-                await self._write(person.user, person.groups)
+            await self._look_up(self._source, user_id, access_token)
         except (ProviderError, BrokerError) as error:
             metrics.directory_look_ups.labels(self.provider.id, "error").inc()
             log.warning(
@@ -99,15 +101,34 @@ class ProviderDirectory:
         else:
             metrics.directory_look_ups.labels(self.provider.id, "success").inc()
 
-    async def _write(self, user: DirectoryUser, groups: tuple[DirectoryGroup, ...]) -> None:
-        for group in groups:
+    async def _look_up(self, source: DirectorySource, user_id: str, access_token: str) -> None:
+        """Write the directory's answer. Query again where the record has changed since: that change may be newer than the answer."""
+        for attempts_left in reversed(range(LOOK_UPS)):
+            before = await self._own.get(DIRECTORY_USER, user_id)
+            person = await source.look_up(user_id, access_token)
+            try:
+                if person is not None:
+                    await self._write(person, before)
+            except VersionConflict:
+                if not attempts_left:
+                    raise
+            else:
+                return
+
+    async def _write(self, person: DirectoryPerson, before: Record | None) -> None:
+        """Write the user over the record `before`; VersionConflict where it has changed."""
+        for group in person.groups:
             known = await self._own.get(DIRECTORY_GROUP, group.id)
             # What a reading tells of a group may be more than this; of another issuer's of the same id it tells nothing.
             if known is None or not counts_for(DirectoryGroup.from_record(known).issuer, group.issuer):
-                await self._own.put(DIRECTORY_GROUP, group.id, group.to_data())
-        record = await self._own.get(DIRECTORY_USER, user.id)
-        if record is None or DirectoryUser.from_record(record) != user:
-            await self._own.put(DIRECTORY_USER, user.id, user.to_data())
+                with suppress(VersionConflict):
+                    await self._put(DIRECTORY_GROUP, group, known)
+        if before is None or DirectoryUser.from_record(before) != person.user:
+            await self._put(DIRECTORY_USER, person.user, before)
+
+    async def _put(self, type: str, value: DirectoryUser | DirectoryGroup, before: Record | None) -> None:
+        version = before.version if before is not None else 0
+        await self._own.put(type, value.id, value.to_data(), only_if_version=version)
 
 
 async def _later(seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

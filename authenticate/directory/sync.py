@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from authenticate.directory.base import DirectoryError, DirectorySnapshot
 from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
+from databroker.store.base import VersionConflict
 from foundation.tasks import in_parallel
 
 PAGE = 500
@@ -32,6 +34,7 @@ class DirectoryChanges:
     added: frozenset[tuple[str, str]]
     before: Mapping[tuple[str, str], Value]  # what is changed, as it was
     known: Mapping[str, int]
+    versions: Mapping[tuple[str, str], int]  # of the records that `put` replaces, 0 for new ones; none where any record is older
     emptied: int = 0  # users that are no longer listed, because they are in no group
 
     def __len__(self) -> int:
@@ -52,6 +55,7 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
     added: set[tuple[str, str]] = set()
     before: dict[tuple[str, str], Value] = {}
     known: dict[str, int] = {}
+    versions: dict[tuple[str, str], int] = {}
     emptied = 0
     wanted: tuple[tuple[str, Any, Mapping[str, Any]], ...] = (
         # Groups first: whoever sees a user's group finds its name.
@@ -82,11 +86,13 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
                 elif held != value:
                     put.append((record_type, value))
                     before[record_type, record.id] = held or value_type(record.id)
+                    versions[record_type, record.id] = record.version
             await asyncio.sleep(0)
         new = [value for id, value in values.items() if id not in seen]
         put += [(record_type, value) for value in new]
         added.update((record_type, value.id) for value in new)
-    return DirectoryChanges(tuple(put), tuple(delete), frozenset(added), before, known, emptied)
+    versions = {**dict.fromkeys(added, 0), **versions} if began != NEVER_SKIPPED else {}
+    return DirectoryChanges(tuple(put), tuple(delete), frozenset(added), before, known, versions, emptied)
 
 
 def _held(value_type: Any, record: Any) -> Any:
@@ -111,7 +117,9 @@ async def apply(changes: DirectoryChanges, broker: BrokerClient, progress: Progr
     """Write the changes; BrokerError in the middle leaves the rest to the next reading, which finds it again."""
 
     async def put(change: tuple[str, Value]) -> None:
-        await broker.put(change[0], change[1].id, change[1].to_data())
+        type, value = change
+        with suppress(VersionConflict):  # a look-up at sign-in came since the comparison, and knows better
+            await broker.put(type, value.id, value.to_data(), only_if_version=changes.versions.get((type, value.id)))
         progress(1)
 
     async def delete(change: tuple[str, str]) -> None:

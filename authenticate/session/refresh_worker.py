@@ -67,7 +67,7 @@ class RefreshWorker:
         self._schedule = RefreshSchedule(interval, clock)
         self._failures: dict[str, RefreshFailures] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._wanted = WantedRefreshes(refresh, broker, at_once)
+        self._wanted = WantedRefreshes(refresh, broker)
         self._news = asyncio.Event()
 
     def __repr__(self) -> str:

@@ -23,6 +23,8 @@ sync.without(
 )
 sync.without("more than half keeps its groups", "check_removals", never("record_type == DIRECTORY_USER"))
 sync.without("a look-up is newer than a reading that began before", "difference", never("record.modified > began"))
+sync.without("a reading replaces no look-up that came since its comparison", "apply", omits("only_if_version"))
+sync.without("nothing is newer than a directory's file", "difference", always("began != NEVER_SKIPPED"))
 
 reading = door("authenticate.directory.reading", f"{UNIT}/test_reading.py")
 reading.without("a reading that would remove too much stops", "DirectoryReading._run", never("not self.options.force"))
@@ -94,6 +96,7 @@ service.without(
     "ProviderDirectory._write",
     always("counts_for(DirectoryGroup.from_record(known).issuer, group.issuer)"),
 )
+service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))
 service.without(
     "a restart is no reason to ask anew", "DirectorySchedule._until_due", replaced("last.began + self._interval - self._clock()", "0.0")
 )

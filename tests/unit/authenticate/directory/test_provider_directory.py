@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from authenticate.directory.provider_directory import RETRY, DirectorySchedule
 from authenticate.directory.service import DirectoryService
+from authenticate.directory.source import DirectorySource
 from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -106,6 +107,66 @@ async def test_who_signs_in_has_their_groups_at_once(staged) -> None:
     before = await stage.versions()
     await service.look_up(user.id, "")
     assert await stage.versions() == before
+    await service.stop()
+
+
+async def test_a_look_up_that_is_late_brings_no_group_back(staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await staged("okta")
+    user, members = stage.directory.expected_user("ann"), stage.directory.company.members
+    await stage.read()
+    look_up = DirectorySource.look_up
+
+    async def late(*args: Any) -> Any:
+        monkeypatch.undo()
+        answer = await look_up(*args)
+        members.update({group: [name for name in names if name != "ann"] for group, names in members.items()})
+        assert not (await stage.read_anew()).error
+        return answer
+
+    monkeypatch.setattr(DirectorySource, "look_up", late)
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    await service.look_up(user.id, "")
+    assert user.group_ids
+    assert (await stage.users())[user.id].group_ids == ()
+    await service.stop()
+
+
+async def test_a_record_that_changes_again_and_again_is_left_to_the_next_reading(staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await staged("okta")
+    user = stage.directory.expected_user("ann")
+    look_up = DirectorySource.look_up
+
+    async def late(*args: Any) -> Any:
+        answer = await look_up(*args)
+        await stage.broker.put(DIRECTORY_USER, user.id, DirectoryUser(user.id, issuer=user.issuer).to_data())
+        return answer
+
+    monkeypatch.setattr(DirectorySource, "look_up", late)
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    with capture_logs() as logs:
+        await service.look_up(user.id, "")
+    assert [entry["user_id"] for entry in logs if entry["log_level"] == "warning"] == [user.id]
+    assert (await stage.users())[user.id].group_ids == ()
+    await service.stop()
+
+
+async def test_a_look_up_replaces_no_group_that_a_reading_has_written_since(staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await staged("okta")
+    user = stage.directory.expected_user("ann")
+    fuller = DirectoryGroup(user.group_ids[0], "Named by the reading", issuer=user.issuer)
+    service = DirectoryService(stage.options, stage.broker, stage.clock)
+    get = stage.broker.get
+
+    async def overtaken(type: str, id: str) -> Any:
+        known = await get(type, id)
+        if type == DIRECTORY_GROUP and id == fuller.id:
+            await stage.broker.put(type, id, fuller.to_data())
+        return known
+
+    monkeypatch.setattr(stage.broker, "get", overtaken)
+    await service.look_up(user.id, "")
+    assert (await stage.groups())[fuller.id] == fuller
+    assert (await stage.users())[user.id] == user
     await service.stop()
 
 

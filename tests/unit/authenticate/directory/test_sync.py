@@ -7,13 +7,14 @@ import pytest
 
 from authenticate.directory.base import DirectorySnapshot
 from authenticate.directory.file import parse
-from authenticate.directory.sync import WRITES_AT_ONCE, TooManyGone, apply, check_removals, difference
+from authenticate.directory.sync import NEVER_SKIPPED, WRITES_AT_ONCE, TooManyGone, apply, check_removals, difference
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.brokers import BrokerOverALine
 from tests.support.providers import a_provider
 
 PROVIDER = a_provider()
+BEGAN = 1e12  # after all that is written before
 FIRST, SECOND = "https://first.example", "https://second.example"
 
 
@@ -138,7 +139,7 @@ async def test_writes_are_parallel_and_bounded(broker: BrokerOverALine) -> None:
     busy = most = 0
 
     class Counting:
-        async def put(self, type: str, id: str, data: object) -> None:
+        async def put(self, type: str, id: str, data: object, **more: object) -> None:
             nonlocal busy, most
             busy += 1
             most = max(most, busy)
@@ -180,3 +181,18 @@ async def test_who_is_known_to_be_in_no_group_is_so_by_whom_the_reading_is(broke
     await apply(await difference(DirectorySnapshot(stay, {}, "github/", SECOND), broker), broker)
     kept = {record.id: DirectoryUser.from_record(record).issuer for record in await broker.page(DIRECTORY_USER, "", 10)}
     assert (kept["github/left"], kept["github/none"]) == (SECOND, FIRST)
+
+
+@pytest.mark.parametrize(("began", "groups"), [(BEGAN, ("looked up",)), (NEVER_SKIPPED, ("read",))])
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_look_up_between_comparison_and_write_stays_and_none_is_newer_than_a_file(
+    broker: BrokerOverALine, is_known: bool, began: float, groups: tuple[str, ...]
+) -> None:
+    if is_known:
+        await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a").to_data())
+    reading = DirectorySnapshot({id: DirectoryUser(id, group_ids=("read",)) for id in ("okta/a", "okta/b")}, {})
+    changes = await difference(reading, broker, began)
+    await broker.put(DIRECTORY_USER, "okta/a", DirectoryUser("okta/a", group_ids=("looked up",)).to_data())
+    await apply(changes, broker)
+    users = [DirectoryUser.from_record(record) for record in await broker.page(DIRECTORY_USER, "", 10)]
+    assert [(user.id, user.group_ids) for user in users] == [("okta/a", groups), ("okta/b", ("read",))]
