@@ -104,9 +104,7 @@ directory_look_ups = _counter(
     "gate_directory_look_ups", "Group lookups at sign-in by result: `success` or `error`.", ["provider", "result"]
 )
 
-certificate_expiry = _gauge(
-    "gate_certificate_expiry_timestamp", "Expiry (notAfter) of a served certificate, Unix seconds. With `autocert`.", ["name"]
-)
+certificate_expiry = _gauge("gate_certificate_expiry_timestamp", "Expiry (notAfter) of a served certificate, Unix seconds.", ["name"])
 autocert_orders = _counter("gate_autocert_orders", "ACME orders by result: `obtained` or `failed`.", ["result"])
 
 kvstore_conns = _gauge("kvstore_conns", "Connections to the kvstore.")
@@ -249,17 +247,16 @@ def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
     kvstore_idle_conns.set_function(lambda: count()[1])
 
 
-def set_certificate_expiries(ends: Mapping[str, float]) -> None:
-    """Expiry of certificates, by a name that each is for; those that are no longer shown are told no more."""
-    for name in _told_certificates - set(ends):
+def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
+    """Expiry of the certificates of one source, by a name that each is for, in place of those that the source set before."""
+    before, _expiries[source] = _expiries.get(source, {}), ends
+    for name in before.keys() - _expiries[source].keys():
         certificate_expiry.remove(name)
-        _told_certificates.discard(name)
     for name, seconds in ends.items():
         certificate_expiry.labels(name).set(seconds)
-        _told_certificates.add(name)
 
 
-_told_certificates: set[str] = set()
+_expiries: dict[str, Mapping[str, float]] = {}
 
 
 def set_directory_read(provider: str, at: float, entries: Mapping[str, int]) -> None:

@@ -51,7 +51,7 @@ from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
 from proxy.listener.context import Application
-from proxy.listener.tls.readiness import CertificateReadiness
+from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
 from proxy.planes.forwarding_resources import ForwardingResources
 
 log = structlog.get_logger(__name__)
@@ -68,6 +68,12 @@ def needs_rungate(options: Options) -> Problem | None:
     if options.services in SERVES_GRPC_ONLY:
         return Problem("services", f"{options.services} serves gRPC only. Use `gate run`")
     return None
+
+
+def _note_configuration(options: Options) -> None:
+    """Log and measure what a configuration says, once for all processes."""
+    _tell_measured(options)
+    metrics.set_certificate_expiries("configuration", configured_expiries(options))
 
 
 def _tell_measured(options: Options) -> None:
@@ -126,7 +132,7 @@ class Runtime:
         self._metrics = MetricsListener(OperatorPages(self._metrics_page(), self.readiness))
         self._manager = ServiceManager(lambda: self.readiness().in_one_line())
         if self.is_first:
-            _tell_measured(self.options)
+            _note_configuration(self.options)
         self._keep_decisions()
 
     def _rpc_services(self) -> Rpc:
@@ -323,7 +329,7 @@ class Runtime:
         for name, value in cookies.items():
             setattr(settings, name, value)
         if self.is_first:
-            _tell_measured(options)
+            _note_configuration(options)
         reload = Reload()
         reload.lags("envoy", late)
         await self._tell(old, services, taken, reload)

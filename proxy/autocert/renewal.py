@@ -248,7 +248,7 @@ class CertificateRenewal:
         self.obtained.contexts = {host: each.context for host, each in served.items()}
         self.obtained.pairs = {host: each.certificate.pair for host, each in served.items() if not self._lacks_staple(each)}
         self.obtained.leaves = {host: shown.certificate.chain.leaf for host, shown in self._shown.items()}
-        metrics.set_certificate_expiries({chain.name: chain.ends.timestamp() for chain in chains})
+        metrics.set_certificate_expiries("autocert", {chain.name: chain.ends.timestamp() for chain in chains})
 
     def _served(self, shown: ServedCertificate, now: datetime) -> ServedCertificate:
         """One that browsers would refuse without a staple waits for it while the one before is good."""

@@ -79,7 +79,7 @@ class Autocert:
             self.obtained.is_on = False
             self.obtained.contexts, self.obtained.pairs, self.obtained.leaves, self.obtained.staples = {}, {}, {}, {}
             self.obtained.pending = lambda host: None
-            metrics.set_certificate_expiries({})
+            metrics.set_certificate_expiries("autocert", {})
             return None
         return CertificateRenewal(
             WantedCertificates.of(options),

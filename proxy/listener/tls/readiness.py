@@ -23,6 +23,16 @@ NAMED = 3
 KEPT = timedelta(seconds=10)
 
 
+def configured_expiries(options: Options) -> dict[str, float]:
+    """Expiry of each configured certificate, Unix seconds, by its first name; the earliest of those with one name."""
+    found: dict[str, float] = {}
+    for pair in options.certificate_pairs:
+        leaf = x509.load_pem_x509_certificates(pair.certificate)[0]
+        name, ends = next(iter(names_of(leaf)), pair.source), leaf.not_valid_after_utc.timestamp()
+        found[name] = min(ends, found.get(name, ends))
+    return found
+
+
 class CertificateReadiness:
     """Readiness under one configuration, made once of it; `obtained` are those of autocert."""
 

@@ -8,7 +8,7 @@ from cryptography import x509
 from examples.demo.certificates import Authority
 from foundation.readiness import PartReadiness, ReadinessState
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.listener.tls.readiness import CertificateReadiness
+from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
 from tests.support.certs import PERMITTED
 from tests.support.options import make_options
 
@@ -49,6 +49,18 @@ def test_what_ends_soon_or_has_ended_is_told(tmp_path, lifetime, passed, words):
 @pytest.mark.parametrize(("lifetime", "passed"), [(timedelta(days=90), timedelta(days=82)), (timedelta(days=5), timedelta(days=3))])
 def test_what_ends_later_is_not(tmp_path, lifetime, passed):
     assert read(tmp_path, AUTHENTICATE, APP, lifetime=lifetime, at=NOW + passed).state is ReadinessState.OK
+
+
+def test_the_expiry_of_each_configured_certificate_is_known(tmp_path):
+    files = []
+    for number, (host, lifetime) in enumerate([(APP, 90), (APP, 30), (AUTHENTICATE, 60)]):
+        issued = AUTHORITY.issue(host, now=NOW, lifetime=timedelta(days=lifetime))
+        for kind, pem in (("cert", issued.certificate_pem), ("key", issued.key_pem)):
+            (tmp_path / f"{number}.{kind}").write_bytes(pem)
+        files.append({kind: str(tmp_path / f"{number}.{kind}") for kind in ("cert", "key")})
+    options = make_options(tmp_path, certificates=files, insecure_server=None)
+    ends = {host: datetime.fromtimestamp(seconds, UTC) - NOW for host, seconds in configured_expiries(options).items()}
+    assert {host: round(left / timedelta(days=1)) for host, left in ends.items()} == {APP: 30, AUTHENTICATE: 60}
 
 
 def test_a_host_without_a_certificate_is_named_and_of_many_a_few(tmp_path):
