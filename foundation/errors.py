@@ -127,6 +127,12 @@ class NoDescriptors(UpstreamError):
     status = 503
 
 
+class EnvoyNeeded(UpstreamError):
+    """Only Envoy forwards to upstreams with HTTP/2, and it can't take this request now: at its start, or with no control connection."""
+
+    status = 503
+
+
 class UpstreamTimeout(UpstreamError):
     """The upstream did not answer within the route's timeout."""
 

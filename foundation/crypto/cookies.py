@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 # Browsers keep fewer than two hundred cookies for a site; this bounds the work that a header of nothing but semicolons makes.
 MAX_PAIRS = 1000
@@ -23,16 +24,30 @@ def parse(headers: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 def without(headers: Iterable[bytes], is_ours: Callable[[bytes], bool]) -> list[bytes]:
-    """The Cookie headers less the pairs whose name is ours; every other pair survives byte for byte, empty headers vanish."""
+    """The Cookie headers less the pairs whose name is ours; every other pair survives byte for byte, empty headers vanish.
+
+    A pair of ours may follow a comma: some proxies join several Cookie headers by one (Envoy 1.40 for HTTP/1.1).
+    """
     kept_headers = []
     for header in headers:
         pairs = header.split(b";")
-        kept = [pair for pair in pairs if not is_ours(pair.partition(b"=")[0].strip(b" \t"))]
-        if len(kept) == len(pairs):
+        kept = [_before_ours(pair, is_ours) for pair in pairs if not is_ours(_name_of(pair))]
+        if kept == pairs:
             kept_headers.append(header)
         elif remaining := b";".join(kept).strip(b" \t"):
             kept_headers.append(remaining)
     return kept_headers
+
+
+def _before_ours(pair: bytes, is_ours: Callable[[bytes], bool]) -> bytes:
+    """The pair up to a comma behind which one of ours begins."""
+    first, *others = pair.split(b",")
+    kept = takewhile(lambda other: not is_ours(_name_of(other)), others)
+    return b",".join([first, *kept])
+
+
+def _name_of(pair: bytes) -> bytes:
+    return pair.partition(b"=")[0].strip(b" \t")
 
 
 def is_ours(name: bytes, cookie_name: str) -> bool:

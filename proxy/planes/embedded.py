@@ -14,6 +14,7 @@ from foundation.errors import (
     BadRequest,
     BrokerError,
     CredentialsError,
+    EnvoyNeeded,
     NobodyToActFor,
     NoDescriptors,
     UpstreamError,
@@ -125,6 +126,8 @@ class DataPlane:
         incoming, offer, switch = judged.incoming, carry.offer, None
         if incoming.is_connect:
             return await self._tunnel(judged, carry, receive)
+        if carry.route.route.upstream_http2:
+            raise EnvoyNeeded("only Envoy forwards to upstream_http2 routes, and it did not take this request")
         take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
         if take_over is not None:

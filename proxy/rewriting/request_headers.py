@@ -30,7 +30,8 @@ from proxy.rewriting.header_names import (
     is_steering_header,
 )
 
-_OUR_CREDENTIALS = re.compile(rb"[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
+# Also behind a comma, by which some proxies join several Authorization headers.
+_OUR_CREDENTIALS = re.compile(rb"(?:\A|,)[ \t]*(?:gate[ \t]|bearer[ \t]+gate[-_])", re.IGNORECASE)
 
 # Where Authorization is ours, so is what stands in for it there: a serverless service prefers the first of these, and a cluster that
 # trusts our client certificate believes the others.
@@ -169,7 +170,7 @@ class RouteHeaders:
                 continue
             elif kind == COOKIE:
                 kept += [(pair[0], value) for value in self.cookies[pair[1]]]
-            elif kind != AUTHORIZATION or _OUR_CREDENTIALS.match(pair[1]) is None:
+            elif kind != AUTHORIZATION or _OUR_CREDENTIALS.search(pair[1]) is None:
                 kept.append(pair)
         return kept, options, forwarded
 

@@ -376,6 +376,38 @@ async def test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win
     assert (answer.header("x-hop"), answer.header("alt-svc")) == (None, None)
 
 
+async def test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_another_request(gate: RunningGate) -> None:
+    inner = b"HTTP/1.1 200 OK\r\nSet-Cookie: _gate=stolen\r\nContent-Length: 6\r\n\r\nPOISON"
+    said = b"HTTP/1.1 200 OK\r\nX-Gate-Edge-Failed: status 101\r\nContent-Length: %d\r\n\r\n" % len(inner)
+    async with canary(gate, answer=said + inner):
+
+        def both() -> list[RawResponse]:
+            with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
+                return [
+                    client.send(b"GET / HTTP/1.1\r\nHost: %b:%d\r\n\r\n" % (host.encode(), gate.port)).response() for host in (CANARY, APP)
+                ]
+
+        of_application, of_another_route = await asyncio.to_thread(both)
+    assert (of_application.status, of_application.body) == (200, inner)
+    assert (of_another_route.status, of_another_route.header("set-cookie")) == (401, None)
+
+
+async def test_several_headers_of_credentials_hide_none_of_ours(gate: RunningGate) -> None:
+    received: list[bytes] = []
+
+    async def keep(conversation: Conversation) -> None:
+        while head := await conversation.head():
+            received.append(head)
+            await conversation.send(OK)
+
+    lines = ("Cookie: theirs=1", "Cookie: _gate=STOLEN; b=2", "Authorization: Basic eDp5", "Authorization: Bearer gate-STOLEN")
+    async with canary(gate, keep):
+        await asyncio.to_thread(ask, gate, "/", *lines, host=CANARY)
+    (head,) = received
+    assert b"STOLEN" not in head
+    assert b"theirs=1" in head
+
+
 @pytest.mark.parametrize(("scheme", "says_so"), [("Negotiate YIIabc", True), ("negotiate YIIabc", False), ("Odd abc", True)])
 async def test_no_connection_that_an_upstream_knows_a_user_by_serves_another(scheme: str, says_so: bool, gate: RunningGate) -> None:
     """An upstream that authenticates connections, as IIS does.  A scheme that nobody knows counts where the upstream says so."""

@@ -49,7 +49,9 @@ async def http2_upstream() -> AsyncIterator[str]:
                 for event in connection.receive_data(data):
                     if isinstance(event, RequestReceived):
                         value = dict(event.headers).get("x-a")
-                        connection.send_headers(event.stream_id, [(":status", "200"), ("x-a", repr(value))], end_stream=True)
+                        leaks = [value for _, value in event.headers if "STOLEN" in value]
+                        answer = [(":status", "200"), ("x-a", repr(value)), ("x-leaks", repr(leaks))]
+                        connection.send_headers(event.stream_id, answer, end_stream=True)
                 writer.write(connection.data_to_send())
         writer.transport.abort()
 
@@ -104,6 +106,22 @@ async def test_an_upstream_with_http2_never_sees_blanks_around_a_value(value: st
 
             answer = await asyncio.to_thread(ask)
     assert (answer.status, answer.header("x-a")) == (200, repr(value.strip()))
+
+
+async def test_an_upstream_with_http2_gets_no_credential_of_ours(provider: DevelopmentProvider, tmp_path: Path) -> None:
+    """Envoy joins several lines of HTTP/1.1 by a comma."""
+    async with http2_upstream() as to:
+        builder = GateBuilder(provider.url).setting(data_plane="envoy")
+        builder.route(OPEN, to=to, upstream_http2=True, allow_public_unauthenticated_access=True)
+        lines = b"Cookie: a=1\r\nCookie: _gate=STOLEN\r\nAuthorization: Basic eDp5\r\nAuthorization: Bearer gate-STOLEN\r\n"
+        with builder.start(tmp_path) as gate:
+
+            def ask() -> RawResponse:
+                with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=OPEN) as client:
+                    return client.send(b"GET / HTTP/1.1\r\nHost: %b:%d\r\n%b\r\n" % (OPEN.encode(), gate.port, lines)).response()
+
+            answer = await asyncio.to_thread(ask)
+    assert (answer.status, answer.header("x-leaks")) == (200, "[]")
 
 
 async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: DevelopmentProvider, tmp_path: Path) -> None:

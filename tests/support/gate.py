@@ -127,6 +127,8 @@ class RunningGate:
             self.child = python(*command(builder.listens, certificates), environment={**said, "GATE_CONFIG": str(config_file)})
         try:
             self.child.wait_for(self._answers, "gate answers /ping", 60)
+            if command is None and builder.settings.get("data_plane") == "envoy":
+                self.wait_for_event("gate is ready")  # Envoy listens before it may forward
         except BaseException:
             self.child.__exit__()
             raise

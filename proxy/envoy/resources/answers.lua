@@ -34,7 +34,7 @@ end
 
 -- A page of gate's in place of an answer, once that is whole.  What follows a change of protocols has no end, so it gets no page.
 local function answer_instead(handle, number, why)
-  local is_endless = why == "status 101"
+  local is_endless = handle:headers():get(":status") == "101"
   if not is_endless then handle:body(true) end
   local said, page = handle:httpCall("$JUDGE", question("$INSTEAD"), number .. "\n" .. why, 5000)
   local headers = handle:headers()
@@ -65,7 +65,10 @@ end
 
 function envoy_on_response(handle)
   local headers = handle:headers()
-  local failed, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
+  local said, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
+  -- Envoy's own word begins with a mark that no application knows.
+  local failed = said and said:match("^$FAILED_MARK (.*)$")
+  if said and not failed then headers:remove("$FAILED") end
   local is_good = status and status >= 200 and status <= 599
   if failed or not is_good or $WATCHES then
     local known = handle:streamInfo():dynamicMetadata():get("$METADATA")

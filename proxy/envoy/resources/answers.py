@@ -1,6 +1,7 @@
 """Answers of what Envoy carries: cleaned by Envoy as `ResponseHeaders.for_client` does it, and replaced by a page of gate's where an
 upstream gave none."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,17 @@ class AnswerFilter:
     def of(cls, options: Options, token: str) -> "AnswerFilter":
         return cls(token, options.cookie_name, tuple(options.headers.items()))
 
+    @property
+    def failed_mark(self) -> str:
+        """Proof that a response is Envoy's own: an application that could say so would have its response cut, and the rest of it read as
+        the response to another request."""
+        return hashlib.sha256(f"failed {self.token}".encode()).hexdigest()
+
+    def failures(self) -> Json:
+        """Mapper of local replies, by which the script knows those of Envoy's own and their reason."""
+        value = f"{self.failed_mark} %RESPONSE_CODE_DETAILS%"
+        return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": value}}]}
+
     def filters(self) -> list[Json]:
         """Filter that stands behind the judge's, and one for trailers: of a request's nothing goes on."""
         trailers = {
@@ -68,6 +80,7 @@ class AnswerFilter:
         names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
         said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
         kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
+        names["FAILED_MARK"] = self.failed_mark
         added = ", ".join(f"[{quoted(name.lower())}] = true" for name, _ in (*self.response_headers, ("alt-svc", "")))
         source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower()), "ADDED": added})
         looks = {LAST_STEP_FILTER: on_route(source), FILTER: on_route("")} if watches or has_rules else {FILTER: on_route(source)}
@@ -118,8 +131,3 @@ def silences() -> Json:
     is_late: Json = {"comparison": {"op": "EQ", "value": {"default_value": late.status, "runtime_key": "gate.none"}}}
     text = {"text_format_source": {"inline_string": late.body.decode()}, "content_type": "text/plain; charset=utf-8"}
     return {"filter": {"and_filter": {"filters": [CARRIED_ONES, {"status_code_filter": is_late}]}}, "body_format_override": text}
-
-
-def failures() -> Json:
-    """Mapper of local replies, by which the script knows those of Envoy's own and their reason."""
-    return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": "%RESPONSE_CODE_DETAILS%"}}]}

@@ -21,6 +21,10 @@ def is_ours(name: bytes) -> bool:
         (b"_gate", []),
         (b"__Host-_gate_form_abc=x; __host-_gate=y; __Host-theirs=z", [b"__Host-theirs=z"]),
         (b" \t_gate =x; a=1", [b"a=1"]),
+        (b"a=1,_gate=x; b=2", [b"a=1; b=2"]),
+        (b"a=1, __Host-_gate=x, c=3; b=2", [b"a=1; b=2"]),
+        (b"a=1,2,gate=3; b=,", [b"a=1,2,gate=3; b=,"]),
+        (b"_gate=x,a=1; b=2", [b"b=2"]),
     ],
 )
 def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:

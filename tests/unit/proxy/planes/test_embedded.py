@@ -151,6 +151,14 @@ async def test_an_upstream_that_is_not_there_is_502(tmp_path: Path) -> None:
     assert b"127.0.0.1" not in answer.body
 
 
+async def test_an_upstream_that_only_envoy_reaches_is_not_asked_by_gate(tmp_path: Path) -> None:
+    """Requests come to gate's own plane while Envoy has no control connection, which would know how to end them."""
+    async with proxied(tmp_path, {**PUBLIC, "upstream_http2": True}, data_plane="envoy") as gate:
+        answer = await gate.ask(URL)
+        assert gate.canary.connections == 0
+    assert answer.status == 503
+
+
 async def test_an_upstream_that_does_not_answer_in_time_is_504(tmp_path: Path) -> None:
     async def silent(conversation: Conversation) -> None:
         await conversation.request()

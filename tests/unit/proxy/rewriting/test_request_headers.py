@@ -129,13 +129,22 @@ def test_the_cookie_name_is_never_a_pattern(options_of):
 
 
 @pytest.mark.parametrize(
-    "credentials", [b"Gate token", b"gate token", b"Bearer Gate-token", b"BEARER  gate-token", b" Gate token", b"Gate\ttoken"]
+    "credentials",
+    [
+        b"Gate token",
+        b"gate token",
+        b"Bearer Gate-token",
+        b"BEARER  gate-token",
+        b" Gate token",
+        b"Gate\ttoken",
+        b"Basic eDp5,Bearer gate-t",
+    ],
 )
 def test_our_bearer_tokens_end_here(options, credentials):
     assert values(sent(options, [(b"authorization", credentials)]), b"authorization") == []
 
 
-@pytest.mark.parametrize("credentials", [b"Bearer abc", b"Basic eDp5", b"Gateway x", b"Negotiate Gate x"])
+@pytest.mark.parametrize("credentials", [b"Bearer abc", b"Basic eDp5", b"Gateway x", b"Negotiate Gate x", b'Digest a="b", gate=c'])
 def test_other_credentials_pass(options, credentials):
     assert values(sent(options, [(b"authorization", credentials)]), b"authorization") == [credentials]
 
