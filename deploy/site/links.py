@@ -1,6 +1,7 @@
 """MkDocs hook: files of the repository that pages link to (examples, deploy, ...) become files of the site.
 
 A link that leaves `docs/` must name a file that exists; it is copied below `repository/` of the site.
+Design decisions come last, in the navigation and in search results.
 """
 
 import re
@@ -8,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.plugins import get_plugin_logger
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, file_sort_key
+from mkdocs.utils import nest_paths
 
 log = get_plugin_logger(__name__)
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)")
 _TARGET = "repository"
+_DECISIONS = "decisions/"
+_DECISIONS_BOOST = 0.0001  # a match in a title counts a thousand times a match in the text
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the linked files outside `docs/`; a directory stands for its README.md."""
-    for page in [file for file in files if file.is_documentation_page()]:
+    """Add the linked files outside `docs/`; a directory stands for its README.md. Move decisions to the end of the navigation."""
+    pages = sorted(files.documentation_pages(), key=lambda file: (file.src_uri.startswith(_DECISIONS), file_sort_key(file)))
+    config["nav"] = nest_paths(page.src_uri for page in pages)
+    for page in pages:
         for link, _ in _LINK.findall(Path(page.abs_src_path or "").read_text()):
             source = _outside(page.src_uri, link)
             if source is not None and source.is_file():
@@ -30,7 +36,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links that leave `docs/` to the copies."""
+    """Point links that leave `docs/` to the copies. Lower the rank of decisions in search results."""
+    if page.file.src_uri.startswith(_DECISIONS):
+        page.meta["search"] = {"boost": _DECISIONS_BOOST}
 
     def target(link: re.Match[str]) -> str:
         source = _outside(page.file.src_uri, link[1])
