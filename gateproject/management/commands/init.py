@@ -88,12 +88,12 @@ class Command(GateCommand):
             self._note(options)
         if report.errors:
             raise SystemExit(1)
-        self.stdout.write(f"Start it: {_command('rungate')} -config {path}")
+        self.stdout.write(f"Start it: {_command('rungate')} --config {path}")
 
     def _tell_next(self, path: Path, options: Options) -> None:
         self.stdout.write(f"\nCreated {path}, readable by you only: it contains secrets.")
         self._note(options)
-        self.stdout.write(f"Check it: {_command('checkconfig')} -config {path}\nRun it:   {_command('rungate')} -config {path}")
+        self.stdout.write(f"Check it: {_command('checkconfig')} --config {path}\nRun it:   {_command('rungate')} --config {path}")
 
     def _note(self, options: Options) -> None:
         for note in surroundings.notes(options, page):

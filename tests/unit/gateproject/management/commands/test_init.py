@@ -25,7 +25,7 @@ def run(directory: Path, text: str, name: str = "answers.yaml") -> str:
 def test_answers_of_a_file_are_written_with_what_to_do_next(tmp_path: Path) -> None:
     said = run(tmp_path, yaml.safe_dump({**GIVEN, "who": ["@example.com", "group:ops"]}))
     assert f"{tmp_path}/gate/config.yaml, readable by you only" in said
-    assert "rungate -config" in said
+    assert "rungate --config" in said
     (route,) = yaml.safe_load((tmp_path / "gate/config.yaml").read_text())["policy"]
     assert (route["allowed_domains"], route["allowed_groups"]) == (["example.com"], ["ops"])
 
