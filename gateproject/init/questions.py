@@ -169,7 +169,7 @@ def _settings_of_one(key: str, answer: str) -> Iterator[tuple[str, Any]]:
     match key:
         case "domain":
             if "/" in answer or ":" in answer or "." not in answer:
-                raise UnusableAnswer("write the domain only, as in example.com")
+                raise UnusableAnswer("write the domain only, with a dot, as in example.com")
         case "certificates":
             if answer not in (AUTOCERT, FILES, BALANCER):
                 raise UnusableAnswer(f"write {AUTOCERT}, {FILES} or {BALANCER}")
