@@ -147,4 +147,4 @@ def _route(site, ports: Ports, upstream_port: int) -> dict[str, object]:
 
 def _echo_route(port: int) -> dict[str, object]:
     route = {"from": f"tcp+https://{ECHO_AUTHORITY}", "to": f"tcp://127.0.0.1:{port}", "allow_any_authenticated_user": True}
-    return {**route, "title": "Echo", "description": "Says back what a program sends over TCP", "icon": "terminal"}
+    return {**route, "title": "Echo", "description": "Echoes what a program sends over TCP", "icon": "terminal"}

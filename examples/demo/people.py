@@ -57,9 +57,9 @@ class Site:
 
     def who(self) -> str:
         if self.visitors is None:
-            return "everybody"
+            return "everyone"
         if self.visitors == PEOPLE:
-            return "any signed-in person"
+            return "any signed-in user"
         names = ", ".join(person.sub for person in self.visitors)
         groups = " or ".join(self.access.get("allowed_groups", ()))
         return f"group {groups} ({names})" if groups else f"only {names}"
@@ -69,7 +69,7 @@ SITES = (
     Site(
         "hello",
         "Hello",
-        "what an application learns about you",
+        "the identity that an application receives",
         {"allow_any_authenticated_user": True},
         PEOPLE,
         "home",
@@ -78,7 +78,7 @@ SITES = (
     Site(
         "chat",
         "Chat",
-        "two browsers talk over a websocket",
+        "a chat room over a WebSocket",
         {"allowed_groups": ["engineering", "sales"], "allow_websockets": True},
         (ALICE, BOB),
         "chat",
@@ -86,7 +86,7 @@ SITES = (
     ),
     Site("files", "Files", "large downloads and uploads", {"allowed_groups": ["engineering"]}, (ALICE,), "files", passes_identity=True),
     Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), "money", passes_identity=True),
-    Site("public", "Public", "a page without a sign-in", {"allow_public_unauthenticated_access": True}, None, "globe"),
+    Site("public", "Public", "a page that needs no sign-in", {"allow_public_unauthenticated_access": True}, None, "globe"),
 )
 # A route for TCP at the host of a site; its port is a name, nobody listens there.
 ECHO = "echo"

@@ -129,26 +129,26 @@ def introduction(ports: Ports, folder: Folder) -> str:
     own = ports.url(AUTHENTICATE_HOST, "/.gate/")
     pages = {ports.url(site.host): f"{site.about}: {site.who()}" for site in SITES}
     pages |= {
-        own: "who am I, sign out",
-        f"{own}admin/": f"sessions, people, routes, and why a request was decided as it was: only {ALICE.sub}",
+        own: "your applications and account, sign-out",
+        f"{own}admin/": f"sessions, users, routes, explanations of decisions: only {ALICE.sub}",
     }
     width = max(map(len, pages))
-    people = [f"  {person.sub:<7}{person.email:<20}{_groups(person):<19}sees {_sees(person)}" for person in PEOPLE]
+    people = [f"  {person.sub:<7}{person.email:<20}{_groups(person):<19}can open {_sees(person)}" for person in PEOPLE]
     lines = [
         "",
         "Sites",
         *(f"  {url:<{width}}  {about}" for url, about in pages.items()),
         "",
-        "People (pick one at the sign-in, there are no passwords)",
+        "Users (choose one at sign-in; there are no passwords)",
         *people,
         "",
-        f"TCP goes through gate, too ({ECHO_AUTHORITY} says everything back: any signed-in person). In another terminal:",
+        f"TCP route {ECHO_AUTHORITY} (echoes what you send; any signed-in user). In another terminal:",
         f"  {_gate()} tunnel {ECHO_AUTHORITY} --listen 127.0.0.1:7777 {_where(ports, ca)}",
         "  nc 127.0.0.1 7777",
         "",
-        "Your browser does not know the demo's certificate authority yet. Go on past its warning at each site, or trust",
+        "Your browser does not know the demo's certificate authority yet. Accept the warning on each site, or trust",
         f"  {ca}",
-        "It can vouch for servers named *.localhost or on loopback addresses, and for nothing else.",
+        "It can issue certificates only for *.localhost and loopback addresses.",
         f"  curl             curl --cacert {_quoted(ca)} {ports.url('public.localhost')}",
         "  Firefox          Settings, Privacy & Security, View Certificates, Authorities, Import",
         f'  Chrome on Linux  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n "gate demo" -i {_quoted(ca)}   (package libnss3-tools)',
@@ -190,6 +190,6 @@ def _names_hint() -> list[str]:
         return []
     except socket.gaierror:
         return [
-            "Chrome, Edge, Firefox and curl find *.localhost by themselves. For other programs, add this line to /etc/hosts:",
+            "Chrome, Edge, Firefox and curl resolve *.localhost themselves. For other programs, add this line to /etc/hosts:",
             f"  127.0.0.1 {' '.join(HOSTS)}",
         ]

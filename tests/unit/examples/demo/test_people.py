@@ -8,11 +8,11 @@ from examples.demo.people import ALICE, BOB, CAROL, SITES
 @pytest.mark.parametrize(
     ("name", "visitors", "in_words"),
     [
-        ("hello", (ALICE, BOB, CAROL), "any signed-in person"),
+        ("hello", (ALICE, BOB, CAROL), "any signed-in user"),
         ("chat", (ALICE, BOB), "group engineering or sales (alice, bob)"),
         ("files", (ALICE,), "group engineering (alice)"),
         ("finance", (ALICE,), "only alice"),
-        ("public", None, "everybody"),
+        ("public", None, "everyone"),
     ],
 )
 def test_each_site_says_who_may_enter(name: str, visitors: object, in_words: str) -> None:
