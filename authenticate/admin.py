@@ -32,10 +32,10 @@ from foundation.web.times import time_element
 MOST_SHOWN = 100
 # Read of each kind before the page is made, so that it takes the same time whatever there is.
 MOST_READ = 1000
-AWAY = "The data broker is away; nothing was changed, or not all of it. Look again in a minute."
-LOG_AWAY = "The audit log can't be written, so nothing was changed. Try again in a minute."
-NO_ANSWERER = "You may not answer: only the approvers of its route do, and nobody answers themselves."
-DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access has ended."}
+AWAY = "The data broker is unavailable; the change may be incomplete. Reload in a minute."
+LOG_AWAY = "The audit log is unavailable. Nothing was changed; try again in a minute."
+NO_ANSWERER = "You can't decide this request: only approvers of its route can, and not on their own requests."
+DONE = {"approve": "Approved.", "refuse": "Refused.", "revoke": "The access was revoked."}
 
 
 class AccessForAWhile(models.Model):
@@ -89,12 +89,12 @@ async def _step(request: HttpRequest) -> str:
         return DONE[do]
     caller, (id, _, nonce) = await caller_in_admin(request), sent.get("request", "").partition(" ")
     if caller is None or do not in DONE:
-        raise AccessError("only who came in by single sign-on can answer a request; nothing was changed")
+        raise AccessError("only administrators signed in by single sign-on can decide requests; nothing was changed")
     if do == "refuse":
         await desk.refuse(caller, id, nonce, audit_record(gate))
         return DONE[do]
     asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session, audit_record(gate))
-    return DONE[do] if asked.until else "Approved; another approver must, too."
+    return DONE[do] if asked.until else "Approved. More approvals are needed."
 
 
 class _Notes:

@@ -130,9 +130,9 @@ class BearerTokens:
         """
         trust = self._trusts.get(route_id)
         if trust is None:
-            return RefusedToken("the route takes no bearer tokens")
+            return RefusedToken("the route does not accept bearer tokens")
         if not SHORTEST <= len(token) <= MAX_TOKEN:
-            return RefusedToken(f"{trust.kind}: the token is of no sensible size")
+            return RefusedToken(f"{trust.kind}: the token is too large")
         key = (trust, hashlib.sha256(token.encode()).digest())
         verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
@@ -155,8 +155,8 @@ class BearerTokens:
         # Else who floods us could put off the judgement of what a token of theirs has opened.
         is_stranger, network = key not in self._good, client_network(asker)
         if is_stranger and not self._strangers.take(network):
-            raise ProviderError("too many tokens wait for the provider")
-        question = self._questions[key] = spawn(self._judge(key, trust, token), name="a bearer token is judged")
+            raise ProviderError("too many tokens are waiting for the provider")
+        question = self._questions[key] = spawn(self._judge(key, trust, token), name="bearer token verification")
         if is_stranger:
             question.add_done_callback(lambda _: self._strangers.leave(network))
         return question
@@ -170,7 +170,7 @@ class BearerTokens:
         except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
             verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
         except ProviderError as error:
-            log.warning("a bearer token can't be judged", kind=trust.kind, issuer=trust.issuer, reason=str(error))
+            log.warning("bearer token verification failed", kind=trust.kind, issuer=trust.issuer, reason=str(error))
             return error
         finally:
             del self._questions[key]
@@ -192,7 +192,7 @@ class BearerTokens:
         if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
             claims = await client.provider.userinfo(client, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
-                raise _TokenRefused("the provider does not say whose token it is")
+                raise _TokenRefused("the provider does not identify the token's user")
             return client.bounded(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(client.client_id,))
         claims = await verified(
@@ -262,11 +262,11 @@ class _Issuer:
     async def _discovered(self) -> str:
         answer = await self._http.get(self._trust.issuer.rstrip("/") + PATH)
         if answer.status != 200:
-            raise ProviderError(f"the issuer's discovery document was answered with status {answer.status}")
+            raise ProviderError(f"the issuer's discovery document returned status {answer.status}")
         document = answer.json()
         uri = document.get("jwks_uri")
         if document.get("issuer") != self._trust.issuer or not isinstance(uri, str) or not is_safe(uri, self._trust.issuer):
-            raise ProviderError("the discovery document is another issuer's, or names no safe jwks_uri: is bearer_token_issuer exact?")
+            raise ProviderError("the discovery document has another issuer or no https jwks_uri. Check bearer_token_issuer")
         return uri
 
 
@@ -306,7 +306,7 @@ def _check_claims(
 ) -> None:
     """Checks before the signature: what can't be for us is no reason to fetch keys."""
     if payload.get("iss") != issuer:
-        raise ProviderError("it is of another issuer")
+        raise ProviderError("it has another issuer")
     audience = payload.get("aud")
     audiences = [audience] if isinstance(audience, str) else audience
     if not isinstance(audiences, list) or not any(isinstance(name, str) and name in trust.audience for name in audiences):
@@ -319,9 +319,9 @@ def _check_claims(
     says = payload.get("typ")  # as Keycloak names the kind
     has_scope, has_nonce = (any(name in payload for name in names) for names in (OF_ACCESS_TOKENS, OF_ID_TOKENS))
     if trust.kind == ACCESS_TOKEN and not is_access_token and (has_nonce or says == "ID" or not has_scope):
-        raise ProviderError("it is no access token")
+        raise ProviderError("it is not an access token")
     if trust.kind == ID_TOKEN:
         if has_scope or says not in (None, "ID", "JWT"):
-            raise ProviderError("it is no ID token")
+            raise ProviderError("it is not an ID token")
         if payload.get("azp", trust.audience[0] if len(audiences) == 1 else None) != trust.audience[0]:
             raise ProviderError("it was issued to another client")

@@ -45,7 +45,7 @@ class ProviderWatch:
         except ProviderError as error:
             health.fails(str(error), began)  # an answer that can't be used came between
             if id not in self._warned:
-                log.warning("the identity provider can't be used", provider=id, reason=str(error))
+                log.warning("identity provider unavailable", provider=id, reason=str(error))
             self._warned.add(id)
 
     def readiness(self) -> PartReadiness:
@@ -55,7 +55,7 @@ class ProviderWatch:
             told = (f"{self._who(c.provider.id)} since {moment(c.health.since)}: {c.health.trouble}" for c in troubled)
             return degraded(PART, "; ".join(told))
         since = max((client.health.since for client in self._clients.made), default=0.0)
-        return PartReadiness(PART, reason=f"answered at {moment(since)}" if since else "not asked yet")
+        return PartReadiness(PART, reason=f"responded at {moment(since)}" if since else "not contacted yet")
 
     def _who(self, id: str) -> str:
-        return "nobody can sign in" if self._is_sole else f"nobody can sign in at {id}"
+        return "sign-in is unavailable" if self._is_sole else f"sign-in at {id} is unavailable"

@@ -55,7 +55,7 @@ class PublishedKeys:
             try:
                 await self.announce()
             except BrokerError as error:
-                log.warning("the signing key can't be announced to the other processes yet", reason=str(error))
+                log.warning("publishing signing key failed", reason=str(error))
                 await asyncio.sleep(next(waits))
                 continue
             waits = pauses(FIRST_PAUSE)
@@ -78,7 +78,7 @@ class PublishedKeys:
             try:
                 self._others = [key.jwk for key in await self._announced() if key.jwk["kid"] != self._key.kid]
             except BrokerError as error:
-                log.warning("the keys of other processes can't be read", reason=str(error))
+                log.warning("loading published keys failed", reason=str(error))
         return {"keys": [self._key.jwk(), *self._others]}
 
     async def _put(self, key: PublishedKey) -> None:
@@ -94,7 +94,7 @@ class PublishedKeys:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            log.warning("the keys of before can't be read", file=str(self._file), reason=type(error).__name__)
+            log.warning("loading previous keys failed", file=str(self._file), reason=type(error).__name__)
             return []
         named = content.items() if isinstance(content, dict) else ()
         found = (_checked(kid, data) for kid, data in named)
@@ -109,7 +109,7 @@ class PublishedKeys:
             beside.write_text(content)
             os.replace(beside, self._file)
         except OSError as error:
-            log.warning("the keys can't be kept for the next start", file=str(self._file), reason=type(error).__name__)
+            log.warning("saving keys failed", file=str(self._file), reason=type(error).__name__)
 
 
 def _checked(kid: str, data: Any) -> PublishedKey | None:
@@ -120,6 +120,6 @@ def _checked(kid: str, data: Any) -> PublishedKey | None:
     except (AttributeError, TypeError, ValueError):
         jwk = None
     if jwk is None or jwk["kid"] != kid or not isinstance(key.expires, int | float):
-        log.warning("a key of another process is malformed, so it is not served", kid=kid)
+        log.warning("malformed published key ignored", kid=kid)
         return None
     return PublishedKey(jwk, key.expires)

@@ -36,7 +36,7 @@ class RemovedDirectories:
 
     async def run(self) -> None:
         def unable(error: GateError) -> None:
-            log.warning("records of removed directories can't be deleted yet", reason=str(error))
+            log.warning("deleting records of removed directories failed", reason=str(error))
 
         await until_done(self._delete, unable, FIRST_PAUSE)
 
@@ -50,7 +50,7 @@ class RemovedDirectories:
         told = Counter(id.partition("/")[0] if type == DIRECTORY_USER else "" for type, id in gone)
         for provider, users in told.items():
             if provider:
-                log.warning("what a directory had told was deleted: it is not configured any more", provider=provider, users=users)
+                log.warning("records of removed directory deleted", provider=provider, users=users)
 
     def _may_be_gone(self, record: Record) -> bool:
         type, (of, has_owner, _) = record.type, record.id.partition("/")

@@ -29,7 +29,7 @@ class RemovedProviders:
 
     async def run(self) -> None:
         def unable(error: GateError) -> None:
-            log.warning("sessions of removed providers can't be ended yet", reason=str(error))
+            log.warning("ending sessions of removed providers failed", reason=str(error))
 
         await until_done(self._end, unable, FIRST_PAUSE)
 
@@ -40,7 +40,7 @@ class RemovedProviders:
                 gone[provider].append(record.id)
         for provider, ids in gone.items():
             ended = await end_sessions(self._broker, ids)
-            log.warning("sessions ended: their identity provider is not configured any more", provider=provider, sessions=len(ended))
+            log.warning("sessions of removed identity provider ended", provider=provider, sessions=len(ended))
 
     def _gone(self, record: Record) -> str | None:
         """The id of the provider whose session this was; None for one that counts, or that makes no sense."""

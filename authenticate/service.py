@@ -159,7 +159,7 @@ class AuthenticateService:
 
     async def _tidy_scim(self, directory: ScimDirectory) -> None:
         def unable(error: GateError) -> None:
-            log.warning("the pushed directory can't be tidied yet", provider=directory.provider.id, reason=str(error))
+            log.warning("SCIM repair failed", provider=directory.provider.id, reason=str(error))
 
         await until_done(directory.tidy, unable, FIRST_PAUSE, (BrokerError, ScimError))
 

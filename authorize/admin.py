@@ -89,7 +89,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     def explain_json(self, request: HttpRequest) -> HttpResponse:
         """Explanation as JSON.  Not by `admin_view`, which answers everybody else with the sign-in page."""
         if not self.admin_site.has_permission(request):
-            return _json({"error": "Only administrators may ask this; sign in to the admin first."}, 403)
+            return _json({"error": "Administrators only. Sign in to the admin first."}, 403)
         if request.method not in ("GET", "HEAD"):
             return _json({"error": "GET only"}, 405)
         try:
@@ -120,7 +120,7 @@ def filters_context(filters: TimelineFilters, options: Options) -> dict[str, Any
 def _of_hours(rows: QuerySet[LoggedDecision], written: str) -> QuerySet[LoggedDecision]:
     """Those of so many last hours; ValueError."""
     if not (written.isascii() and written.isdecimal() and len(written) <= 6 and 0 < int(written) <= MOST_HOURS):
-        raise ValueError(f"{written} is no number of hours from 1 to {MOST_HOURS}.")
+        raise ValueError(f"{written} must be a number of hours from 1 to {MOST_HOURS}.")
     return rows.filter(at__gte=timezone.now() - timedelta(hours=int(written)))
 
 

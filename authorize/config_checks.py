@@ -75,7 +75,7 @@ def unreachable_routes(settings: Any) -> Iterator[Finding]:
     enforced = [index for index, route in enumerate(settings.policy) if route.mode == ENFORCE]
     for found, cover in unreachable([settings.policy[index] for index in enforced], default_ports(settings)):
         place, other = ("policy", enforced[found]), ("policy", enforced[cover])
-        yield place, "can never match: {other} comes before it and takes all its requests", other
+        yield place, "can never match: {other} is before it and matches all its requests", other
 
 
 def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
@@ -94,7 +94,7 @@ def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
         try:
             table.match(AccessRequest("GET", route.from_.host, _port(route, settings), path))
         except (TooManyReadings, TwoReadings) as error:
-            yield ("policy", indexes[id(route)]), f"refuses what it names: {error.in_full}; an expression (regex) may own both"
+            yield ("policy", indexes[id(route)]), f"rejects the path that it names: {error.in_full}. Use a regex that matches both"
 
 
 def _is_read_otherwise(text: str) -> bool:
@@ -108,7 +108,7 @@ def _port(route: Route, settings: Any) -> int | None:
 def routes_without_people(settings: Any) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if not lets_somebody_in(route):
-            yield ("policy", index), "lets nobody in: give allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
+            yield ("policy", index), "allows no user. Set allowed_users, allowed_groups, allowed_domains or allow_any_authenticated_user"
 
 
 def failing_policy_tests(settings: Any) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _with_certificate(request: AccessRequest, test: PolicyTest, table: RouteTabl
     shown, route = test.client_certificate, table.match(request)
     if shown is None or route is None or route.client_ca is None:
         return request
-    verdicts = {route.client_ca.id: "" if shown.is_trusted else "is not of the route's authority"}
+    verdicts = {route.client_ca.id: "" if shown.is_trusted else "is not issued by the route's CA"}
     return replace(request, client_certificate=ClientCertificate(shown.fingerprint, shown.spki, "", verdicts=verdicts))
 
 

@@ -73,4 +73,4 @@ def require_same_route(check: Check, route_id: str) -> None:
     """The data plane forwards by its own match, so a decision on any other route would be a decision on nothing."""
     ours = check.decision.route.id if check.decision.route is not None else ""
     if route_id and route_id != ours:
-        raise BrokerError("the data plane's route is not the one that authorize found: are both configured alike?")
+        raise BrokerError("the route of the data plane differs from the one of authorize. Configure both alike")

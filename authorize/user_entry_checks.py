@@ -46,7 +46,7 @@ def subjects_of_nobody_in_particular(settings: Any) -> Iterator[Finding]:
             continue  # that is an error anyway
         if entry.kind is EntryKind.SUBJECT:
             id = next(iter(provider_kinds(settings)))
-            yield place, f"{written!r} may be somebody of any provider: write whose, as in {id}/{written}"
+            yield place, f"{written} could match users of any provider. Add the provider, as in {id}/{written}"
 
 
 def ids_of_linked_people_in(index: int, route: Route) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def linked_administrators(settings: Any) -> Iterator[Finding]:
 def _ids_of_linked_people(entries: Iterable[_PlacedEntry]) -> Iterator[Finding]:
     for place, written, _ in entries:
         if written.startswith(f"{VERIFIED_EMAIL}/"):
-            yield place, f"{written!r} is how applications know somebody with linked accounts: write the address alone"
+            yield place, f"{written!r} is the id that applications receive for linked accounts. Write the address only"
 
 
 def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
@@ -71,8 +71,10 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
         if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_ENDS}") for written in route.allowed_users):
             yield (
                 ("policy", index, "bearer_token"),
-                "lets no token in: addresses, groups and subjects are those of the configured provider's people; "
-                f"name {route.bearer_token_issuer}{ISSUER_ENDS}<sub> in allowed_users, or its claims in allowed_idp_claims or policy",
+                (
+                    "allows no token: addresses, groups and subjects are those of the configured provider. List "
+                    f"{route.bearer_token_issuer}{ISSUER_ENDS}<sub> in allowed_users, or its claims in allowed_idp_claims or policy"
+                ),
             )
 
 
@@ -88,8 +90,7 @@ def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
             if comparison.argument in of_our_people:
                 yield (
                     path_of(f"policy[{index}].{comparison.key}"),
-                    f"holds for people of the provider and for tokens of {route.bearer_token_issuer} alike: "
-                    "say whose, with claim/iss beside it",
+                    f"matches users of the provider and tokens of {route.bearer_token_issuer}. Add claim/iss to select one",
                 )
 
 
@@ -121,10 +122,10 @@ def _why_nobody(entry: UserEntry, providers: tuple[str, ...], issuers: frozenset
     if entry.kind is not EntryKind.USER_ID or entry.provider in (*providers, SERVICE_ACCOUNT):
         return ""
     if entry.names_an_issuer:
-        return "" if entry.provider in issuers else "names whom a token of that issuer names, and none is taken here"
+        return "" if entry.provider in issuers else "refers to a token issuer that this route does not accept"
     if entry.provider in KINDS:
         ours = f"idp_provider is {providers[0]}" if len(providers) == 1 else f"the providers are {', '.join(providers)}"
-        return f"names somebody of {entry.provider}, and {ours}"
+        return f"refers to a user of {entry.provider}, but {ours}"
     if entry.provider == JWT:
-        return f"names nobody: of bearer_token: jwt an entry is written https://issuer{ISSUER_ENDS}sub"
-    return f"names somebody of {entry.provider}, which is no provider: a subject with a slash is written {providers[0]}/{entry.name}"
+        return f"matches no user. With bearer_token: jwt, write https://issuer{ISSUER_ENDS}sub"
+    return f"refers to a user of {entry.provider}, which is not a provider. Write a subject with a slash as {providers[0]}/{entry.name}"

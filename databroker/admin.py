@@ -37,14 +37,14 @@ class EndSessionsAdmin(ReadOnlyAdmin):
             for work in works:
                 work(ending)
         except BrokerError:
-            self.message_user(request, f"The data broker is away; not every session has ended. {_ended(ending)}", messages.ERROR)
+            self.message_user(request, f"The data broker is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
         except Error:
-            self.message_user(request, f"The database can't be written; not every session has ended. {_ended(ending)}", messages.ERROR)
+            self.message_user(request, f"The database is unavailable; some sessions were not ended. {_ended(ending)}", messages.ERROR)
         else:
             if ending.is_complete:
                 self.message_user(request, _ended(ending), messages.SUCCESS)
             else:
-                self.message_user(request, f"{_ended(ending)} There are more: ask again to go on.", messages.WARNING)
+                self.message_user(request, f"{_ended(ending)} More sessions remain: repeat the action.", messages.WARNING)
 
 
 class SessionAdmin(EndSessionsAdmin):
@@ -53,7 +53,7 @@ class SessionAdmin(EndSessionsAdmin):
     list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
     list_display_links = ["person"]
     search_fields = ["id"]  # what is searched says `get_search_results`
-    search_help_text = "Person, route, the beginning of a client address, or a session's id"
+    search_help_text = "User, route, start of a client address, or session id"
     ordering = ["-since", "id"]
     fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_route", "client_address", "user_agent", "in_the_store", "claims"]
     readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
@@ -105,7 +105,7 @@ class SessionAdmin(EndSessionsAdmin):
     def end_sessions(self, request: HttpRequest, sessions: QuerySet) -> None:
         self.end(request, lambda ending: ending.end_sessions(sessions.values_list("pk", flat=True)))
 
-    @admin.action(description="End all sessions of these people", permissions=["view"])
+    @admin.action(description="End all sessions of these users", permissions=["view"])
     def end_all(self, request: HttpRequest, sessions: QuerySet) -> None:
         people = list(sessions.values_list("user_id", flat=True).order_by().distinct())
         of_nobody = list(sessions.filter(user_id=None).values_list("pk", flat=True))
@@ -119,7 +119,7 @@ class SessionAdmin(EndSessionsAdmin):
         try:
             return self._delete_view(request, object_id, context)
         except BrokerError:
-            self.message_user(request, "The data broker is away; the session has not ended.", messages.ERROR)
+            self.message_user(request, "The data broker is unavailable; the session was not ended.", messages.ERROR)
             return HttpResponseRedirect(self.url(Session, "changelist"))
 
     def delete_model(self, request: HttpRequest, obj: Session) -> None:
@@ -156,7 +156,7 @@ class UserAdmin(EndSessionsAdmin):
     def address(self, user: User) -> SafeString | str:
         if not user.untold_email:
             return user.email
-        unverified = "<s>{}</s>, not verified, or not for their provider to assert: it matches no rule, and may be another person's"
+        unverified = "<s>{}</s>, not verified, or not assertable by the provider: it matches no rule and may belong to another user"
         return format_html("{}{}" + unverified, user.email, "; " if user.email else "", user.untold_email)
 
     @admin.display(description="claims")
@@ -171,7 +171,7 @@ class UserAdmin(EndSessionsAdmin):
     def signed_in_as(self, user: User) -> SafeString:
         return self.links(user.sessions.order_by("-since"), self.list_of(Session, user__id__exact=user.pk))
 
-    @admin.action(description="End all sessions of the selected people", permissions=["view"])
+    @admin.action(description="End all sessions of the selected users", permissions=["view"])
     def end_all(self, request: HttpRequest, users: QuerySet) -> None:
         people = list(users.values_list("pk", flat=True))
         self.end(request, lambda ending: ending.end_all_sessions(people))
@@ -184,7 +184,7 @@ class AuditAdmin(ReadOnlyAdmin):
     list_display_links = ["at"]
     list_filter = ["when", "kind", "action"]
     search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
-    search_help_text = "Who, what, to whom, or from which address"
+    search_help_text = "Actor, action, object, or address"
     ordering = ["-id"]  # entries are numbered as they are made
     fields = ["at", "who", "kind", "account", "address", "action", "object_type", "whom", "object_id"]
     readonly_fields = ["at", "whom"]
@@ -192,7 +192,7 @@ class AuditAdmin(ReadOnlyAdmin):
 
     at = time_column("when")
 
-    @admin.display(description="to whom or what", ordering="object_words")
+    @admin.display(description="object", ordering="object_words")
     def whom(self, entry: AuditEntry) -> str:
         return entry.object_words
 

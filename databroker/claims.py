@@ -163,7 +163,7 @@ def claims_at(described: Mapping[str, Any]) -> dict[str, Any]:
         for inner in names:
             level = level.setdefault(_name_in(name), {})
             if not isinstance(level, dict):
-                raise ValueError(f"the claim {path!a} is inside one that has a value of its own")
+                raise ValueError(f"the claim {path!a} is inside another claim with a value")
             name = inner
         level[_name_in(name)] = value
     return claims

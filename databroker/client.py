@@ -109,4 +109,4 @@ async def version_of(client: BrokerClient) -> int:
             await anext(changes)
     except StartOver as start_over:
         return start_over.version
-    raise BrokerError("the change stream begins in its middle")
+    raise BrokerError("the change stream does not start at its beginning")

@@ -43,11 +43,11 @@ class ClockWatch:
         self.skew = skew
         if not self.differs:
             if self._since:
-                log.info("this machine's clock agrees with the store's again")
+                log.info("clock skew resolved")
             self._since = 0
             return
         if self._since % AGAIN_AFTER == 0:
-            log.error("this machine's clock differs from the store's: set one of them right", seconds_ahead=round(skew, 1))
+            log.error("clock skew exceeds limit", seconds_ahead=round(skew, 1))
         self._since += 1
 
     async def run(self, clocks: ClockSkewSource) -> None:

@@ -35,10 +35,10 @@ async def run_elected(client: Leases, name: str, work: Callable[[], Coroutine[An
             if lease is not None and await _hold(client, lease, work, asked, ttl):
                 waits = pauses(FIRST_PAUSE)
         except BrokerError as error:
-            log.warning("can't ask who does this work", work=name, reason=str(error))
+            log.warning("leader election unavailable", work=name, reason=str(error))
             await asyncio.sleep(next(waits))
         except Exception:  # whatever it is: without this loop nobody might do the work any more
-            log.exception("the election failed, and is held again", work=name)
+            log.exception("leader election failed", work=name)
             await asyncio.sleep(next(waits))
         else:
             await asyncio.sleep(ttl / 3 if lease is None else next(waits))
@@ -53,7 +53,7 @@ async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any,
     asked = asyncio.get_running_loop().time()
     lease = await client.acquire(name, ttl)
     if lease is None:
-        raise DoneElsewhere(f"another process does this at the moment: {name}")
+        raise DoneElsewhere(f"another process does this: {name}")
     task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
     if task.cancelled() or not is_ours:
         raise BrokerError(f"another process may do this now: {name}")
@@ -62,10 +62,10 @@ async def run_alone(client: Leases, name: str, work: Callable[[], Coroutine[Any,
 
 async def _hold(client: Leases, lease: Lease, work: Callable[[], Coroutine[Any, Any, None]], asked: float, ttl: float) -> bool:
     """Hold the lease while the work runs; False where the work failed, which then waits longer each time."""
-    log.info("this process does the work now", work=lease.name)
+    log.info("leadership acquired", work=lease.name)
     task, is_ours = await _done_while_held(client, lease, work, asked, ttl)
     if not is_ours:
-        log.warning("another process may do the work now", work=lease.name)
+        log.warning("leadership lost", work=lease.name)
     return task.cancelled() or task.exception() is None
 
 
@@ -96,7 +96,7 @@ async def _renew_while(task: asyncio.Task[Any], client: Leases, lease: Lease, as
                     return False
             ends = asked + ttl * CAUTION
         except BrokerError as error:
-            log.warning("a lease can't be renewed", work=lease.name, reason=str(error))
+            log.warning("lease renewal failed", work=lease.name, reason=str(error))
         except TimeoutError:
             return False
         if now() >= ends:

@@ -34,7 +34,7 @@ class ShownRecords(models.QuerySet[Any]):
 class ShownRecord(models.Model):
     """Row that shows a record; `elsewhere` says what changes the record."""
 
-    elsewhere = "`gate sync` reads people and groups from the provider, and a sign-in brings a person"
+    elsewhere = "use `gate sync`, or let the user sign in"
 
     objects = ShownRecords.as_manager()
     rows = models.Manager()
@@ -51,7 +51,7 @@ class ShownRecord(models.Model):
 
 
 def _elsewhere(model: Any) -> str:
-    return f"the table of {model._meta.verbose_name_plural} only shows what the data broker keeps: {model.elsewhere}"
+    return f"the table of {model._meta.verbose_name_plural} is a copy of the data broker's records: {model.elsewhere}"
 
 
 class Group(ShownRecord):
@@ -116,7 +116,7 @@ class Membership(ShownRecord):
 
 
 class Session(ShownRecord):
-    elsewhere = "`gate end-sessions` and the admin's actions end sessions"
+    elsewhere = "use `gate end-sessions` or the admin's actions"
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     user = models.ForeignKey(User, models.DO_NOTHING, null=True, db_constraint=False, related_name="sessions")
@@ -140,7 +140,7 @@ class Session(ShownRecord):
 
 
 class ServiceAccount(ShownRecord):
-    elsewhere = "`gate service-account` makes, renews and revokes them"
+    elsewhere = "use `gate service-account`"
 
     id = models.CharField("name", primary_key=True, max_length=63)
     groups = models.TextField(blank=True)
@@ -164,7 +164,7 @@ class ServiceAccount(ShownRecord):
 class DirectoryRun(ShownRecord):
     """A reading of a whole directory; the latest few hundred of each are kept."""
 
-    elsewhere = "each reading of the directory writes its own"
+    elsewhere = "each directory sync writes one"
 
     id = models.CharField(primary_key=True, max_length=64)
     source = models.CharField(max_length=255, blank=True)
@@ -193,10 +193,10 @@ class DirectoryRun(ShownRecord):
 
 class AppendOnly(models.QuerySet["AuditEntry"]):
     def update(self, **values: object) -> int:
-        raise TypeError("what is in the audit log stays as it was written")
+        raise TypeError("audit log entries can't be changed")
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        raise TypeError("nothing is taken out of the audit log")
+        raise TypeError("audit log entries can't be deleted")
 
 
 class AuditEntry(models.Model):
@@ -230,11 +230,11 @@ class AuditEntry(models.Model):
 
     def save(self, *arguments: Any, **options: Any) -> None:
         if self.pk is not None:
-            raise TypeError("what is in the audit log stays as it was written")
+            raise TypeError("audit log entries can't be changed")
         super().save(*arguments, **options)
 
     def delete(self, *arguments: Any, **options: Any) -> tuple[int, dict[str, int]]:
-        raise TypeError("nothing is taken out of the audit log")
+        raise TypeError("audit log entries can't be deleted")
 
 
 class StoredRecord(models.Model):

@@ -65,7 +65,7 @@ class OwnRecords:
         if type in _NAMED_BY_ITSELF:
             return self._prefix + id
         if type == DIRECTORY_USER and not id.startswith(self._prefix):
-            raise AnothersPerson(f"{id} is nobody of this provider: ids of its people begin with {self._prefix}")
+            raise AnothersPerson(f"{id} is not a user of this provider: its user ids start with {self._prefix}")
         return id
 
     def _seen(self, record: Record) -> Record:

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 
 PERMISSIONS = {
-    "sessions:read": "see who is signed in, where and since when",
-    "sessions:end": "end sessions, one or all of a person",
-    "people:read": "see people and their groups",
-    "decisions:read": "see the decision log",
+    "sessions:read": "list sessions",
+    "sessions:end": "end one session, or all of a user",
+    "people:read": "list users and their groups",
+    "decisions:read": "read the decision log",
     "grants:read": "list temporary access",
-    "grants:revoke": "end access before its time",
-    "requests:read": "see who asks for access",
-    "requests:decide": "answer requests for access, where a route's approvers name the account",
-    "service_accounts:read": "see service accounts, never their secrets",
-    "service_accounts:write": "make service accounts that may do no more than this one, and revoke any",
-    "routes:read": "see routes and who may enter",
+    "grants:revoke": "revoke temporary access",
+    "requests:read": "list access requests",
+    "requests:decide": "decide access requests of routes whose approvers include the account",
+    "service_accounts:read": "list service accounts, without secrets",
+    "service_accounts:write": "create service accounts with at most its own rights, and revoke any",
+    "routes:read": "list routes and their policy",
 }
 
 

@@ -131,7 +131,7 @@ class SessionRecord(RecordValue):
             if not isinstance(text, str) or not text:
                 raise ValueError("a session needs an id, a user, a subject and a provider")
         if not (math.isfinite(session.issued) and math.isfinite(session.expires)):
-            raise ValueError("a session needs a beginning and an end")
+            raise ValueError("a session needs a start and an end")
         if session.id != record.id or not isinstance(session.claims, Mapping):
             raise ValueError("a session needs its own id, and claims by name")
         return session

@@ -182,11 +182,11 @@ class Replica:
                     if self._is_following:
                         waits = pauses(self._first_wait, LONGEST_WAIT)
                         self._lose()
-                    reason = str(error) or "it was silent"
+                    reason = str(error) or "timeout"
                     self.health.fails(reason)
                     log.warning("replica lost the change stream", reason=reason)
                 except Exception:  # of a callback: nobody goes on from what it missed, and everybody is told EVERYTHING next
-                    log.exception("a change was not told to the end")
+                    log.exception("change callback failed")
                     self._forget_all(is_following=False)
                 await asyncio.sleep(next(waits))
         finally:
@@ -291,7 +291,7 @@ class Replica:
         self._calls.clear()  # what these bring may be older than a change that we did not hear of
 
     def _grow_old(self) -> None:
-        log.warning("what is cached is too old to be served", staleness=self.staleness)
+        log.warning("replica exceeded staleness limit", staleness=self.staleness)
         was_following = self._is_following
         self._start_over(is_following=False)
         if was_following and self._following is not None:  # the stream does not know yet that it is dead

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 # An expired session closes its open websockets when the sweep tells the change stream, so this is how late they may be.
 SWEEP_INTERVAL = 0.5
 PART = "data broker"
-NOT_YET = "not reached yet"
+NOT_YET = "not contacted yet"
 # About a millisecond among 100,000 records; requests are answered between two such steps.
 SWEEP_AT_ONCE = 100
 
@@ -101,16 +101,17 @@ class DataBrokerService:
                 f"no change stream since {moment(replica.health.since)}: {replica.health.trouble}" if replica.health.trouble else NOT_YET
             )
             if replica.is_serving:
-                return degraded(name, f"{reason}; who was seen lately goes on for session_staleness ({replica.staleness:g} s) at most")
-            return failing(name, f"{reason}; all that needs a session is answered with 503")
+                return degraded(name, f"{reason}; cached sessions stay valid for at most session_staleness ({replica.staleness:g} s)")
+            return failing(name, f"{reason}; requests that need a session get 503")
         if not self._has_replica and not store.since:
             return failing(name, NOT_YET)
         if not self._has_replica and store.trouble:
-            return failing(name, f"the store does not answer since {moment(store.since)}: {store.trouble}")
+            return failing(name, f"the store is unavailable since {moment(store.since)}: {store.trouble}")
         if self._clock.differs:
             skew = self._clock.skew
             return degraded(
-                name, f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's: set one right"
+                name,
+                f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's. Synchronize the clocks",
             )
         return PartReadiness(name)
 
@@ -133,7 +134,7 @@ class DataBrokerService:
             try:
                 has_more = await store.clean(SWEEP_AT_ONCE)
             except BrokerError as error:
-                log.warning("expired records can't be cleared away", reason=str(error))
+                log.warning("purging expired records failed", reason=str(error))
                 await asyncio.sleep(next(waits))
             else:
                 waits = pauses(self._sweep_interval)

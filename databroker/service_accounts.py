@@ -78,17 +78,17 @@ class ServiceAccounts:
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, account.to_data(), expires=account.expires, only_if_version=0)
         except VersionConflict:
-            raise AccountTaken(f"there is a service account {name} already: rotate it, or revoke it first") from None
+            raise AccountTaken(f"service account {name} already exists. Rotate it, or revoke it first") from None
         return token
 
     async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, shown_to: Iterable[str] = ()) -> str:
         """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.  `shown_to` as of `create`."""
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
-            raise NoSuchAccount(f"there is no service account {name}")
+            raise NoSuchAccount(f"service account {name} not found")
         account = _readable(record)
         if account is None:
-            raise AccountError(f"the record of {name} can't be read, or is of a later release: revoke it, and make another")
+            raise AccountError(f"the record of {name} is unreadable or from a later release. Revoke it and create another")
         now, token = self._clock(), new_token(name)
         renewed = replace(
             account,
@@ -102,12 +102,12 @@ class ServiceAccounts:
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)
         except VersionConflict:
-            raise AccountTaken(f"somebody else has changed {name} at this moment: look, and try again") from None
+            raise AccountTaken(f"{name} was changed concurrently. Try again") from None
         return token
 
     async def revoke(self, name: str) -> None:
         if not await self._broker.delete(SERVICE_ACCOUNT, checked_name(name)):
-            raise NoSuchAccount(f"there is no service account {name}")
+            raise NoSuchAccount(f"service account {name} not found")
 
     async def list(self) -> list[ServiceAccountRecord]:
         read = [_readable(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
@@ -151,13 +151,13 @@ def _readable(record: Record) -> ServiceAccountRecord | None:
     try:
         return ServiceAccountRecord.from_record(record)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("a service account's record is malformed, so it counts as none", name=record.id, error=type(error).__name__)
+        log.warning("malformed service account ignored", name=record.id, error=type(error).__name__)
         return None
 
 
 def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise AccountError("a name has 1 to 63 of a-z, 0-9 and hyphens, the first and last of them no hyphen")
+        raise AccountError("a name must have 1 to 63 characters of a-z, 0-9 and hyphens, without a hyphen at either end")
     return name
 
 
@@ -171,7 +171,7 @@ def _checked_groups(groups: Iterable[str]) -> tuple[str, ...]:
 def _checked_permissions(names: Iterable[str]) -> tuple[str, ...]:
     names = tuple(names)
     if unknown := unknown_permissions(names):
-        raise AccountError(f"{', '.join(unknown)} is no permission: there are {', '.join(PERMISSIONS)}")
+        raise AccountError(f"unknown permission {', '.join(unknown)}. Permissions: {', '.join(PERMISSIONS)}")
     return in_order(names)
 
 
@@ -179,5 +179,5 @@ def _end(now: float, lifetime: float | None) -> float:
     if lifetime is None:
         return NEVER
     if lifetime <= 0:
-        raise AccountError("an account must live for some time")
+        raise AccountError("the lifetime must be positive")
     return min(now + lifetime, NEVER)

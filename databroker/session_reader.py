@@ -25,11 +25,11 @@ class SessionReader:
         try:
             session = SessionRecord.from_record(record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("a session's record is malformed, so it counts as none", session_id=record.id, error=type(error).__name__)
+            log.warning("malformed session ignored", session_id=record.id, error=type(error).__name__)
             return None
         if not vouches(self.providers.get(session.provider), session):
             log.info(
-                "a session of another issuer counts as none",
+                "session ignored: issuer mismatch",
                 session_id=session.id,
                 user_id=session.user_id,
                 provider=session.provider,

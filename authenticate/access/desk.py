@@ -148,7 +148,7 @@ class AccessDesk:
         await self._asked.require_place(asked)
         async with audited(_telling(caller, asked, record), ASKS, NOT_ASKED):
             await self._asked.add(asked)
-        self._say(caller, "asked", asked, f"{asked.person} asks for {asked.route_words}, for {duration_words(seconds)}: {said}")
+        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_words} for {duration_words(seconds)}: {said}")
 
     async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
@@ -160,13 +160,13 @@ class AccessDesk:
                 Message("emergency access is limited to %(duration)s", duration=duration_words(asking.max_duration.total_seconds()))
             )
         now, holder, said = self._clock(), caller.holder, checked_why(why)
-        by, until = f"{caller.name}, who broke the glass", now + seconds
+        by, until = f"{caller.name} (break-glass)", now + seconds
         access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
         words = f"{caller.name}, {access.route_words}, for {duration_words(seconds)}: {said}"
         async with audited(lambda action: record(caller, action, holder.id, words), BREAKS, NOT_BROKEN):
-            log.warning("the glass was broken: somebody lets themselves in", user_id=holder.id, route=access.route_words, until=until)
+            log.warning("break-glass access used", user_id=holder.id, route=access.route_words, until=until)
             await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
-        line = f"EMERGENCY: {caller.name} has broken the glass of {access.route_words}, for {duration_words(seconds)}: {said}"
+        line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_words} for {duration_words(seconds)}: {said}"
         self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_words, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
@@ -177,13 +177,13 @@ class AccessDesk:
         if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
             raise NoSuchRequest(_GONE)
         await self._end(caller, held, (WITHDRAWS, NOT_WITHDRAWN), record)
-        self._say(caller, "withdrawn", held.asked, f"{held.asked.person} asks for {held.asked.route_words} no more")
+        self._say(caller, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_words}")
 
     async def refuse(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         await self._end(caller, held, (REFUSES, NOT_REFUSED), record)
-        self._say(caller, "refused", held.asked, f"{caller.name} has refused {held.asked.person} access to {held.asked.route_words}")
+        self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_words}")
 
     async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities, record: Record) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
@@ -193,7 +193,7 @@ class AccessDesk:
             async with audited(_telling(caller, held.asked, record), APPROVES, NOT_APPROVED):
                 changed = await self._with_approval(caller, held, identities)
             if changed.state != APPROVED:
-                self._say(caller, "approved", changed, f"{caller.name} approves, others must: {words_of(changed)}")
+                self._say(caller, "approved", changed, f"{caller.name} approved, more approvals needed: {words_of(changed)}")
                 return changed
             held = await self._found(id, nonce)
         await self._finish(caller, held, record)
@@ -234,7 +234,7 @@ class AccessDesk:
         async with audited(lambda action: note(action, held.user_id, words), REVOKES, NOT_REVOKED):
             if not await end_early(self._broker, held, access, self._clock):
                 raise NoSuchRequest(_ENDED)
-        line = f"{name} has ended the access of {held.person} to {access.route_words}"
+        line = f"{name} revoked the access of {held.person} to {access.route_words}"
         self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
 
     async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
@@ -314,8 +314,8 @@ class AccessDesk:
         except AccessError:  # it can't be given any more, however often somebody tries
             await self._close(held)
             raise
-        log.info("temporary access was granted", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
-        self._say(caller, "given", asked, f"{by} gave access: {words_of(asked)}")
+        log.info("temporary access granted", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
+        self._say(caller, "given", asked, f"{by} granted access: {words_of(asked)}")
         await self._close(held)
 
     def _say(self, caller: Caller, event: str, asked: AskedAccess, line: str) -> None:

@@ -35,14 +35,14 @@ class AccessExpiry:
             try:
                 await self.look()
             except (BrokerError, AccessError, Error, ValueError, TypeError) as error:
-                log.warning("what ends by itself can't be told to the audit log yet", reason=str(error).partition("\n")[0])
+                log.warning("auditing expired access failed", reason=str(error).partition("\n")[0])
             await asyncio.sleep(LOOK_EVERY)
 
     async def look(self) -> None:
         """Tell of all that ends now; what was told and could not be noted is told again, rather than never."""
         soon = self._clock() + AHEAD
         async for record, access in self._accesses.untold(soon):
-            words = f"{record.person}, {access.route_words}, given by {access.by}"
+            words = f"{record.person}, {access.route_words}, granted by {access.by}"
             await ended_entry(access.until, ENDS_ITSELF, record.user_id, words).asave()
             await self._accesses.tell(record.user_id, access.id)
         async for held in self._asked.untold(soon):

@@ -68,7 +68,7 @@ class AccessWebhook:
             self._teller.cancel()
             await asyncio.wait({self._teller})
             if self._waiting:
-                log.warning("the access webhook was not told of everything before the end", number=len(self._waiting))
+                log.warning("access webhook stopped with undelivered events", number=len(self._waiting))
 
     def tell(self, event: AccessEvent) -> None:
         """Queue what is to be told, at once; where too much waits the oldest is dropped."""
@@ -77,7 +77,7 @@ class AccessWebhook:
         if len(self._waiting) >= MOST_WAITING:
             dropped = self._least_missed()
             self._waiting.remove(dropped)
-            log.warning("the access webhook does not keep up, and is not told of an event", about=dropped.event, user_id=dropped.user_id)
+            log.warning("access webhook queue full, event dropped", about=dropped.event, user_id=dropped.user_id)
         self._waiting.append(event)
         self._is_wanted.set()
 
@@ -112,13 +112,13 @@ class AccessWebhook:
             else:
                 if answer.is_success:
                     return
-                reason = f"it answered {answer.status_code}"
+                reason = f"status {answer.status_code}"
                 if answer.status_code < 500 and answer.status_code not in _AGAIN:
                     break
                 asked = retry_after(answer.headers.get("retry-after", ""), self._clock())
                 pause = min(max(pause, asked or 0.0), LONGEST_PAUSE)
             await asyncio.sleep(pause)
-        log.error("the access webhook could not be told", about=event.event, user_id=event.user_id, reason=reason)
+        log.error("access webhook delivery failed", about=event.event, user_id=event.user_id, reason=reason)
 
     async def _post(self, client: httpx.AsyncClient, url: SecretText, body: bytes, secret: SecretText) -> httpx.Response:
         signature = signature_of(secret.reveal().encode(), body, int(self._clock()))

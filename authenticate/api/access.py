@@ -40,7 +40,7 @@ class ApiProgram:
         """ApiProblem where it has not this permission."""
         if permission not in self.account.permissions:
             raise ApiProblem(
-                403, f"the service account {self.account.name} has not the permission {permission}", permission=permission
+                403, f"the service account {self.account.name} lacks the permission {permission}", permission=permission
             ).with_header("WWW-Authenticate", TOO_LITTLE)
 
 
@@ -60,9 +60,7 @@ class ApiAccess:
             raise ApiProblem(401, "send `Authorization: Bearer <token of a service account>`").with_header("WWW-Authenticate", challenge)
         account = await account_with(token, self._broker, self._clock())
         if isinstance(account, RefusedToken):
-            problem = ApiProblem(401, "this token is not good: it may have expired, been replaced or revoked").with_header(
-                "WWW-Authenticate", BAD_TOKEN
-            )
+            problem = ApiProblem(401, "the token is expired, rotated or revoked").with_header("WWW-Authenticate", BAD_TOKEN)
             problem.reason = account.reason
             raise problem
         return ApiProgram(account, hash_of(token))
@@ -75,4 +73,4 @@ class ApiAccess:
             try:
                 await sync_to_async(write_seen)({program.id: (now, host)})
             except BrokerError as error:  # whoever can be answered without the tables is
-                log.warning("when a service account was last used can't be written", reason=str(error).partition("\n")[0])
+                log.warning("updating service account last use failed", reason=str(error).partition("\n")[0])

@@ -19,7 +19,7 @@ ID = r"[0-9a-f]{24}-[0-9a-f]{24}-[0-9]\.[0-9a-f]{32}"
 
 
 class RequestQuery(PageQuery):
-    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
+    user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
 
 
 class WaitingRequest(ApiAnswer):
@@ -34,7 +34,7 @@ class WaitingRequest(ApiAnswer):
     asked: Told
     expires: Told
     approved_by: list[str]
-    may_answer: bool = Field(description="Whether the program that asks is named by the route's approvers.")
+    may_answer: bool = Field(description="Whether the calling service account is an approver of the route.")
 
 
 class RequestList(ApiAnswer):
@@ -43,7 +43,7 @@ class RequestList(ApiAnswer):
 
 
 class AnsweredRequest(ApiAnswer):
-    is_given: bool = Field(description="False where others must say yes, too.")
+    is_given: bool = Field(description="False if more approvals are needed.")
     until: Told
 
 
@@ -109,15 +109,13 @@ def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
 
 
 OPERATIONS = (
-    ApiOperation(
-        "list_requests", "GET", "requests", "requests:read", "Requests for access that wait", list_requests, RequestList, RequestQuery
-    ),
+    ApiOperation("list_requests", "GET", "requests", "requests:read", "Pending access requests", list_requests, RequestList, RequestQuery),
     ApiOperation(
         "approve_request",
         "POST",
         "requests/{id}/approve",
         "requests:decide",
-        "Say yes to a request, where the route's approvers name this program",
+        "Approve an access request as an approver of its route",
         approve_request,
         AnsweredRequest,
         id_pattern=ID,
@@ -128,7 +126,7 @@ OPERATIONS = (
         "POST",
         "requests/{id}/refuse",
         "requests:decide",
-        "Say no to a request, where the route's approvers name this program",
+        "Deny an access request as an approver of its route",
         refuse_request,
         id_pattern=ID,
         problems=(404, 409),

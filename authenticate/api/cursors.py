@@ -37,4 +37,4 @@ def _is_key(text: str) -> bool:
 
 
 def _not_ours() -> ApiProblem:
-    return wrong("query", [("cursor", "is none of this list")])
+    return wrong("query", [("cursor", "is not valid for this list")])

@@ -19,17 +19,17 @@ EXACT = ("person", "person_id", "route", "route_id", "outcome", "would_be", "cli
 
 
 class DecisionQuery(PageQuery):
-    person: PlainText | None = Field(None, description="As the decision log shows them, which is an e-mail address where there is one.")
-    person_id: PlainText | None = Field(None, description="As `people` names them.")
-    route: PlainText | None = Field(None, description="The route's name.")
-    route_id: PlainText | None = Field(None, description="The route's id.")
-    outcome: PlainText | None = Field(None, description="What was decided, as in `allowed` or `forbidden`.")
-    would_be: PlainText | None = Field(None, description="What a rule in shadow would have decided.")
+    person: PlainText | None = Field(None, description="User as in the decision log: the e-mail address if there is one.")
+    person_id: PlainText | None = Field(None, description="User: `provider/subject`.")
+    route: PlainText | None = Field(None, description="Name of the route.")
+    route_id: PlainText | None = Field(None, description="Id of the route.")
+    outcome: PlainText | None = Field(None, description="Outcome, such as `allowed` or `forbidden`.")
+    would_be: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None
     after: Moment | None = Field(None, description="Not before this time.")
     before: Moment | None = Field(None, description="Before this time.")
-    q: PlainText | None = Field(None, description="Words of a person, a route or a URL; all must fit.")
+    q: PlainText | None = Field(None, description="Words of a user, route or URL; all must match.")
 
 
 class TakenDecision(ApiAnswer):
@@ -59,7 +59,7 @@ async def list_decisions(call: ApiCall) -> DecisionList:
     query: DecisionQuery = call.query
     keys = keys_in(LIST, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 18):
-        raise wrong("query", [("cursor", "is none of this list")])
+        raise wrong("query", [("cursor", "is not valid for this list")])
     rows = await sync_to_async(_page)(query, None if keys is None else int(keys[0]))
     items = [_of_row(row) for row in rows[: query.limit]]
     return DecisionList(items=items, next=cursor_at(LIST, str(items[-1].id)) if len(rows) > query.limit else None)
@@ -87,6 +87,6 @@ def _of_row(row: LoggedDecision) -> TakenDecision:
 
 OPERATIONS = (
     ApiOperation(
-        "list_decisions", "GET", "decisions", "decisions:read", "Decisions, the newest first", list_decisions, DecisionList, DecisionQuery
+        "list_decisions", "GET", "decisions", "decisions:read", "Decisions, newest first", list_decisions, DecisionList, DecisionQuery
     ),
 )

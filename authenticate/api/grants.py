@@ -20,7 +20,7 @@ Held = tuple[TemporaryAccessRecord, TemporaryAccess]
 
 
 class GrantQuery(PageQuery):
-    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
+    user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
 
 
 class GivenAccess(ApiAnswer):
@@ -89,7 +89,7 @@ OPERATIONS = (
         "DELETE",
         "grants/{id}",
         "grants:revoke",
-        "End access before its time",
+        "Revoke a temporary access grant",
         revoke_grant,
         id_pattern=ID,
         problems=(404, 409),

@@ -15,7 +15,7 @@ REF = "#/components/schemas/{model}"
 ALWAYS = (400, 401, 403, 429, 503)
 PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "RFC 9457. `permission` is what a token lacks; `errors` names each part of a query or body that is wrong.",
+    "description": "RFC 9457. `permission` is the missing permission; `errors` lists each invalid part of a query or body.",
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
@@ -50,7 +50,7 @@ def openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gate",
             "version": "1",
-            "description": "What the pages of gate do, for programs. docs/reference/api.md begins with examples.",
+            "description": "Administration of gate for programs. Examples: docs/reference/api.md.",
         },
         "servers": [{"url": API_PATH.rstrip("/")}],
         "security": [{"service_account": []}],
@@ -58,7 +58,7 @@ def openapi_document() -> dict[str, Any]:
         "components": {
             "schemas": {**schemas.get("$defs", {}), "Problem": PROBLEM_SCHEMA},
             "securitySchemes": {
-                "service_account": {"type": "http", "scheme": "bearer", "description": "The token of a service account with permissions."}
+                "service_account": {"type": "http", "scheme": "bearer", "description": "Token of a service account with permissions."}
             },
         },
     }
@@ -68,7 +68,7 @@ def _operation(operation: ApiOperation) -> dict[str, Any]:
     said: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
-        "description": f"Needs the permission `{operation.permission}`.",
+        "description": f"Requires the permission `{operation.permission}`.",
         "x-permission": operation.permission,
         "parameters": [*_id(operation), *_query(operation.query)],
         "responses": _responses(operation),
@@ -98,7 +98,7 @@ def _query(model: type[BaseModel]) -> list[dict[str, Any]]:
 def _responses(operation: ApiOperation) -> dict[str, Any]:
     statuses = {*ALWAYS, *operation.problems, *((413, 415) if operation.body is not None else ())}
     problems = {str(status): _problem(status) for status in sorted(statuses)}
-    done: dict[str, Any] = {"description": "It is done." if operation.answer is None else phrase(operation.status)}
+    done: dict[str, Any] = {"description": "Success." if operation.answer is None else phrase(operation.status)}
     if operation.answer is not None:
         done["content"] = {"application/json": {"schema": _named(operation.answer)}}
     return {str(operation.status): done, **problems}

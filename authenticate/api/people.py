@@ -16,10 +16,10 @@ MOST_GROUPS = 500
 
 
 class PeopleQuery(PageQuery):
-    id: PlainText | None = Field(None, description="Only this person: `provider/subject`.")
-    email: PlainText | None = Field(None, description="Only who has exactly this address, verified by a provider that may assert it.")
-    group: PlainText | None = Field(None, description="Only members of the group of this id.")
-    q: PlainText | None = Field(None, description="Words of an id, an address, a name or a group; all must fit.")
+    id: PlainText | None = Field(None, description="Only this user: `provider/subject`.")
+    email: PlainText | None = Field(None, description="Only the user with exactly this address, verified by a provider that may assert it.")
+    group: PlainText | None = Field(None, description="Only members of the group with this id.")
+    q: PlainText | None = Field(None, description="Words of an id, address, name or group; all must match.")
 
 
 class GroupOfPerson(ApiAnswer):
@@ -35,7 +35,10 @@ class ListedPerson(ApiAnswer):
     id: str
     email: str
     untold_email: str = Field(
-        description="An address that is not verified, or not the provider's to assert (`domains`): it matches no rule and may be another's."
+        description=(
+            "Address that is not verified, or that the provider may not assert "
+            "(`domains`): it matches no rule and may belong to another user."
+        )
     )
     name: str
     last_sign_in: Told
@@ -95,5 +98,5 @@ def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
 
 
 OPERATIONS = (
-    ApiOperation("list_people", "GET", "people", "people:read", "People with their groups, by id", list_people, PeopleList, PeopleQuery),
+    ApiOperation("list_people", "GET", "people", "people:read", "Users with their groups, by id", list_people, PeopleList, PeopleQuery),
 )

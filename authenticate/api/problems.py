@@ -27,14 +27,14 @@ class ApiProblem(GateError):
 
 
 def no_such(what: str) -> ApiProblem:
-    return ApiProblem(404, f"there is no such {what}, or not any more")
+    return ApiProblem(404, f"{what} not found")
 
 
 def wrong(place: str, findings: Iterable[tuple[str, str]]) -> ApiProblem:
     """Problem of a query or body, which names each member that is wrong."""
     errors = [{"in": place, "name": name[:LONGEST_TOLD], "reason": reason} for name, reason in findings][:MOST_TOLD]
     named = ", ".join(f"{each['name']}: {each['reason']}" for each in errors)
-    return ApiProblem(400, f"the {place} is not as it must be: {named}"[:1000], errors=errors)
+    return ApiProblem(400, f"invalid {place}: {named}"[:1000], errors=errors)
 
 
 def of_validation(place: str, error: ValidationError) -> ApiProblem:
@@ -43,4 +43,4 @@ def of_validation(place: str, error: ValidationError) -> ApiProblem:
 
 
 def _reason(found: Mapping[str, Any]) -> str:
-    return "there is no such key here" if found["type"] == "extra_forbidden" else str(found["msg"]).removeprefix("Value error, ")
+    return "unknown key" if found["type"] == "extra_forbidden" else str(found["msg"]).removeprefix("Value error, ")

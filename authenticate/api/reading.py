@@ -19,11 +19,11 @@ def operation_of(method: str, path: str) -> tuple[ApiOperation, str]:
     """The operation and the id in its path; ApiProblem 404, or 405 with what is possible there."""
     found = list(operations_at(path, OPERATIONS))
     if not found:
-        raise ApiProblem(404, "there is nothing at this address: /.gate/api/openapi.json says what there is")
+        raise ApiProblem(404, "path not found. See /.gate/api/openapi.json")
     for operation, id in found:
         if operation.method == ("GET" if method == "HEAD" else method):
             return operation, id
-    raise ApiProblem(405, f"{method} is not possible here"[:100]).with_header("Allow", allowed(path))
+    raise ApiProblem(405, f"{method} is not allowed here"[:100]).with_header("Allow", allowed(path))
 
 
 def allowed(path: str) -> str:
@@ -53,17 +53,17 @@ def query_of(operation: ApiOperation, written: str) -> Any:
 
 def body_of(operation: ApiOperation, content_type: str, content: bytes) -> Any:
     if len(content) > MOST_BYTES:
-        raise ApiProblem(413, f"a body has {MOST_BYTES} bytes at most")
+        raise ApiProblem(413, f"a body must be at most {MOST_BYTES} bytes")
     if operation.body is None:
         if content:
-            raise wrong("body", [("", "there must be none here")])
+            raise wrong("body", [("", "a body is not allowed here")])
         return None
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise ApiProblem(415, f"the body must be {JSON}")
     try:
         said = strict_json.parse_object(content)
     except ValueError as error:
-        raise wrong("body", [("", f"is not a JSON object that has one reading: {error}"[:200])]) from None
+        raise wrong("body", [("", f"is not an unambiguous JSON object: {error}"[:200])]) from None
     try:
         return operation.body.model_validate(said)
     except ValidationError as error:

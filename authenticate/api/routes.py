@@ -13,7 +13,7 @@ LIST = "routes"
 
 
 class RouteQuery(PageQuery):
-    host: PlainText | None = Field(None, description="Only routes of this host, as `from` writes it.")
+    host: PlainText | None = Field(None, description="Only routes of this host, as in `from`.")
 
 
 class ConfiguredAccess(ApiAnswer):
@@ -55,7 +55,7 @@ async def list_routes(call: ApiCall) -> RouteList:
     query: RouteQuery = call.query
     keys = keys_in(LIST, query.cursor)
     if keys is not None and not (keys[0].isascii() and keys[0].isdecimal() and len(keys[0]) <= 9):
-        raise wrong("query", [("cursor", "is none of this list")])
+        raise wrong("query", [("cursor", "is not valid for this list")])
     after = -1 if keys is None else int(keys[0])
     places = enumerate(call.gate.options.policy)
     found = [(place, route) for place, route in places if place > after and query.host in (None, route.from_.host)]

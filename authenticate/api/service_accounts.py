@@ -27,7 +27,7 @@ GroupText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GR
 
 def _known(name: str) -> str:
     if name not in PERMISSIONS:
-        raise ValueError("is no permission")
+        raise ValueError("is not a permission")
     return name
 
 
@@ -40,19 +40,19 @@ PermissionText = Annotated[str, AfterValidator(_known), Field(json_schema_extra=
 
 
 class AccountQuery(PageQuery):
-    q: PlainText | None = Field(None, description="Part of a name, a group, a permission, or of who made it.")
+    q: PlainText | None = Field(None, description="Part of a name, group, permission or creator.")
 
 
 class AccountToMake(ApiModel):
     name: Annotated[str, StringConstraints(pattern=f"^{ID}$", max_length=63)] = Field(
-        description="The name of the program that asks, two hyphens, and more: `ci--nightly` is made by `ci`."
+        description="Name of the calling service account, two hyphens, and a suffix: `ci` creates `ci--nightly`."
     )
-    groups: list[GroupText] = Field([], max_length=MOST_GROUPS, description="Groups, of those that the program has itself.")
+    groups: list[GroupText] = Field([], max_length=MOST_GROUPS, description="Groups, from those of the calling service account.")
     permissions: list[PermissionText] = Field(
-        [], max_length=len(PERMISSIONS), description="Permissions, of those that the program has itself."
+        [], max_length=len(PERMISSIONS), description="Permissions, from those of the calling service account."
     )
     lifetime_seconds: Annotated[int | None, BeforeValidator(_whole)] = Field(
-        None, ge=60, le=LONGEST, description="How long it is good for: 90 days, but never longer than the program that makes it."
+        None, ge=60, le=LONGEST, description="Lifetime: 90 days by default, at most the remaining lifetime of the creator."
     )
 
 
@@ -66,7 +66,7 @@ class ListedAccount(ApiAnswer):
     expires: Told
     last_used: Told
     last_route: str
-    ended_with_maker: bool = Field(description="It is refused: an account that made it is gone, has expired, or has another secret.")
+    ended_with_maker: bool = Field(description="Whether it is rejected because a creator was revoked, has expired, or has another secret.")
 
 
 class AccountList(ApiAnswer):
@@ -76,7 +76,7 @@ class AccountList(ApiAnswer):
 
 class MadeAccount(ApiAnswer):
     name: str
-    token: str = Field(description="The secret, which is shown only once.")
+    token: str = Field(description="Secret, returned only once.")
     expires: Told
 
 
@@ -123,14 +123,14 @@ def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float
     own = program.account
     for name in wanted.permissions:
         if name not in own.permissions:
-            raise ApiProblem(403, f"{own.name} has not the permission {name}, so it can't give it", permission=name)
+            raise ApiProblem(403, f"{own.name} lacks the permission {name} and can't grant it", permission=name)
     if strange := sorted(set(wanted.groups) - set(own.groups)):
-        raise ApiProblem(403, f"{own.name} is not in the group {strange[0]}, so it can put nobody there")
+        raise ApiProblem(403, f"{own.name} is not in the group {strange[0]} and can't grant it")
     if not wanted.name.startswith(f"{own.name}{OWN}"):
-        raise ApiProblem(403, f"accounts that {own.name} makes are called {own.name}{OWN}something")
+        raise ApiProblem(403, f"accounts created by {own.name} must be named {own.name}{OWN}suffix")
     left = own.expires - now
     if wanted.lifetime_seconds is not None and wanted.lifetime_seconds > left:
-        raise ApiProblem(403, f"{own.name} itself ends before that")
+        raise ApiProblem(403, f"{own.name} expires earlier")
     return float(min(wanted.lifetime_seconds or USUAL_LIFETIME, left))
 
 
@@ -174,7 +174,7 @@ OPERATIONS = (
         "POST",
         "service_accounts",
         "service_accounts:write",
-        "Make a service account that may do no more than this one",
+        "Create a service account with at most the rights of the caller",
         create_service_account,
         MadeAccount,
         body=AccountToMake,
@@ -185,7 +185,7 @@ OPERATIONS = (
         "DELETE",
         "service_accounts/{id}",
         "service_accounts:write",
-        "End a service account, at once and for good",
+        "Revoke a service account permanently",
         revoke_service_account,
         id_pattern=ID,
         problems=(404,),

@@ -28,12 +28,12 @@ LONGEST_END = 15.0
 
 
 class SessionQuery(PageQuery):
-    user_id: PlainText | None = Field(None, description="Only this person's, as `people` names them.")
-    q: PlainText | None = Field(None, description="Words of a person, a route, the beginning of an address, or a whole id; all must fit.")
+    user_id: PlainText | None = Field(None, description="Only of this user: `provider/subject`.")
+    q: PlainText | None = Field(None, description="Words of a user or route, the start of an address, or a complete id; all must match.")
 
 
 class PersonToEnd(ApiModel):
-    user_id: PlainText = Field(description="The person, as `people` names them.")
+    user_id: PlainText = Field(description="User: `provider/subject`.")
 
 
 class LiveSession(ApiAnswer):
@@ -56,7 +56,7 @@ class SessionList(ApiAnswer):
 
 class EndedSessions(ApiAnswer):
     ended: int
-    is_complete: bool = Field(description="False where there are more: ask again to go on.")
+    is_complete: bool = Field(description="False if sessions remain: repeat the request.")
 
 
 async def list_sessions(call: ApiCall) -> SessionList:
@@ -177,7 +177,7 @@ OPERATIONS = (
         "DELETE",
         "sessions/{id}",
         "sessions:end",
-        "End a session, at once and everywhere",
+        "End a session immediately",
         end_session,
         id_pattern=ID,
         problems=(404,),
@@ -187,7 +187,7 @@ OPERATIONS = (
         "POST",
         "end_sessions",
         "sessions:end",
-        "End all sessions of a person, at once and everywhere",
+        "End all sessions of a user immediately",
         end_sessions_of_person,
         EndedSessions,
         body=PersonToEnd,

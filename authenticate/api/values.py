@@ -42,7 +42,7 @@ def _moment(said: Any) -> datetime:
     try:
         found = datetime.fromisoformat(f"{head}T{clock[:8]}{fraction[:7]}{'' if zone is None else zone[0]}")
     except ValueError:
-        raise ValueError("must be a time that there is") from None
+        raise ValueError("must be a valid time") from None
     try:
         return found.astimezone(UTC)
     except OverflowError:  # at either end of the calendar
@@ -63,14 +63,14 @@ CursorText = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_C
 
 
 def _too_many() -> int:
-    raise ValueError(f"must be {MOST_OF_A_PAGE} at most")
+    raise ValueError(f"must be at most {MOST_OF_A_PAGE}")
 
 
 class PageQuery(ApiModel):
     """Query of a list: where a page begins, and how much it holds at most."""
 
-    limit: PageSize = Field(USUAL_OF_A_PAGE, description="How many items at most.")
-    cursor: CursorText | None = Field(None, description="`next` of the page before, to go on behind it.")
+    limit: PageSize = Field(USUAL_OF_A_PAGE, description="Maximum number of items.")
+    cursor: CursorText | None = Field(None, description="`next` of the previous page.")
 
 
 class NoQuery(ApiModel):

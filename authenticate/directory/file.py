@@ -75,7 +75,7 @@ class _DirectoryFileReader:
         """The id of a person, who may be written without the provider's."""
         written, own = self._text(key, entry, "id"), f"{self._provider.id}/"
         if self._provider.is_entry and "/" in written and (not written.startswith(own) or written == own):
-            self._wrong(f"{key}.id", f"{written!r} is nobody of {self._provider.id}: write the subject alone, or {own} before it")
+            self._wrong(f"{key}.id", f"{written!r} is not a user of {self._provider.id}. Write the subject only, or prefix it with {own}")
         return written if "/" in written else own + written
 
     def _entries(self, document: Mapping[str, Any], kind: str, keys: set[str]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -87,7 +87,7 @@ class _DirectoryFileReader:
         for index, entry in enumerate(listed):
             key = f"{kind}[{index}]"
             if not isinstance(entry, Mapping) or not set(entry) <= keys:
-                self._wrong(key, f"may hold {', '.join(sorted(keys))}, and nothing else")
+                self._wrong(key, f"unknown key. Allowed: {', '.join(sorted(keys))}")
             elif entry.get("id") in (None, ""):
                 self._wrong(f"{key}.id", "is missing")
             else:
@@ -104,7 +104,7 @@ class _DirectoryFileReader:
         if value is None:
             return ""
         if not isinstance(value, str) or not value.isprintable():
-            self._wrong(key, "must be text on one line; put it in quotes")
+            self._wrong(key, "must be text on one line. Put it in quotes")
             return key  # stands for a value that nobody else has, so that one mistake is one problem
         return value.strip()
 
@@ -118,7 +118,7 @@ class _DirectoryFileReader:
 
     def _add(self, known: dict[str, Any], key: str, value: Any) -> None:
         if value.id in known:
-            self._wrong(f"{key}.id", f"{value.id!r} occurs twice")
+            self._wrong(f"{key}.id", f"duplicate id {value.id!r}")
         known[value.id] = value
 
     def _wrong(self, key: str, message: str) -> None:
@@ -129,12 +129,12 @@ def _from_csv(text: str) -> dict[str, list[dict[str, Any]]]:
     rows = csv.DictReader(io.StringIO(text), strict=True)
     unknown = set(rows.fieldnames or ()) - set(_CSV_COLUMNS)
     if unknown or "id" not in (rows.fieldnames or ()):
-        raise ValueError(f"the columns are {', '.join(_CSV_COLUMNS)}; id must be there, and no others")
+        raise ValueError(f"the columns must be {', '.join(_CSV_COLUMNS)}; only id is required")
     document: dict[str, list[dict[str, Any]]] = {"users": [], "groups": []}
     for row in rows:
         kind = row.pop("kind", "") or "user"
         groups = [group.strip() for group in (row.pop("groups", "") or "").split(";")]
         if kind not in ("user", "group") or None in row:
-            raise ValueError(f"line {rows.line_num}: kind is user or group, and a row has no more fields than there are columns")
+            raise ValueError(f"line {rows.line_num}: kind must be user or group, and a row can't have more fields than columns")
         document[f"{kind}s"].append({**row, "groups": groups} if kind == "user" else dict(row))
     return document

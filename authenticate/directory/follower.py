@@ -66,19 +66,19 @@ class DirectoryFollower:
             changes = await difference(snapshot, self._broker)
             await apply(changes, self._broker)
         except ConfigError as error:
-            self._health.fails(f"{self._path.name} is broken, the last good one stays in force: {error}")
+            self._health.fails(f"{self._path.name} is invalid, the previous version stays active: {error}")
             log.error(
-                "directory file is broken, the last good one stays in force",
+                "directory file invalid",
                 provider=self._provider.id,
                 file=str(self._path),
                 problems=str(error),
             )
         except BrokerError as error:
             self._health.fails(str(error))
-            log.warning("directory not written, will be tried again", provider=self._provider.id, error=str(error))
+            log.warning("directory write failed", provider=self._provider.id, error=str(error))
             return
         else:
             self._health.works()
             found = {"users": len(snapshot.users), "groups": len(snapshot.groups)}
-            log.info("directory read", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
+            log.info("directory sync completed", provider=self._provider.id, **found, put=len(changes.put), deleted=len(changes.delete))
         self._seen = stamp

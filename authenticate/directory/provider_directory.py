@@ -65,12 +65,12 @@ class ProviderDirectory:
     @property
     def trouble(self) -> str:
         """Since when groups grow old and why, in words; "" where they don't."""
-        return f"grow old since {moment(self._health.since)}: {self._health.trouble}" if self._health.trouble else ""
+        return f"not updated since {moment(self._health.since)}: {self._health.trouble}" if self._health.trouble else ""
 
     @property
     def last_read(self) -> str:
         since = self._health.since
-        return f"read at {moment(since)}" if since else "another process reads it, or it is not due yet"
+        return f"synced at {moment(since)}" if since else "synced by another process, or not due yet"
 
     async def stop(self, grace: float) -> None:
         if self._task is not None:
@@ -93,7 +93,7 @@ class ProviderDirectory:
         except (ProviderError, BrokerError) as error:
             metrics.directory_look_ups.labels(self.provider.id, "error").inc()
             log.warning(
-                "groups not looked up at sign-in, the next reading of the directory brings them",
+                "group lookup at sign-in failed",
                 provider=self.provider.id,
                 user_id=user_id,
                 reason=str(error),
@@ -173,7 +173,7 @@ class DirectorySchedule:
             except DoneElsewhere:
                 wait = RETRY
             except BrokerError as error:
-                log.warning("the directory can't be read, the data broker is away", provider=self._source.provider.id, reason=str(error))
+                log.warning("directory sync skipped: data broker unavailable", provider=self._source.provider.id, reason=str(error))
                 wait = RETRY
             await self._sleep(min(wait, self._interval))
 

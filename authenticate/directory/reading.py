@@ -94,7 +94,7 @@ class DirectoryReading:
             async with asyncio.timeout(self.timeout):
                 return await self.source.fetch(budget)
         except TimeoutError as error:
-            raise ProviderError(f"it took longer than idp_refresh_directory_timeout allows ({self.timeout:g} s): raise it") from error
+            raise ProviderError(f"it exceeded idp_refresh_directory_timeout ({self.timeout:g} s). Raise it") from error
 
     async def _remember(self, run: DirectoryRunRecord) -> None:
         report(run, self.source.provider.id)
@@ -104,7 +104,7 @@ class DirectoryReading:
             for record in kept[:-RUNS_KEPT]:
                 await self._own.delete(DIRECTORY_RUN, record.id)
         except BrokerError as error:
-            log.warning("a reading of the directory is missing in the history", reason=str(error))
+            log.warning("recording directory sync failed", reason=str(error))
 
 
 def report(run: DirectoryRunRecord, provider: str) -> None:
@@ -113,8 +113,8 @@ def report(run: DirectoryRunRecord, provider: str) -> None:
     metrics.directory_sync_duration.labels(provider, "error" if run.error else "success").observe(run.seconds)
     said = {"provider": provider, "source": run.source, "seconds": run.seconds}
     if run.error:
-        log.error("the directory was not read, what is known of it stays", **said, reason=run.error)
+        log.error("directory sync failed", **said, reason=run.error)
         return
     metrics.set_directory_read(provider, run.began + run.seconds, {"users": run.users, "groups": run.groups})
     facts = {"users": run.users, "groups": run.groups, "added": run.added, "changed": run.changed, "removed": run.removed}
-    log.info("directory read", **said, requests=run.requests, **facts)
+    log.info("directory sync completed", **said, requests=run.requests, **facts)

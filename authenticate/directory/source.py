@@ -88,5 +88,5 @@ def _malformed() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        log.warning("an answer of the directory has an unexpected form", exc_info=error)
-        raise DirectoryError(f"an answer of the directory has an unexpected form ({type(error).__name__})") from error
+        log.warning("unexpected directory API response", exc_info=error)
+        raise DirectoryError(f"unexpected response of the directory API ({type(error).__name__})") from error

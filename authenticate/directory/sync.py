@@ -108,8 +108,8 @@ def check_removals(changes: DirectoryChanges, command: str = SYNC) -> None:
         gone = sum(type == record_type for type, _ in changes.delete) + (changes.emptied if record_type == DIRECTORY_USER else 0)
         if gone * 2 > changes.known[record_type]:
             raise TooManyGone(
-                f"{gone} of {changes.known[record_type]} {word} would be removed, so nothing was changed; "
-                f"if that is right, run `{command} --force`"
+                f"{gone} of {changes.known[record_type]} {word} would be removed: nothing was "
+                f"changed. If this is intended, run `{command} --force`"
             )
 
 

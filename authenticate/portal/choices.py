@@ -30,7 +30,7 @@ async def change(broker: BrokerClient, session: SessionRecord, edit: Callable[[P
         except VersionConflict:
             continue
         return
-    raise BrokerError("the choices of a person change too often to be written")
+    raise BrokerError("the portal settings changed concurrently too often")
 
 
 def toggled(key: str) -> Callable[[PortalChoices], PortalChoices]:

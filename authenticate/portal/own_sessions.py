@@ -66,5 +66,5 @@ async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:
     try:
         return await sync_to_async(last_seen)(list(ids))
     except Error as error:
-        log.warning("when sessions were last seen can't be read", reason=str(error).partition("\n")[0])
+        log.warning("loading session activity failed", reason=str(error).partition("\n")[0])
         return {}

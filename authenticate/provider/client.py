@@ -138,7 +138,7 @@ class ProviderClient:
         if not discovery.userinfo_endpoint:
             return self.bounded(payload, discovery), tuple(told_before)
         if userinfo.get("sub") != payload["sub"]:
-            raise AnotherPerson("the provider's userinfo endpoint described another person than its ID token")
+            raise AnotherPerson("the provider's userinfo endpoint described another user than its ID token")
         about_person = about_user(userinfo)
         gone = frozenset(told_before) - about_person.keys()
         still_said = {name: value for name, value in payload.items() if name not in gone}
@@ -175,11 +175,11 @@ class ProviderClient:
             async with asyncio.timeout(REVOCATION):
                 is_revoked = await self.provider.revoke(self, await self.discovery(), session)
         except (ProviderError, TimeoutError) as error:
-            log.warning("tokens not revoked", session_id=session.id, error=str(error) or "the provider takes too long")
+            log.warning("token revocation failed", session_id=session.id, error=str(error) or "the provider timed out")
             return
         if not is_revoked:
             log.info(
-                "tokens not revoked: the provider can't end this session's alone",
+                "token revocation skipped",
                 session_id=session.id,
                 provider=self.provider.id,
             )

@@ -35,7 +35,7 @@ def client_refusal(answer: ProviderResponse, redirect_uri: str, *, is_pushed: bo
         or is_refused
         or (code == "unauthorized_client" and _CREDENTIALS.search(text))
     ):
-        return ClientRefusal("client_secret", "The client id or the client secret is wrong: copy both from the provider")
+        return ClientRefusal("client_secret", "The client id or client secret is wrong. Copy both from the provider")
     if code == "redirect_uri_mismatch" or (code and _REDIRECT_URI.search(text)):
         return ClientRefusal("client_id", f"Register this redirect URI for the client at the provider: {redirect_uri}")
     if code == "unauthorized_client":

@@ -21,7 +21,7 @@ class ProviderClients:
         self._made: dict[str, ProviderClient] = {}
 
     def __repr__(self) -> str:
-        return f"<ProviderClients {len(self._made)} of {len(self.configured)} made>"
+        return f"<ProviderClients {len(self._made)} of {len(self.configured)}>"
 
     @property
     def made(self) -> tuple[ProviderClient, ...]:
@@ -41,7 +41,7 @@ class ProviderClients:
         """The client of the provider that vouched for a session; AnotherPerson: its tokens are nobody's to see."""
         client = self.of(session.provider)
         if client is None or not vouches(client.provider, session):
-            raise AnotherPerson("the session is of a provider that is no longer configured")
+            raise AnotherPerson("the provider of the session is no longer configured")
         return client
 
     def for_our_own_work(self, session: SessionRecord) -> ProviderClient:

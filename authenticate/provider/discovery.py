@@ -49,7 +49,7 @@ async def fetched(http: ProviderHttp, url: str, issuer: str) -> DiscoveryDocumen
     """The document below `url`, which must name `issuer`; ProviderError."""
     answer = await http.get(url.rstrip("/") + PATH)
     if answer.status != 200:
-        raise ProviderError(f"the provider's discovery document was answered with status {answer.status}")
+        raise ProviderError(f"the provider's discovery document returned status {answer.status}")
     return parse(answer.json(), issuer)
 
 
@@ -57,7 +57,7 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
     """The metadata; ProviderError where it is another issuer's, lacks what the code flow needs, or would leave TLS."""
     named = document.get("issuer")
     if named != issuer:
-        raise ProviderError(f"the provider calls itself {named!r}, idp_provider_url is {issuer!r}{_hint(named, issuer)}")
+        raise ProviderError(f"the provider's issuer is {named!r}, but idp_provider_url is {issuer!r}{_hint(named, issuer)}")
     algorithms = _names(document.get("id_token_signing_alg_values_supported", ["RS256"])) & ALGORITHMS.keys()
     if not algorithms:
         raise ProviderError(f"the provider signs ID tokens with none of {', '.join(ALGORITHMS)}")
@@ -82,7 +82,7 @@ def parse(document: Mapping[str, Any], issuer: str) -> DiscoveryDocument:
 
 def _hint(named: object, issuer: str) -> str:
     if isinstance(named, str) and named.rstrip("/") == issuer.rstrip("/"):
-        return "; only the slash at the end differs: write idp_provider_url exactly as the provider calls itself"
+        return ". They differ only in the final slash: write idp_provider_url exactly like the issuer"
     return ""
 
 

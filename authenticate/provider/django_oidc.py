@@ -48,8 +48,8 @@ class ScopeReduced(ProviderError):
     def __init__(self, missing: tuple[str, ...], asked: str, given: str):
         self.missing = " ".join(missing)
         super().__init__(
-            f"the provider gave less scope than was asked: {self.missing} is missing (asked: {asked}; given: {given[:MAX_TOLD]}); "
-            "where it never gives that, take it out of idp_scopes"
+            f"the provider granted fewer scopes than requested: missing {self.missing} (requested: {asked}; "
+            f"granted: {given[:MAX_TOLD]}). If it never grants them, remove them from idp_scopes"
         )
 
 
@@ -57,7 +57,7 @@ class AskedAnother(BadRequest):
     """An answer to a sign-in that was begun at a provider that is not configured any more; of an earlier release's nobody knows."""
 
     def __init__(self, asked: str | None):
-        super().__init__(f"the sign-in was begun at {asked or 'a provider that it does not name'}, which is not configured any more")
+        super().__init__(f"the sign-in started at {asked or 'an unnamed provider'}, which is no longer configured")
 
 
 class CodeRefused(BadRequest):
@@ -155,9 +155,7 @@ class GateCallbackView(_OurSettings, OIDCAuthenticationCallbackView):
         if not params.get("code"):
             raise BadRequest(Message("the identity provider sent no authorization code"))
         if not await self.service.spend_code(params["code"]):
-            log.warning(
-                "a code was brought a second time, as the answer of this provider: it is shown to nobody", provider=client.provider.id
-            )
+            log.warning("authorization code replay rejected", provider=client.provider.id)
             raise BadRequest(Message("the response was issued by a different identity provider"))
         discovery = await client.discovery()
         if discovery.sends_issuer and "iss" not in params:
@@ -224,7 +222,7 @@ class GateBackend(_OurSettings, OIDCAuthenticationBackend):
         if missing.needed:
             raise ScopeReduced(missing.needed, asked, given)
         if missing.other:
-            log.warning("the provider names less scope than was asked for", missing=list(missing.other), given=given[:MAX_TOLD])
+            log.warning("provider granted fewer scopes", missing=list(missing.other), given=given[:MAX_TOLD])
 
     async def get_token(self, payload: dict[str, str]) -> Tokens:
         try:

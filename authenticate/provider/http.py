@@ -52,14 +52,14 @@ class ProviderResponse:
         try:
             return strict_json.parse_object(self.body)
         except ValueError as error:
-            raise ProviderError("the identity provider did not answer with a JSON object") from error
+            raise ProviderError("the identity provider did not return a JSON object") from error
 
     def json_list(self) -> list[Any]:
         """The body as a JSON list; ProviderError where it is anything else."""
         try:
             return strict_json.parse_list(self.body)
         except ValueError as error:
-            raise ProviderError("the identity provider did not answer with a JSON list") from error
+            raise ProviderError("the identity provider did not return a JSON list") from error
 
 
 class ProviderHttp:
@@ -116,7 +116,7 @@ class ProviderHttp:
         finally:
             self._calls.ended(_host(url), method, status, time.monotonic() - began, len(content), size)
         if response.status_code >= 500:
-            self.health.fails(f"the identity provider at {_host(url)} answers with status {response.status_code}")
+            self.health.fails(f"the identity provider at {_host(url)} returned status {response.status_code}")
         else:
             self.health.works()
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -135,8 +135,8 @@ class ProviderHttp:
         host, named_by = _host(url), self._scope.host
         log.warning("provider endpoint refused: internal address", host=host, address=error.address, named_by=named_by)
         reason = (
-            f"{host}: the discovery document of {named_by} names this host, which is at {error}, and {named_by} itself is not: nothing was "
-            f"sent there. Have the provider name an address that is as public as its own"
+            f"{host}: the discovery document of the public host {named_by} refers to this host, which "
+            f"is at {error}. Nothing was sent there. Use a public endpoint"
         )
         self.health.fails(reason)
         return ProviderError(reason)
@@ -159,7 +159,7 @@ async def _bounded(response: httpx.Response, limit: int) -> bytes:
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > limit:
-            raise ProviderError(f"the identity provider's answer is larger than {limit} bytes")
+            raise ProviderError(f"the identity provider's response exceeds {limit} bytes")
     return bytes(body)
 
 

@@ -73,7 +73,7 @@ def _authenticate(
     usable = tuple(key for key in keys if signs_for(key, configured, issuer))
     kind.check_signature(token, usable, algorithm, header.get("kid"))
     if payload.get("iss", issuer if kind is USERINFO else None) != issuer:
-        raise WrongToken(f"the {kind.name} is of another issuer")
+        raise WrongToken(f"the {kind.name} has another issuer")
     return payload, algorithm
 
 
@@ -91,7 +91,7 @@ def _check_nonce(payload: Mapping[str, Any], expected: ExpectedIdToken) -> None:
         return
     nonce = payload.get("nonce")
     if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
-        raise WrongToken("the ID token is not of this sign-in (nonce)")
+        raise WrongToken("the ID token is not for this sign-in (nonce)")
 
 
 def _check_access_token(payload: Mapping[str, Any], access_token: str, algorithm: str) -> None:

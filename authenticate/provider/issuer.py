@@ -15,7 +15,7 @@ def issuer_for(issuer: str, claims: Mapping[str, Any]) -> str:
         return issuer
     tenant = claims.get("tid")
     if not isinstance(tenant, str) or not is_tenant(tenant):
-        raise ProviderError("the ID token names no tenant")
+        raise ProviderError("the ID token has no tenant")
     return issuer.replace(TENANT, tenant)
 
 

@@ -66,7 +66,7 @@ class KeySet:
         async def fetch() -> tuple[Mapping[str, Any], ...]:
             answer = await self._http.get(jwks_uri)
             if answer.status != 200:
-                raise ProviderError(f"the provider's keys were answered with status {answer.status}")
+                raise ProviderError(f"the provider's key set returned status {answer.status}")
             return parse(answer.json())
 
         if jwks_uri not in self._of_uri:
@@ -78,7 +78,7 @@ class KeySet:
 def parse(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     keys = document.get("keys")
     if not isinstance(keys, list) or len(keys) > MAX_KEYS:
-        raise ProviderError("the provider's key set is not a list of keys of a sensible length")
+        raise ProviderError("the provider's key set is not a list, or is too long")
     return tuple(key for key in keys if isinstance(key, dict))
 
 

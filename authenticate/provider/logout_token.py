@@ -39,7 +39,7 @@ def verify(
     algorithm = LOGOUT_TOKEN.algorithm(header, algorithms)
     named = payload.get("iss")
     if not isinstance(named, str) or not is_issuer(issuer, named):
-        raise WrongToken("the logout token is of another issuer")
+        raise WrongToken("the logout token has another issuer")
     usable = tuple(key for key in keys if signs_for(key, issuer, named))
     LOGOUT_TOKEN.check_signature(token, usable, algorithm, header.get("kid"))
     LOGOUT_TOKEN.audiences(payload, client_id)
@@ -50,7 +50,7 @@ def verify(
     _check_kind(payload)
     subject, sid = (LOGOUT_TOKEN.text(payload, name) if name in payload else "" for name in ("sub", "sid"))
     if not (subject or sid):
-        raise WrongToken("the logout token names neither a person nor a session")
+        raise WrongToken("the logout token has neither a subject nor a session")
     expires = min(LOGOUT_TOKEN.time(payload, "exp") + LEEWAY, issued + LONGEST)
     return SignedOut(named, subject, sid, LOGOUT_TOKEN.text(payload, "jti"), issued, expires)
 
@@ -59,6 +59,6 @@ def _check_kind(payload: Mapping[str, Any]) -> None:
     """Check what tells it from every other token that the provider signs for us, an ID token above all."""
     events = payload.get("events")
     if not isinstance(events, dict) or not isinstance(events.get(EVENT), dict):
-        raise WrongToken("the logout token does not say that it is one (events)")
+        raise WrongToken("the logout token has no logout event (events)")
     if "nonce" in payload:
-        raise WrongToken("the logout token has a nonce, as only ID tokens do")
+        raise WrongToken("the logout token has a nonce, which is not allowed")

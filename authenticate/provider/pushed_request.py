@@ -20,10 +20,12 @@ async def pushed(client: ProviderClient, discovery: DiscoveryDocument, params: M
     if not is_accepted(answer):
         refusal = client_refusal(answer, params.get("redirect_uri", ""), is_pushed=True)
         advice = f". {refusal.advice}" if refusal is not None else ""
-        raise ProviderError(f"the provider does not take the pushed sign-in request (status {answer.status}): {error_text(answer)}{advice}")
+        raise ProviderError(
+            f"the provider rejected the pushed authorization request (status {answer.status}): {error_text(answer)}{advice}"
+        )
     uri = answer.json().get("request_uri")
     if not isinstance(uri, str) or not 0 < len(uri) <= LONGEST or not uri.isascii() or not uri.isprintable():
-        raise ProviderError("the provider took the pushed sign-in request and gave it no name (request_uri)")
+        raise ProviderError("the provider accepted the pushed authorization request without a request_uri")
     return {"client_id": client.client_id, "request_uri": uri}
 
 

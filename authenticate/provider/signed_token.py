@@ -44,7 +44,7 @@ class TokenKind:
         if len(segments) == ENCRYPTED_SEGMENTS:
             raise WrongToken(f"the {self.name} is encrypted (JWE). Turn off its encryption for this client at the provider")
         if len(token) > MAX_TOKEN or len(segments) != 3:
-            raise WrongToken(f"the {self.name} is not a signed token of a sensible size")
+            raise WrongToken(f"the {self.name} is not a signed token, or is too large")
         try:
             header, payload, _ = (from_text(segment) for segment in segments)
             return strict_json.parse_object(header), strict_json.parse_object(payload)
@@ -57,11 +57,11 @@ class TokenKind:
             named = ascii(algorithm)[:40]
             raise WrongToken(f"the {self.name} is signed with the algorithm {named}; accepted here: {', '.join(sorted(allowed))}")
         if any(name in header for name in _REFUSED_HEADERS):
-            raise WrongToken(f"the {self.name}'s header demands what we do not do")
+            raise WrongToken(f"the {self.name} has an unsupported critical header")
         kind = header.get("typ", "JWT")
         # RFC 8725 3.11: a token of the same issuer for another purpose (at+jwt, logout+jwt) must not pass for this one.
         if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self.types:
-            raise WrongToken(f"the {self.name} is of another type")
+            raise WrongToken(f"the {self.name} has another type")
         return algorithm
 
     def check_signature(self, token: str, keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: object) -> None:
@@ -74,7 +74,7 @@ class TokenKind:
             jwt.PyJWS(algorithms=[algorithm]).decode_complete(token, key, algorithms=[algorithm])
         except jwt.PyJWTError as error:
             # A provider that changed its key without changing the key's id looks like this, too.
-            raise UnknownKey(f"the {self.name}'s signature is wrong") from error
+            raise UnknownKey(f"the {self.name} has an invalid signature") from error
 
     def audiences(self, payload: Mapping[str, Any], client_id: str) -> list[Any]:
         """The audience as a list; WrongToken where we are not in it."""
@@ -86,9 +86,9 @@ class TokenKind:
 
     def check_times(self, payload: Mapping[str, Any], now: float) -> None:
         if self.time(payload, "exp") <= now - LEEWAY:
-            raise WrongTime(f"the {self.name} has expired; is this machine's clock right?")
+            raise WrongTime(f"the {self.name} has expired. Check this machine's clock")
         if self.time(payload, "iat") > now + LEEWAY or ("nbf" in payload and self.time(payload, "nbf") > now + LEEWAY):
-            raise WrongTime(f"the {self.name} is of the future; is this machine's clock right?")
+            raise WrongTime(f"the {self.name} is issued in the future. Check this machine's clock")
 
     def time(self, payload: Mapping[str, Any], name: str) -> float:
         value = payload.get(name)

@@ -58,7 +58,7 @@ class SingleFlightCache(Generic[T]):
 
     def _renew_soon(self) -> None:
         if self._renewal is None or self._renewal.done():
-            self._renewal = spawn(self._renew(), name="renewal of what the provider says")
+            self._renewal = spawn(self._renew(), name="provider metadata refresh")
 
     async def _renew(self) -> None:
         async with self._lock:
@@ -67,7 +67,7 @@ class SingleFlightCache(Generic[T]):
             try:
                 await self._renewed()
             except ProviderError as error:
-                log.warning("what the provider says of itself can't be renewed, the old stays in force", reason=str(error))
+                log.warning("provider metadata refresh failed", reason=str(error))
 
     async def _renewed(self) -> T:
         self._failure = None

@@ -38,9 +38,9 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
     error = error_code(answer)
     # Auth0 says it with 403, GitHub with 200.
     if error in _OVER and answer.status < 500:
-        raise GrantRefused(f"the provider's token endpoint refuses the grant: {error_text(answer)}")
+        raise GrantRefused(f"the provider's token endpoint rejected the grant: {error_text(answer)}")
     if answer.status != 200 or error:
-        raise ProviderError(f"the provider's token endpoint answered with status {answer.status}: {error_text(answer)}")
+        raise ProviderError(f"the provider's token endpoint returned status {answer.status}: {error_text(answer)}")
     document = answer.json()
     tokens = Tokens(
         access_token=_token(document.get("access_token")),
@@ -50,9 +50,9 @@ def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Toke
         scope=_scope(document.get("scope")),
     )
     if not tokens.access_token or (needs_id_token and not tokens.id_token):
-        raise ProviderError("the provider's token endpoint gave no ID token or no access token")
+        raise ProviderError("the provider's token endpoint returned no ID token or no access token")
     if str(document.get("token_type", "")).lower() != "bearer":
-        raise ProviderError("the provider's token endpoint gave an access token that is not of type Bearer")
+        raise ProviderError("the provider's token endpoint returned an access token that is not of type Bearer")
     return tokens
 
 

@@ -74,7 +74,7 @@ class AccessRecords:
         user_id, account = self.user_id(subject), self._provider.deactivation_id
         ids = [record.id async for record in every(self._broker, SESSION) if account(str(record.data.get("user_id"))) == account(user_id)]
         for id in await end_sessions(self._broker, ids):
-            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the person")
+            log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the user")
 
     async def _deactivate(self, id: str, issuer: str) -> None:
         for each in dict.fromkeys((id, self._provider.deactivation_id(id))):

@@ -42,7 +42,7 @@ def attributes_in(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in _unwrapped(document):
         if name.lower() in seen:
             # Which of the two is meant, nobody can say.
-            raise invalid(f"{name[:64]} occurs twice")
+            raise invalid(f"duplicate {name[:64]}")
         seen.add(name.lower())
         yield name, value
 
@@ -57,7 +57,7 @@ def _unwrapped(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, Mapping):
             yield from _unwrapped(value)
         elif value is not None:
-            raise invalid(f"under {name} stands an object of its attributes")
+            raise invalid(f"{name} must be an object of its attributes")
 
 
 def key_in(resource: Mapping[str, Any], name: str) -> str:

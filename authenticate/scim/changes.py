@@ -30,7 +30,7 @@ def _of_user(before: Record | None, after: Record | None) -> str:
     if old["resource"]["active"] != is_active:
         return "activated the user" if is_active else "deactivated the user"
     if old["subject"] != new["subject"]:
-        return "gave the user to another person"
+        return "assigned the user to another subject"
     return "changed the user" if old["resource"] != new["resource"] else ""
 
 
@@ -42,5 +42,5 @@ def _of_group(before: Record | None, after: Record | None) -> str:
         return f"created the group, with {len(new)} members"
     said = [f"{len(ids)} {word}" for ids, word in ((new - old, "joined"), (old - new, "left")) if ids]
     if before.data["resource"] != after.data["resource"]:
-        said.append("another name or id")
+        said.append("changed name or id")
     return f"changed the group: {', '.join(said)}" if said else ""

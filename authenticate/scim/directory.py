@@ -236,7 +236,7 @@ class ScimDirectory:
             found = await asyncio.gather(*(self._set_membership(id, group_id, directory_id) for id in some))
             known.update(id for id, is_user in zip(some, found, strict=True) if is_user)
         if directory_id and len(known) < len(ids):
-            log.warning("a group names members that are no users", group_id=group_id, members=len(ids) - len(known))
+            log.warning("SCIM group has unknown members", group_id=group_id, members=len(ids) - len(known))
         return known
 
     async def _set_membership(self, user_id: str, group_id: str, directory_id: str) -> bool:
@@ -259,16 +259,14 @@ class ScimDirectory:
     async def _to_change(self, type: str, id: str, if_match: str) -> Record:
         record = await self.find(type, id)
         if if_match not in ("", "*", f'W/"{record.version}"', f'"{record.version}"'):
-            raise ScimError(412, "the resource was changed meanwhile")
+            raise ScimError(412, "the resource was changed concurrently")
         return record
 
     def _subject(self, user: Mapping[str, Any]) -> str:
         """The user's `sub` in the provider's ID token."""
         subject = user.get(self.provider.scim_user_id)
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
-            raise invalid(
-                f"{self.provider.scim_user_id} is missing: by it gate knows whose sessions a user's are (its setting scim_user_id)"
-            )
+            raise invalid(f"{self.provider.scim_user_id} is required: it links the user to sessions (setting scim_user_id)")
         return subject
 
     def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:
@@ -281,7 +279,7 @@ class ScimDirectory:
             until = self._clock() + LEASE_TIMEOUT
             while (lease := await self._broker.acquire("scim", LEASE)) is None:
                 if self._clock() > until:
-                    raise ScimError(503, "another change is under way; try again in a moment")
+                    raise ScimError(503, "another change is in progress; try again in a moment")
                 await asyncio.sleep(0.05)
             try:
                 yield

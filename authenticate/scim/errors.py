@@ -25,4 +25,4 @@ def invalid(detail: str) -> ScimError:
 
 
 def not_found(id: str) -> ScimError:
-    return ScimError(404, f"there is no resource {id[:64]!r}")
+    return ScimError(404, f"resource {id[:64]!r} not found")

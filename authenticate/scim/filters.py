@@ -36,7 +36,7 @@ def parse(text: str) -> ScimFilter:
     parser = _Parser(_tokens(text))
     found = parser.either(0)
     if parser.rest:
-        raise _wrong(f"{parser.rest[0]!r} is one too many")
+        raise _wrong(f"unexpected {parser.rest[0]!r}")
     return found
 
 
@@ -109,7 +109,7 @@ class _Parser:
             return ScimFilter(lambda resource: any(value not in ("", [], {}) for value in values_at(resource, path)))
         compare = _OPERATORS.get(operator)
         if compare is None:
-            raise _wrong(f"{operator!r} is no operator")
+            raise _wrong(f"{operator!r} is not an operator")
         value = _literal(self._next("a value"))
         wanted = folded(path, value)
 
@@ -131,7 +131,7 @@ class _Parser:
 def _path(word: str) -> Path:
     path = path_of(word) if _NAME.fullmatch(word) else ()
     if not path:
-        raise _wrong(f"{word!r} is no attribute")
+        raise _wrong(f"{word!r} is not an attribute")
     return path
 
 
@@ -141,9 +141,9 @@ def _literal(token: str) -> Any:
     try:
         value = json.loads(token)
     except (ValueError, RecursionError) as error:
-        raise _wrong(f"{token!r} is no value") from error
+        raise _wrong(f"{token!r} is not a value") from error
     if not isinstance(value, str | int | float):
-        raise _wrong(f"{token!r} is no value")
+        raise _wrong(f"{token!r} is not a value")
     return value
 
 

@@ -104,7 +104,7 @@ def _made_holder(resource: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _complex(found: Any, step: str) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise ScimError(400, f"{step} has no attributes of its own", "invalidPath")
+        raise ScimError(400, f"{step} has no sub-attributes", "invalidPath")
     return found
 
 
@@ -132,11 +132,11 @@ def _set(resource: dict[str, Any], target: PatchTarget, value: Any, *, is_additi
 def _set_chosen(holder: dict[str, Any], key: str, target: PatchTarget, value: Any) -> None:
     elements = holder.setdefault(key, [])
     if not isinstance(elements, list) or target.chosen is None:
-        raise ScimError(400, f"{key} is no list", "invalidPath")
+        raise ScimError(400, f"{key} is not a list", "invalidPath")
     chosen = [element for element in elements if isinstance(element, dict) and target.chosen.matches(element)]
     if not chosen:
         if not target.made:
-            raise ScimError(400, "no element of the list is meant", "noTarget")
+            raise ScimError(400, "no element of the list matches", "noTarget")
         # Entra ID replaces the work address of who had none.
         chosen = [dict(target.made)]
         elements += chosen
@@ -146,7 +146,7 @@ def _set_chosen(holder: dict[str, Any], key: str, target: PatchTarget, value: An
         elif isinstance(value, Mapping):
             element.update(value)
         else:
-            raise invalid("an element of a list is replaced by an object")
+            raise invalid("an element of a list must be replaced with an object")
 
 
 def _with(elements: list[Any], value: Any) -> list[Any]:
@@ -157,7 +157,7 @@ def _with(elements: list[Any], value: Any) -> list[Any]:
 
 def _remove(resource: dict[str, Any], target: PatchTarget, value: Any) -> None:
     if not target.path:
-        raise ScimError(400, "what is removed must be named by a path", "noTarget")
+        raise ScimError(400, "remove requires a path", "noTarget")
     if target.path[0].lower() in READ_ONLY:
         return
     holder = _holder(resource, target.path)

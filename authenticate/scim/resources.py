@@ -32,7 +32,7 @@ def user_of(document: Mapping[str, Any], *, was_active: bool = True) -> dict[str
         _text(user, name)
     user["active"] = _boolean(user.get("active", was_active))
     if len(str(user)) > MAX_USER:
-        raise ScimError(413, f"a user has no more than {MAX_USER} bytes")
+        raise ScimError(413, f"a user must be at most {MAX_USER} bytes")
     return user
 
 
@@ -144,5 +144,5 @@ def _members(listed: Any) -> tuple[str, ...]:
             raise invalid("each member must be an object with the id of a user as its value")
         ids[id] = None
     if len(ids) > MAX_MEMBERS:
-        raise ScimError(413, f"a group has no more than {MAX_MEMBERS} members")
+        raise ScimError(413, f"a group must have at most {MAX_MEMBERS} members")
     return tuple(ids)

@@ -26,7 +26,7 @@ class LinkedIndex:
 
     async def run(self) -> None:
         def unable(error: GateError) -> None:
-            log.warning("sessions of linked accounts can't be indexed yet", reason=str(error))
+            log.warning("indexing sessions of linked accounts failed", reason=str(error))
 
         if self._sessions.links_accounts:
             await until_done(self._index_all, unable, FIRST_PAUSE)

@@ -33,7 +33,7 @@ class OtherSessions:
         key = (issuer, subject)
         if not ids:
             return
-        log.info("other sessions of the user are refreshed after a sign-out at the provider", subject=subject, sessions=len(ids))
+        log.info("refreshing other sessions after provider sign-out", subject=subject, sessions=len(ids))
         self._wanted[key] = ids
         if key not in self._pending:
             task = self._pending[key] = spawn(self._run(key), name="refresh of other sessions")
@@ -56,7 +56,7 @@ class OtherSessions:
             try:
                 await in_parallel(ids, self._want_refresh, CONCURRENCY)
             except BrokerError as error:
-                log.warning("other sessions of a user can't be refreshed now", reason=str(error))
+                log.warning("refreshing other sessions failed", reason=str(error))
 
     async def _want_refresh(self, session_id: str) -> None:
         record = await self._broker.get(SESSION, session_id)

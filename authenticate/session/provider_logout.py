@@ -51,7 +51,7 @@ class ProviderLogout:
         ended = await self._end(self._sessions.session_ids(signed_out.issuer, **whom))
         await self._refresh_others(signed_out.issuer, **whom)
         await self._broker.spend(spent, signed_out.expires)
-        log.info("signed out at the provider", sessions=ended, subject=signed_out.subject or None)
+        log.info("back-channel logout", sessions=ended, subject=signed_out.subject or None)
         return ended
 
     async def by_browser(self, issuer: str, sid: str) -> int:
@@ -66,7 +66,7 @@ class ProviderLogout:
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
         if ended:  # anybody can send the request again
             await self._refresh_others(issuer, subject="", sid=sid)
-        log.info("signed out at the provider, said a browser", sessions=ended)
+        log.info("front-channel logout", sessions=ended)
         return ended
 
     def _sender(self, token: str) -> ProviderClient:
@@ -74,7 +74,7 @@ class ProviderLogout:
         issuer = LOGOUT_TOKEN.parts(token)[1].get("iss")
         client = self._clients.of_issuer(issuer) if isinstance(issuer, str) else None
         if client is None:
-            raise WrongToken("the logout token is of another issuer")
+            raise WrongToken("the logout token has another issuer")
         return client
 
     async def origins(self, issuer: str) -> str:
@@ -93,5 +93,5 @@ class ProviderLogout:
         async for batch in batches(ids):
             for id in await end_sessions(self._broker, batch):
                 ended += 1
-                log.info("session ended", session_id=id, reason="its person signed out at the provider")
+                log.info("session ended", session_id=id, reason="the user signed out at the provider")
         return ended

@@ -85,7 +85,7 @@ class SessionRefresh:
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
-                raise SessionEnded("it was ended by somebody else")
+                raise SessionEnded("ended concurrently")
             session = SessionRecord.from_record(record)
             try:
                 with self._turn(session.provider):
@@ -179,7 +179,7 @@ class SessionRefresh:
                 wait = next(waits)
                 if now() + wait >= ends:
                     raise
-                log.warning("new tokens can't be written yet", session_id=record.id, reason=str(error))
+                log.warning("saving refreshed tokens failed", session_id=record.id, reason=str(error))
                 await asyncio.sleep(wait)
 
     async def _written(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
@@ -192,9 +192,9 @@ class SessionRefresh:
             except VersionConflict:
                 newer = await self._broker.get(SESSION, session.id)
                 if newer is None:
-                    raise SessionEnded("it was ended by somebody else") from None
+                    raise SessionEnded("ended concurrently") from None
                 record = newer
-        raise ProviderError("the session's record was overtaken again and again")
+        raise ProviderError("the session record was changed concurrently too often")
 
     @contextmanager
     def _turn(self, provider: str) -> Iterator[None]:

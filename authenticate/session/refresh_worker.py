@@ -117,7 +117,7 @@ class RefreshWorker:
         except (ProviderError, BrokerError) as error:
             await self._failed(session_id, error)
         except (TypeError, ValueError, KeyError) as error:
-            log.error("a session's record is malformed, it is not refreshed", session_id=session_id, error=type(error).__name__)
+            log.error("malformed session not refreshed", session_id=session_id, error=type(error).__name__)
         finally:
             self._running.pop(session_id, None)
             self._news.set()
@@ -134,7 +134,7 @@ class RefreshWorker:
             return
         before = self._failures.get(session_id) or RefreshFailures(now, session.access_token_expires or NEVER)
         failure = self._failures[session_id] = replace(before, failures=before.failures + 1)
-        log.warning("a session can't be refreshed, it goes on", session_id=session_id, failures=failure.failures, reason=str(error))
+        log.warning("session refresh failed", session_id=session_id, failures=failure.failures, reason=str(error))
         ends = failure.ends(error) if session.refresh_token else NEVER
         if now >= ends and isinstance(error, ProviderError):
             await self._give_up(session, error)
@@ -182,10 +182,10 @@ class RefreshWorker:
                     await self._read_all()
                     position, waits = start_over.version, pauses(0.1)
                 except BrokerError as error:
-                    log.warning("sessions to refresh can't be read", reason=str(error))
+                    log.warning("loading sessions to refresh failed", reason=str(error))
                     await asyncio.sleep(next(waits))
             except BrokerError as error:
-                log.warning("sessions to refresh can't be followed", reason=str(error))
+                log.warning("refresh worker lost change stream", reason=str(error))
                 position = ANEW
                 await asyncio.sleep(next(waits))
 

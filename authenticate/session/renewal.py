@@ -55,9 +55,9 @@ async def with_new_claims(client: ProviderClient, session: SessionRecord, now: f
     claims, told = await client.claims(payload, session.access_token, discovery, told_before=told_before)
     user = client.provider.user(claims, session.issued)
     if user.id != session.user_id:
-        raise AnotherPerson("the provider now describes another person")
+        raise AnotherPerson("the provider now returns another user")
     if _becomes_another(client, session, user, claims):
-        raise AnotherPerson("the address by which accounts are linked is another now")
+        raise AnotherPerson("the address that links the accounts has changed")
     return replace(session, claims=claims, userinfo_claims=told, id_token=id_token, unverified_id_token=""), user
 
 
@@ -88,18 +88,18 @@ async def _refreshed_payload(client: ProviderClient, session: SessionRecord, dis
         )
     except WrongTime as error:
         # Some providers send the sign-in's own token once more; or this machine's clock is wrong, which must sign nobody out.
-        log.warning("the ID token of a refresh is passed over", session_id=session.id, reason=str(error))
+        log.warning("refreshed ID token ignored", session_id=session.id, reason=str(error))
         return {}
     # OpenID Connect Core 12.2: a refreshed ID token is of the same issuer, about the same person.
     if (refreshed["iss"], refreshed["sub"]) != (before.get("iss"), before.get("sub")):
-        raise AnotherPerson("the refreshed ID token is about another person")
+        raise AnotherPerson("the refreshed ID token is for another user")
     return refreshed
 
 
 def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
     """Check that the session is of the configured provider: a token must not be sent to another."""
     if not vouches(client.provider, session):
-        raise AnotherPerson("the session is of a provider that is no longer configured")
+        raise AnotherPerson("the provider of the session is no longer configured")
 
 
 def is_withdrawn(client: ProviderClient, session: SessionRecord, now: float) -> bool:

@@ -179,9 +179,7 @@ class Sessions:
         for each in oldest:
             await self.end(each)
         if oldest:
-            log.warning(
-                "oldest sessions ended: too many of one account", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS
-            )
+            log.warning("oldest sessions ended: account limit", user_id=session.user_id, sessions=len(oldest), maximum=MAX_SESSIONS)
         return oldest
 
     async def end_carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> None:
@@ -201,7 +199,7 @@ class Sessions:
         try:
             await self.at_provider.forget(session, await self.linked_id(session))
         except BrokerError as error:  # what stays in the index is harmless, and whoever asked must learn that the session has ended
-            log.warning("an ended session stays in the index of the provider's sessions", session_id=session.id, reason=str(error))
+            log.warning("removing session index entry failed", session_id=session.id, reason=str(error))
         log.info("signed out", session_id=session.id, user_id=session.user_id)
 
     def set_cookies(self, session: SessionRecord, host_port: str, now: float) -> list[str]:

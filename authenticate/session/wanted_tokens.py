@@ -46,9 +46,9 @@ class WantedRefreshes:
         except SessionEnded:
             pass  # which it has told
         except (ProviderError, BrokerError, TimeoutError) as error:
-            log.warning("tokens that a request waits for can't be refreshed", session_id=record.id, reason=str(error))
+            log.warning("on-demand token refresh failed", session_id=record.id, reason=str(error))
         except (TypeError, ValueError, KeyError) as error:
-            log.error("a session's record is malformed, it is not refreshed", session_id=record.id, error=type(error).__name__)
+            log.error("malformed session not refreshed", session_id=record.id, error=type(error).__name__)
         finally:
             with suppress(BrokerError):
                 await self._broker.delete(WANTED_TOKENS, record.id)
@@ -60,7 +60,7 @@ class WantedRefreshes:
                 await self._refresh.renew(session_id, RefreshStep.TOKENS, older_than=received)
             except RefreshUnderWay:
                 if asyncio.get_running_loop().time() > ends:
-                    raise ProviderError("another refresh of it does not end") from None
+                    raise ProviderError("another refresh timed out") from None
                 await asyncio.sleep(PAUSE)
             else:
                 return

@@ -75,10 +75,10 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
     except AccessError as error:
         return responses.error_page(request, error.status, Sentence("%(error)s.", error=error.said), links=BACK)
     except AuditLogAway:
-        reason = Message("The audit log can't be written, so nothing was changed. Try again in a minute.")
+        reason = Message("The audit log is unavailable. Nothing was changed; try again in a minute.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     except BrokerError as error:
-        log.error("access could not be changed", reason=str(error), request_id=page_context(request).request_id)
+        log.error("access request update failed", reason=str(error), request_id=page_context(request).request_id)
         reason = Message("The data broker is unavailable. Nothing was changed.")
         return responses.error_page(request, 503, reason, advice=AGAIN, links=BACK)
     response = responses.redirect(SENT if request.POST.get("do") == "ask" else PAGE)
@@ -160,7 +160,7 @@ async def _askable(request: HttpRequest, service: AuthenticateService, caller: C
 def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
     asking = route.access_requests
     if asking is None:
-        raise RuntimeError("this route can't be asked for")
+        raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.id_of(route),
         "words": route_words(route),

@@ -77,8 +77,8 @@ def sign_in_slot(request: HttpRequest, provider: str) -> Iterator[None]:
         return
     if not places.take(network):
         metrics.sign_ins_turned_away.inc()
-        log.warning("sign-in turned away: too many wait for the identity provider", network=network, request_id=gate.request_id)
-        raise TooManySignIns("too many sign-ins wait for the provider")
+        log.warning("sign-in rejected: provider concurrency limit", network=network, request_id=gate.request_id)
+        raise TooManySignIns("too many sign-ins are waiting for the provider")
     try:
         yield
     finally:

@@ -23,7 +23,7 @@ from foundation.web.problems import PROBLEM, problem_document
 log = structlog.get_logger(__name__)
 
 DOCUMENT = "openapi.json"
-AWAY = "what is asked for can't be looked up or written at this moment; try again"
+AWAY = "temporarily unavailable; try again"
 
 
 @csrf_exempt
@@ -36,11 +36,11 @@ async def api(request: HttpRequest, path: str) -> HttpResponse:
         return await _answer(request, path)
     except ApiProblem as problem:
         if problem.reason:
-            log.warning("the API refused a token", reason=problem.reason, request_id=page_context(request).request_id)
+            log.warning("API token rejected", reason=problem.reason, request_id=page_context(request).request_id)
         return _problem(request, problem)
     except (BrokerError, Error, AuditLogAway) as error:
         reason = str(error).partition("\n")[0]
-        log.error("a call of the API could not be answered", path=path[:100], reason=reason, request_id=page_context(request).request_id)
+        log.error("API call failed", path=path[:100], reason=reason, request_id=page_context(request).request_id)
         return _problem(request, ApiProblem(503, AWAY).with_header("Retry-After", str(BrokerError.retry_after)))
     except GateError as error:  # what the doors refuse, in their words
         return _problem(request, ApiProblem(error.status, str(error)))
@@ -81,14 +81,14 @@ def _document(request: HttpRequest) -> HttpResponse:
         return responses.json_page(openapi_document())
     if request.method == "OPTIONS":
         return responses.finished(HttpResponse(status=204, headers={"Allow": "GET, HEAD, OPTIONS"}))
-    raise ApiProblem(405, "this is to be read").with_header("Allow", "GET, HEAD, OPTIONS")
+    raise ApiProblem(405, "this endpoint is read-only").with_header("Allow", "GET, HEAD, OPTIONS")
 
 
 @contextmanager
 def _place(service: AuthenticateService, program: str) -> Iterator[None]:
     """One of the calls that are answered at a time; each program has its share of them."""
     if not service.api_places.take(program):
-        raise ApiProblem(429, "too many calls at a time; try again in a moment").with_header("Retry-After", "1")
+        raise ApiProblem(429, "too many concurrent calls; try again in a moment").with_header("Retry-After", "1")
     try:
         yield
     finally:

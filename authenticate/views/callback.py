@@ -91,7 +91,7 @@ class CallbackView(GateCallbackView):
         would lend it our name.
         """
         words = cleaned(description)
-        self._tell(f"the provider says {cleaned(error)[:MAX_ERROR]!r}" + (f" ({words})" if words else ""))
+        self._tell(f"the provider returned {cleaned(error)[:MAX_ERROR]!r}" + (f" ({words})" if words else ""))
         if error == UNMET:
             return self._too_weak(WEAK)
         if error != "access_denied":
@@ -139,7 +139,7 @@ class CallbackView(GateCallbackView):
             await service.audit_trail.note(entry)
 
     def _deactivated(self) -> HttpResponse:
-        self._tell("the provider has deactivated this person (SCIM)")
+        self._tell("the provider deactivated this user (SCIM)")
         reason, advice = Message("Your account is deactivated."), Message("If this is a mistake, contact your administrator.")
         return self._and_forget(responses.error_page(self.request, 403, reason, advice=advice))
 
@@ -160,8 +160,8 @@ class CallbackView(GateCallbackView):
         was changed on its way.
         """
         self._tell(
-            "the provider gave no auth_time in the ID token, though max_age was asked for: have it say auth_time, "
-            "or take max_age off the route (docs/guides/identity-providers/README.md)"
+            "the provider returned no auth_time in the ID token despite max_age. Configure it to send auth_time, "
+            "or remove max_age from the route (docs/guides/identity-providers/README.md)"
         )
         response = responses.error_page(
             self.request,

@@ -28,7 +28,7 @@ async def backchannel_logout(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     tokens = request.POST.getlist("logout_token") if request.content_type == FORM else []
     if len(tokens) != 1:
-        return _refused(request, "a form with one logout_token is expected")
+        return _refused(request, "expected a form with one logout_token")
     try:
         await service.provider_logout.by_token(tokens[0])
     except (WrongToken, WrongTime) as error:
@@ -50,7 +50,7 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
     service = page_context(request).authenticate
     named = [request.GET.getlist(name) for name in ("iss", "sid")]
     if any(len(values) != 1 for values in named):
-        raise BadRequest(Message("a front-channel logout needs one issuer (iss) and one session id (sid)"))
+        raise BadRequest(Message("expected one issuer (iss) and one session id (sid)"))
     (issuer,), (sid,) = named
     try:
         await service.provider_logout.by_browser(issuer, sid)
@@ -61,13 +61,13 @@ async def frontchannel_logout(request: HttpRequest) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, reason: str) -> HttpResponse:
-    log.warning("a provider's sign-out was refused", reason=reason, request_id=page_context(request).request_id)
+    log.warning("logout token rejected", reason=reason, request_id=page_context(request).request_id)
     return responses.json_page({"error": "invalid_request", "error_description": reason}, status=400)
 
 
 def _put_off(request: HttpRequest, error: ProviderError | BrokerError) -> HttpResponse:
-    log.error("a provider's sign-out can't be judged", reason=str(error), request_id=page_context(request).request_id)
-    words = {"error": "temporarily_unavailable", "error_description": "the logout token can't be checked now"}
+    log.error("logout token verification failed", reason=str(error), request_id=page_context(request).request_id)
+    words = {"error": "temporarily_unavailable", "error_description": "the logout token can't be verified now"}
     response = responses.json_page({**words}, status=503)
     response.headers["Retry-After"] = "30"
     return response

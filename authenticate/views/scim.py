@@ -75,7 +75,7 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
         return error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
     try:
         if (pusher := service.scim_access.pusher(request.headers.get("Authorization", ""))) is None:
-            log.warning("a push of users was refused", reason="wrong token", request_id=page_context(request).request_id)
+            log.warning("SCIM request rejected", reason="wrong token", request_id=page_context(request).request_id)
             raise ScimError(401, "the bearer token is missing or wrong")
         return await _answer(request, service, service.scim[pusher], path.strip("/").split("/"))
     except ScimError as error:
@@ -85,7 +85,7 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
         return response
     except BrokerError as error:
         log.error("data broker unavailable", error=str(error), request_id=page_context(request).request_id)
-        unavailable = ScimError(503, "the data broker does not answer; try again in a moment")
+        unavailable = ScimError(503, "the data broker is unavailable; try again in a moment")
         return _json(unavailable.status, unavailable.document())
 
 
@@ -99,7 +99,7 @@ async def _answer(request: HttpRequest, service: AuthenticateService, directory:
     if name in ENDPOINTS and len(rest) <= 1:
         return await _resources(request, directory, ENDPOINTS[name], rest[0] if rest else "", base)
     if request.method != "GET":
-        raise ScimError(405, "only GET is possible here")
+        raise ScimError(405, "only GET is allowed here")
     if name == "ServiceProviderConfig" and not rest:
         return _json(200, schemas.service_provider_config(base))
     documents = {"ResourceTypes": schemas.resource_types(base), "Schemas": schemas.schemas(base, directory.provider.scim_user_id)}.get(name)
@@ -135,13 +135,13 @@ async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: R
             await _tell(request, directory, endpoint, "deleted", id, change)
             return finished(HttpResponse(status=204))
         case _:
-            raise ScimError(405, f"{request.method} is not possible here")
+            raise ScimError(405, f"{request.method} is not allowed here")
 
 
 async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[ResourceEndpoint], base: str) -> HttpResponse:
     """A query in a body: filters name people, and URLs are in logs."""
     if request.method != "POST":
-        raise ScimError(405, "only POST is possible here")
+        raise ScimError(405, "only POST is allowed here")
     return await _listed(directory, endpoints, ScimQuery.of(_document(request)), base)
 
 
@@ -176,7 +176,7 @@ def _document(request: HttpRequest) -> dict[str, Any]:
     try:
         document = strict_json.parse_object(request.body)
     except ValueError as error:
-        raise ScimError(400, f"the body is not a JSON object that has one reading: {error}", "invalidSyntax") from error
+        raise ScimError(400, f"the body is not an unambiguous JSON object: {error}", "invalidSyntax") from error
     if _depth(document) > DEEPEST:
         raise ScimError(400, "the body is nested too deeply", "invalidSyntax")
     return document
@@ -211,7 +211,7 @@ async def _tell(
     gate, provider = page_context(request), directory.provider
     facts = {"provider": provider.id, **{name: value for name, value in more.items() if value is not None}}
     asked = {"client_address": gate.client_address, "request_id": gate.request_id}
-    log.info("resource changed by SCIM", resource=endpoint.noun, change=what, id=id, **asked, **facts)
+    log.info("SCIM resource changed", resource=endpoint.noun, change=what, id=id, **asked, **facts)
     record, action = change.after or change.before, changes.action(change.before, change.after)
     if record is None or not action:
         return

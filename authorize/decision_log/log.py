@@ -169,4 +169,4 @@ class DecisionLog:
         except Exception as error:  # whatever it is: it must not be the last batch
             metrics.decisions_not_kept.inc(len(batch))
             trace = None if isinstance(error, BrokerError) else error
-            log.warning("decisions can't be kept for the admin", number=len(batch), reason=str(error), exc_info=trace)
+            log.warning("decision log write failed", number=len(batch), reason=str(error), exc_info=trace)

@@ -43,7 +43,7 @@ def replay_newest(
 ) -> BoundedReplay:
     """Replay of these decisions by the routes of a policy; ReplayUnderWay.  Called in a thread, of which it takes LONGEST at most."""
     if not _one_at_a_time.acquire(blocking=False):
-        raise ReplayUnderWay("another replay is under way: ask again in a moment")
+        raise ReplayUnderWay("another replay is running. Try again in a moment")
     try:
         return _replayed(rows, table, now, rest)
     finally:
@@ -54,12 +54,12 @@ def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[
     done, ends = BoundedReplay(), now() + LONGEST.total_seconds()
     for row in rows.order_by("-at", "-id")[: MOST + 1].iterator(chunk_size=SLICE):
         if done.looked == MOST:
-            done.stopped = f"Only the newest {MOST:,} are looked at on this page."
+            done.stopped = f"Only the newest {MOST:,} decisions are replayed on this page."
             break
         if done.looked % SLICE == 0 and done.looked:
             rest(REST)
             if now() >= ends:
-                done.stopped = f"After {LONGEST.seconds} seconds the rest was left out."
+                done.stopped = f"Stopped after {LONGEST.seconds} seconds: the rest was not replayed."
                 break
         replay_one(row, table, done.report)
         done.looked += 1

@@ -18,7 +18,7 @@ from foundation.errors import BadRequest
 
 Explanation = dict[str, Any]
 
-CHANGED = "The configuration has changed since; the routes shown are today's, all else is as it was."
+CHANGED = "The configuration has changed since: the routes shown are the current ones."
 
 
 def explained(
@@ -36,7 +36,7 @@ def explained(
         decision = decide(request, identity, table, now)
         reason = str(decision_text.sentence(decision))
     except BadRequest as error:
-        reason = f"This address can't be used: {error.in_full}."
+        reason = f"Invalid URL: {error.in_full}."
     return {
         **_asked(request, identity, options, now),
         "rules": decision_text.marked_rows(decision) if decision else [],
@@ -59,7 +59,7 @@ def explained_again(row: Any, options: Options, configuration: str) -> Explanati
     now = row.at.timestamp()
     notes = [] if row.configuration == configuration else [CHANGED]
     if "cut" in facts["request"]:
-        notes.append(f"Too long to be kept whole: {facts['request']['cut']}.")
+        notes.append(f"Truncated in the log: {facts['request']['cut']}.")
     return {
         "request_id": row.request_id,
         **_asked(request_of(facts["request"]), identity_of_facts(facts.get("person")), options, now),
@@ -131,7 +131,7 @@ def _note(request: AccessRequest, options: Options) -> str:
     is_authenticate_host = (request.host, request.port) == (own.host, own.port)
     is_health_path = request.path in ("/ping", "/healthz") and (options.health_paths_on_routes or is_authenticate_host)
     if request.path.startswith(("/.gate/", "/.well-known/gate/")) or is_health_path:
-        return "This path is gate's own on every host; no route is asked about it."
+        return "This path is reserved for gate on every host. Routes do not apply."
     if is_authenticate_host:
-        return "This is the authenticate host; where it has no route, gate's own pages answer."
+        return "This is the authenticate host: gate's own pages respond where no route matches."
     return ""

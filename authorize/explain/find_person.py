@@ -12,8 +12,8 @@ from authorize.policy.identity import Identity
 from databroker.models import Session, User
 from foundation.errors import BrokerError
 
-NO_ACCOUNT = "There is no such service account, or it has ended."
-NO_USER = "gate knows nobody of this name: judged as somebody with nothing but that."
+NO_ACCOUNT = "Service account not found, or expired."
+NO_USER = "Unknown user: evaluated with this identifier only."
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,13 @@ class ExplainForm:
         if self.request:
             return self._past(own)
         if not self.url:
-            raise ValueError("give the id of a request, or a URL")
+            raise ValueError("enter the id of a request, or a URL")
         return self._invented(own)
 
     def _past(self, own: AuthorizePageContext) -> Explanation:
         row = LoggedDecision.objects.filter(request_id=self.request).order_by("pk").last()
         if row is None:
-            raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or it was let in and not sampled.")
+            raise DecisionNotLogged("This request is not in the decision log: not yet, no longer, or allowed and not sampled.")
         directory = last_reading(row.at.timestamp(), own.options.records_prefix_of(row.person_id))
         return {**explained_again(row, own.options, own.configuration.checksum), "directory": directory}
 

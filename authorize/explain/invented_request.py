@@ -46,7 +46,7 @@ class InventedPerson:
 def described_header(written: str) -> tuple[bytes, bytes]:
     name, separator, value = written.partition(":")
     if not separator or not name.strip():
-        raise ValueError(f"{written!r} must be written name: value")
+        raise ValueError(f"{written!r} must have the form name: value")
     return name.strip().lower().encode(), value.strip().encode()
 
 
@@ -81,7 +81,7 @@ def described_request(
     try:
         parts = urlsplit(url)
         if _CONTROLS.search(url) or parts.scheme not in ("https", "http", TCP) or not parts.hostname or "@" in parts.netloc:
-            raise ValueError("write it as in https://app.example.com/path")
+            raise ValueError("must be a URL such as https://app.example.com/path")
         if parts.scheme == TCP:
             method = CONNECT
         elif method.upper() == CONNECT:
@@ -93,7 +93,7 @@ def described_request(
         path, query = (quote(part, safe="".join(map(chr, range(0x21, 0x7F)))).encode() for part in (parts.path or "/", parts.query))
         return access_request(method, f"{host}:{port}".encode() if port else host.encode(), path, query, ports, **facts)
     except (ValueError, BadRequest) as error:
-        raise ValueError(f"the URL {url!a} can't be used: {error}") from None
+        raise ValueError(f"invalid URL {url!a}: {error}") from None
 
 
 def described_identity(person: InventedPerson, options: Options) -> Identity | None:

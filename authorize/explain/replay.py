@@ -13,8 +13,8 @@ from authorize.policy.route_table import RouteTable
 from foundation.errors import BadRequest
 
 _ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
-REFUSED, LET_IN, ASKED = "newly refused", "newly let in", "newly asked to sign in"
-TITLES = {REFUSED: "Newly refused", LET_IN: "Newly let in", ASKED: "Newly asked to sign in"}
+REFUSED, LET_IN, ASKED = "newly denied", "newly allowed", "newly redirected to sign-in"
+TITLES = {REFUSED: "Newly denied", LET_IN: "Newly allowed", ASKED: "Newly redirected to sign-in"}
 _UNDECIDED = frozenset({"unavailable"})
 
 
@@ -41,7 +41,7 @@ class ReplayReport:
         return sorted((change for change in self.changes.values() if change.kind == kind), key=lambda change: (change.route, change.person))
 
     def add(self, row: Any, kind: str, reason: str) -> None:
-        key = kind, row.route or row.url.partition("/")[0], row.person or "nobody"
+        key = kind, row.route or row.url.partition("/")[0], row.person or "anonymous"
         change = self.changes.setdefault(key, ChangedOutcome(*key))
         change.requests += 1
         if row.pk >= self._newest.get(key, 0):
@@ -66,28 +66,28 @@ def replay_one(row: Any, table: RouteTable, report: ReplayReport) -> None:
 def _replay(row: Any, table: RouteTable, report: ReplayReport) -> str:
     """Why it could not be done; "" where it was."""
     if row.outcome in _UNDECIDED:
-        return "the data broker was away when it was asked"
+        return "the data broker was unavailable at the time"
     try:
         facts = json.loads(row.facts)
         request, person = facts["request"], facts.get("person")
         asked, identity = request_of(request), identity_of_facts(person)
     except (KeyError, TypeError, ValueError):  # a release of before or after this one wrote other facts
-        return "what was written down of it can't be read"
+        return "the logged facts can't be read"
     if "cut" in request:
-        return f"{request['cut']} was too long to be kept"
+        return f"{request['cut']} was truncated in the log"
     try:
         route = table.match(asked)
     except BadRequest as error:
-        _compare(row, None, f"the request is refused: {error.in_full}", report)
+        _compare(row, None, f"the request is rejected: {error.in_full}", report)
         return ""
     if route is None:
-        _compare(row, Outcome.NO_ROUTE, "no route has this address", report)
+        _compare(row, Outcome.NO_ROUTE, "no route matches", report)
         return ""
     if missing := missing_for(route.route, request, person):
-        return f"not written down: {missing}"
+        return f"not logged: {missing}"
     shown = asked.client_certificate
     if route.client_ca is not None and shown is not None and route.client_ca.id not in shown.verdicts:
-        return "its client certificate was not held against this authority"
+        return "its client certificate was not verified against this CA"
     decision = judge(asked, identity, route, row.at.timestamp())
     _compare(row, decision.outcome, decision_text.sentence(decision), report)
     return ""

@@ -140,7 +140,7 @@ def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _Chain
     except _BAD as error:
         return _bad(f"it can't be read ({type(error).__name__})")
     if len(verified) < 2:
-        return _bad("it is an authority's own, not one that was issued to a client")
+        return _bad("it is a CA certificate, not a client certificate")
     return _ChainValidity(
         "",
         max(each.not_valid_before_utc.timestamp() for each in verified),
@@ -159,7 +159,7 @@ def _in_words(error: VerificationError, certificate: x509.Certificate, now: floa
         return f"it is not valid before {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
     if (ours := _OUR_WORDS.search(str(error))) is not None:
         return ours[1]
-    return f"no chain leads to the authority: {_BESIDE.sub('', str(error))}"
+    return f"no chain to the CA: {_BESIDE.sub('', str(error))}"
 
 
 @lru_cache(maxsize=256)
@@ -174,12 +174,12 @@ def _signs_certificates(policy: Policy, certificate: x509.Certificate, usage: An
 
 def _vouches_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:
     if usage is not None and not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usage):
-        raise ValueError("an issuer in its chain may not vouch for clients")
+        raise ValueError("an issuer in its chain may not issue client certificates")
 
 
 def _is_no_authority(policy: Policy, certificate: x509.Certificate, constraints: Any) -> None:
     if constraints is not None and constraints.ca:
-        raise ValueError("it is an authority's certificate, not a client's")
+        raise ValueError("it is a CA certificate, not a client certificate")
 
 
 def _is_for_clients(policy: Policy, certificate: x509.Certificate, usage: Any) -> None:

@@ -144,7 +144,7 @@ class IdentityLoader:
         try:
             sources, identity = await self._build(session, record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("a session's records are malformed, so it counts as none", session_id=session_id, error=type(error).__name__)
+            log.warning("malformed session ignored", session_id=session_id, error=type(error).__name__)
             return None
         if now >= identity.expires:
             return None
@@ -168,8 +168,8 @@ class IdentityLoader:
                 return RefusedToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("what a token says is malformed, so it names nobody", user_id=session.user_id, error=type(error).__name__)
-            return RefusedToken("bearer token: what it says is malformed")
+            log.warning("malformed bearer token claims", user_id=session.user_id, error=type(error).__name__)
+            return RefusedToken("bearer token: its claims are malformed")
         if generation == self._generation:
             held = session, _version(directory_record), identity
             self._bearers.put(session.id, held, weight_of(held))
@@ -194,7 +194,7 @@ class IdentityLoader:
                 return RefusedToken(f"{user.id} is deactivated")
             return await self._identity(session, user, directory_record, await self._access_record(session, user))
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("a user's record is malformed, so it counts as none", user_id=record.id, error=type(error).__name__)
+            log.warning("malformed user ignored", user_id=record.id, error=type(error).__name__)
             return None
 
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:
@@ -236,7 +236,7 @@ class IdentityLoader:
             },
         )
         if provider is None and session.provider != JWT:
-            raise ValueError("of no provider that is configured")
+            raise ValueError("of a provider that is not configured")
         return identity_of(facts, provider)
 
     async def _groups(self, session: SessionRecord, ids: tuple[str, ...], prefix: str) -> list[DirectoryGroup]:

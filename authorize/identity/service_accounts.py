@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 MAX_CACHED = 10_000
 ReadRecord = Callable[[str, str], Awaitable[Record | None]]
 
-MISTYPED = "service account: the secret is mistyped or cut short"
+MISTYPED = "service account: the secret is mistyped or truncated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,10 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Refuse
             return RefusedToken(f"service account {name}: it has expired")
         makers, until = await _makers(account, get)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("a service account's record is malformed, so it counts as none", name=name, error=type(error).__name__)
+        log.warning("malformed service account ignored", name=name, error=type(error).__name__)
         return RefusedToken(f"service account {name}: its record is malformed")
     if now >= until:
-        return RefusedToken(f"service account {name}: an account that made it is gone, has expired or has another secret")
+        return RefusedToken(f"service account {name}: a creator was revoked, has expired or has another secret")
     return _ReadAccount(record.version, account, replace(identity, expires=min(identity.expires, until)), makers)
 
 
@@ -132,7 +132,7 @@ async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple
 
 
 def _none(name: str) -> RefusedToken:
-    return RefusedToken(f"service account {name}: there is none of this name, or it was revoked")
+    return RefusedToken(f"service account {name}: not found or revoked")
 
 
 def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:

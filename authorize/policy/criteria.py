@@ -42,7 +42,7 @@ def preflight() -> Criterion:
 
 
 def any_user(rule: str = "allow_any_authenticated_user") -> Criterion:
-    words = CriterionWords(rule, "anybody signed in", compared_person)
+    words = CriterionWords(rule, "any signed-in user", compared_person)
     answers = CriterionReasons(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
     return on_person(words, answers, lambda identity: FALSE if identity.is_foreign else TRUE)
 
@@ -144,7 +144,7 @@ def certificate(authority_id: str, rule: str) -> Criterion:
             return "no certificate"
         return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
 
-    return on_request(CriterionWords(rule, "a client certificate of the route's authority", compared), TRUST, judge)
+    return on_request(CriterionWords(rule, "a client certificate issued by the route's CA", compared), TRUST, judge)
 
 
 def with_type(value: Any) -> tuple[bool, Any]:
@@ -168,7 +168,7 @@ def shown_claim(values: tuple[Any, ...] | None) -> str:
         return "unknown: a dot of the claim's name needs a backslash"
     if values is None or not is_partial(values):
         return shown(values or ())
-    return ", ".join([*sorted(map(str, values)), "what can't be compared"])
+    return ", ".join([*sorted(map(str, values)), "a value that can't be compared"])
 
 
 def compared_person(case: Case) -> str:

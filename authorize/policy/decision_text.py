@@ -93,13 +93,13 @@ def route_looks(
             if not misses:
                 continue
         elif request.host in own_hosts:
-            misses = [f"host: {request.host} has pages of gate alone, so no wildcard stands for it"]
+            misses = [f"host: {request.host} is reserved for gate, so no wildcard matches it"]
         elif exact_hosts and route.from_.host.startswith("*."):
-            misses = [f"host: {request.host} has routes of its own, so none for {route.from_.host} is asked"]
+            misses = [f"host: {request.host} has its own routes, so routes for {route.from_.host} do not apply"]
         else:
             misses = [
                 *_misses(request.path, route),
-                *(["mode: the route is in shadow, so it is never asked"] if route.mode == SHADOW else []),
+                *(["mode: the route is in shadow mode and not enforced"] if route.mode == SHADOW else []),
             ]
         looks.append(RouteLook(index, route, tuple(misses)))
         if not misses:
@@ -117,7 +117,7 @@ def _other_address(request: AccessRequest, route: Route, default_ports: frozense
     if not _alone(route, default_ports).knows_host(request.host, port, route.is_tcp):
         return []
     if route.is_tcp is not request.is_tunnel:
-        return ["from: the route carries TCP, and CONNECT alone asks for that" if route.is_tcp else "from: the route carries no tunnels"]
+        return ["from: the route is for TCP, which requires CONNECT" if route.is_tcp else "from: the route is not for TCP"]
     return [f"port: the route is for {_port(port)}, the request is for {_port(request.port)}"]
 
 
@@ -140,7 +140,7 @@ def _misses(path: str, route: Route) -> Iterator[str]:
     except TooManyReadings:
         read = ()
     if not compiled.matches(path) and (reading := next(filter(compiled.resembles, read), None)) is not None:
-        yield f"an upstream may all the same read {path} as {reading}, one of this route"
+        yield f"an upstream may interpret {path} as {reading}, a path of this route"
 
 
 _MISS = {"path": "is not", "prefix": "does not begin with", "regex": "does not match, as a whole,"}
@@ -183,25 +183,25 @@ def ways_in(decision: Decision) -> list[str]:
     if route is None or decision.is_allowed:
         return []
     if decision.outcome is Outcome.CERTIFICATE:
-        return ["a client certificate that the route's authority has issued"]
+        return ["a client certificate issued by the route's CA"]
     last = decision.trace[-1] if decision.trace else None
     if decision.outcome is Outcome.STEP_UP and last is not None and last.words is not None:
         return [_wish(last.rule, last.words.wanted, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
-        return [f"{last.rule} must be known not to hold"]
+        return [f"{last.rule} must not match"]
     effects = {block.key: block.effect for block in route.route.policy}
     ways, inside = list[str](), list[str]()
     for step in decision.trace:
         if effects.get(step.rule) == "deny":
             inside = []
         elif step.rule in effects:
-            ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must hold"))
+            ways.append(f"{step.rule}: " + (" and ".join(inside) or "its criteria must match"))
             inside = []
         elif step.words is not None:
             is_inverted = len(_INVERSIONS.findall(step.rule)) % 2 == 1
             if step.holds is is_inverted:
                 (inside if step.rule.startswith("policy") else ways).append(_wish(step.rule, step.words.wanted, is_inverted=is_inverted))
-    return ways or ["nothing: the route has no rule that lets anybody in"]
+    return ways or ["nothing: the route has no allow rule"]
 
 
 def _wish(rule: str, wanted: str, *, is_inverted: bool) -> str:

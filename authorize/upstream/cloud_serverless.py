@@ -89,7 +89,7 @@ class IdentityTokens:
             held = self._checked(token, audience)
         except (CredentialsError, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             self._failed[audience] = self._clock()
-            log.warning("no identity token for an upstream", audience=audience, source=self._source, reason=_reason(error))
+            log.warning("fetching upstream identity token failed", audience=audience, source=self._source, reason=_reason(error))
             return None
         self._held[audience] = held
         return held.token

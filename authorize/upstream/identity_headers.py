@@ -171,8 +171,9 @@ def warn_of_size(headers: Headers, route: CompiledRoute, identity: Identity | No
     size = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
     if size > LARGE:
         log.warning(
-            "an upstream is told more than many servers accept in headers: jwt_groups_filter makes it less",
+            "identity headers exceed 8 KiB",
             bytes=size,
+            setting="jwt_groups_filter",
             route=route.id,
             user_id=identity.user_id if identity is not None else "",
         )

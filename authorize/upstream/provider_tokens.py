@@ -146,7 +146,7 @@ class ProviderTokens:
 
     async def _read(self, session_id: str) -> HeldTokens:
         if self._broker is None:
-            raise CredentialsError("this process has no data broker to read tokens from")
+            raise CredentialsError("this process has no data broker")
         record = await self._broker.get(SESSION, session_id)
         session = self._sessions.read(record) if record is not None else None
         if session is None:
@@ -155,7 +155,7 @@ class ProviderTokens:
 
     async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
-            raise CredentialsError("the provider gives no fresh token")
+            raise CredentialsError("the provider returned no new token")
         key = (session_id, kinds)
         if (task := self._asking.get(key)) is None:
             task = self._asking[key] = spawn(self._ask(session_id, held, kinds), name="a fresh token")
@@ -171,17 +171,17 @@ class ProviderTokens:
             async with asyncio.timeout(LONGEST_WAIT):
                 return await self._awaited(session_id, held, kinds)
         except TimeoutError:
-            log.warning("a token for an upstream was not refreshed in time", session_id=session_id)
+            log.warning("upstream token refresh timed out", session_id=session_id)
         except NobodyToActFor as error:
             return error
         except GateError as error:
-            log.warning("a token for an upstream can't be refreshed", session_id=session_id, reason=str(error))
+            log.warning("upstream token refresh failed", session_id=session_id, reason=str(error))
         self._failed.put(session_id, self._clock(), together(session_id))
-        return CredentialsError("the provider gives no fresh token")
+        return CredentialsError("the provider returned no new token")
 
     async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._broker is None:
-            raise CredentialsError("this process has no data broker to ask")
+            raise CredentialsError("this process has no data broker")
         wish = WantedTokens(held.received).to_data()
         await self._broker.put(WANTED_TOKENS, session_id, wish, expires=self._clock() + LONGEST_WAIT)
         for wait in pauses(FIRST_PAUSE, LONGEST_PAUSE):
@@ -193,7 +193,7 @@ class ProviderTokens:
                 return found
             if not is_wanted:
                 break
-        raise CredentialsError("the provider could not be asked, or answered nothing of use")
+        raise CredentialsError("the provider is unavailable or sent an invalid response")
 
 
 def _end_of(id_token: str) -> float | None:

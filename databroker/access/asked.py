@@ -95,11 +95,11 @@ class AskedAccess(RecordValue):
         approvals = tuple(map(AccessApproval.from_data, record.data.get("approvals", ())))
         asked = cls(**{**known_fields(cls, record), "approvals": approvals})
         if not all(math.isfinite(number) for number in (asked.duration, asked.asked, asked.until)):
-            raise ValueError("a request for access needs a beginning and a length")
+            raise ValueError("an access request needs a start and a duration")
         if not all(isinstance(text, str) and text for text in (asked.nonce, asked.user_id, asked.route)) or not record.id.startswith(
             place(asked.user_id, asked.issuer)
         ):
-            raise ValueError("a request for access needs its person and its route")
+            raise ValueError("an access request needs a user and a route")
         return asked
 
 
@@ -219,7 +219,7 @@ def _readable(record: Record) -> HeldRequest | None:
     try:
         return _held(record)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("a request for access is malformed, so it counts as none", id=record.id, error=type(error).__name__)
+        log.warning("malformed access request ignored", id=record.id, error=type(error).__name__)
         return None
 
 

@@ -130,7 +130,7 @@ class TemporaryAccesses:
             try:
                 yield TemporaryAccessRecord.from_record(record)
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                log.warning("a record of temporary access is malformed, so it counts as none", id=record.id, error=type(error).__name__)
+                log.warning("malformed temporary access ignored", id=record.id, error=type(error).__name__)
 
     def _kept(self, record: Record | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""

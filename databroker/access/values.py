@@ -12,14 +12,14 @@ LONGEST_WHY = 500
 # What has ended is kept until the audit log tells of it, or for so long, in seconds.
 KEPT = 86400.0
 # As the audit log calls them; each is written before it is done, and what then fails is told of, too.
-GIVES, NOT_GIVEN = "gives access for a while", "could not give access"
-REVOKES, NOT_REVOKED = "revokes access", "could not revoke access"
-ASKS, NOT_ASKED = "asks for access", "could not ask for access"
-APPROVES, NOT_APPROVED = "approves a request for access", "could not approve a request for access"
-REFUSES, NOT_REFUSED = "refuses a request for access", "could not refuse a request for access"
-BREAKS, NOT_BROKEN = "breaks the glass: gives themselves access", "could not break the glass"
-ENDS_ITSELF, EXPIRES = "access ends, its time is over", "a request for access ends, nobody has answered in time"
-WITHDRAWS, NOT_WITHDRAWN = "withdraws a request for access", "could not withdraw a request for access"
+GIVES, NOT_GIVEN = "grants temporary access", "could not grant temporary access"
+REVOKES, NOT_REVOKED = "revokes temporary access", "could not revoke temporary access"
+ASKS, NOT_ASKED = "requests access", "could not request access"
+APPROVES, NOT_APPROVED = "approves an access request", "could not approve an access request"
+REFUSES, NOT_REFUSED = "denies an access request", "could not deny an access request"
+BREAKS, NOT_BROKEN = "uses break-glass access", "could not use break-glass access"
+ENDS_ITSELF, EXPIRES = "temporary access expired", "access request expired"
+WITHDRAWS, NOT_WITHDRAWN = "withdraws an access request", "could not withdraw an access request"
 
 
 class AccessHolder(NamedTuple):
@@ -60,7 +60,7 @@ class TemporaryAccess(RecordValue):
         names = cls.__dataclass_fields__
         access = cls(**{name: value for name, value in data.items() if name in names})
         if not (math.isfinite(access.since) and math.isfinite(access.until)):
-            raise ValueError("temporary access needs a beginning and an end")
+            raise ValueError("temporary access needs a start and an end")
         if not all(isinstance(text, str) and text for text in (access.id, access.route)):
             raise ValueError("temporary access needs an id and a route")
         return access
@@ -83,5 +83,5 @@ class TemporaryAccessRecord(RecordValue):
         held = tuple(map(TemporaryAccess.from_data, record.data.get("held", ())))
         found = cls(**{**known_fields(cls, record), "held": held})
         if found.user_id != record.id or not isinstance(found.issuer, str):
-            raise ValueError("temporary access needs its person, and whose person it is")
+            raise ValueError("temporary access needs a user and an issuer")
         return found

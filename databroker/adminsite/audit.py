@@ -27,10 +27,10 @@ log = structlog.get_logger(__name__)
 Providers: TypeAlias = Mapping[str, ConfiguredProvider]
 # Written before it is done, so that nothing is done untold; what then fails is told of, too.
 ENDS = "ends the session"
-ENDS_ALL = "ends all sessions of this person"
-ENDS_OLDEST = "signs in at the limit of sessions, which ends the oldest one"
+ENDS_ALL = "ends all sessions of this user"
+ENDS_OLDEST = "signs in at the session limit, which ends the oldest session"
 NOT_ENDED = "could not end the session"
-NOT_ENDED_ALL = "could not end all sessions of this person"
+NOT_ENDED_ALL = "could not end all sessions of this user"
 PUSHED = "the provider (SCIM)"
 # Key of Django's session for the id of the user who entered the admin by single sign-on.
 USER_ID_KEY = "gate_user"
@@ -196,7 +196,7 @@ def _plain(value: Any) -> str:
 
 def name_of(session: Session) -> str:
     """A session's name that still says something when it is gone."""
-    person = user_of(session) or session.user_id or "an unknown person"
+    person = user_of(session) or session.user_id or "an unknown user"
     return f"{person}, from {session.client_address or 'an unknown address'}"
 
 

@@ -75,7 +75,7 @@ def shown_facts(answer: Answer | str) -> SafeString | str:
     if isinstance(answer, str):
         return answer
     (record,) = answer
-    return _facts(_described(session_facts(record.data))) if record is not None else "It has ended."
+    return _facts(_described(session_facts(record.data))) if record is not None else "It ended."
 
 
 def _facts(facts: Iterable[tuple[str, str]]) -> SafeString | str:
@@ -88,7 +88,7 @@ def _described(facts: Mapping[str, Any]) -> Facts:
         ("signed in at", str(facts["provider"] or "an unknown provider")),
         ("access token until", _time_of(facts["access_token_expires"])),
         ("last refreshed", _time_of(facts["tokens_received"])),
-        ("last refreshed by hand", _time_of(facts["refreshed_by_hand"])),
+        ("last manual refresh", _time_of(facts["refreshed_by_hand"])),
         ("can be refreshed", "yes" if facts["can_be_refreshed"] else "no"),
     ]
 

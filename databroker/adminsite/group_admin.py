@@ -17,12 +17,12 @@ from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.models import Group, Membership, User
 from databroker.page_context import page_context
 
-READ_ONLY = "Nobody changes groups here: they are what {sources} last said of each person, and rules (allowed_groups) go by it."
-BEARERS = " Groups that only a bearer token names count for its own requests and are not listed."
-NONE_YET = "No group is known yet: {sources} named none so far."
-BY_CLAIM = " The provider puts the claim into the ID token or userinfo of a sign-in; some want a scope for it (idp_scopes)."
-NOBODYS = "a directory that is not configured any more"
-NO_SOURCE = "Nobody has groups: configure {ways}."
+READ_ONLY = "Groups are read-only here: they come from {sources}, and rules (allowed_groups) use them."
+BEARERS = " Groups that exist only in bearer tokens are not listed."
+NONE_YET = "No groups yet from {sources}."
+BY_CLAIM = " The provider sends the claim in the ID token or userinfo response; some require a scope for it (idp_scopes)."
+NOBODYS = "a directory that is no longer configured"
+NO_SOURCE = "No user has groups. Configure {ways}."
 
 
 class OriginFilter(admin.SimpleListFilter):
@@ -65,10 +65,10 @@ class GroupAdmin(ReadOnlyAdmin):
         }
         return super().get_queryset(request).annotate(size=size, **words)
 
-    @admin.display(description="comes from")
+    @admin.display(description="origin")
     def origin(self, group: Any) -> str:
         is_ours = counts_for(group.issuer, group.our_issuer)
-        directory = group.directory if is_ours else f"the directory of {group.issuer}, whose people have no access now"
+        directory = group.directory if is_ours else f"the directory of {group.issuer}, which is no longer configured"
         return "; ".join([group.claim] * group.by_claim + [directory] * group.in_directory)
 
     @admin.display(description="members", ordering="size")

@@ -22,29 +22,29 @@ from databroker.records import SESSION
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name, made_by
 from foundation.errors import BrokerError
 
-CREATES, ROTATES, REVOKES = "creates the service account", "gives the service account a new secret", "revokes the service account"
-FAILED = "could not do that to the service account"
-LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "until it is revoked"))
-AWAY = "The data broker is away; nothing was changed."
+CREATES, ROTATES, REVOKES = "creates the service account", "rotates the secret of the service account", "revokes the service account"
+FAILED = "could not change the service account"
+LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "unlimited"))
+AWAY = "The data broker is unavailable; nothing was changed."
 
 
 class NewAccount(forms.Form):
     """The form of a new account."""
 
     name = forms.CharField(
-        max_length=63, help_text="a-z, 0-9 and hyphens. Rules name it in allowed_users: <code>service_account/NAME</code>"
+        max_length=63, help_text="a-z, 0-9 and hyphens. Rules refer to it in allowed_users: <code>service_account/NAME</code>"
     )
     groups = forms.CharField(
-        required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line, as allowed_groups names them; or none."
+        required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One per line, as in allowed_groups. Optional."
     )
     permissions = forms.MultipleChoiceField(
         required=False,
         choices=[(name, f"{name}: {words}") for name, words in PERMISSIONS.items()],
         widget=forms.CheckboxSelectMultiple,
-        label="At the API it may",
-        help_text="Nothing, unless you choose. Routes don't look at these.",
+        label="API permissions",
+        help_text="None by default. Routes ignore them.",
     )
-    lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="It is good for")
+    lifetime = forms.ChoiceField(choices=LIFETIMES, initial="90", required=False, label="Lifetime")
 
     @property
     def seconds(self) -> float | None:
@@ -57,7 +57,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     list_display = ["id", "groups", "permissions", "ends", "used", "last_route", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "permissions", "created_by"]
-    search_help_text = "Name, group, permission, or who made it"
+    search_help_text = "Name, group, permission or creator"
     ordering = ["id"]
     actions = ["rotate", "revoke"]
 
@@ -85,13 +85,11 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
         return self._page(request, "Add service account", form=form)
 
-    @admin.action(
-        description="Give the selected account a new secret; the old one ends at once, with the accounts made by it", permissions=["view"]
-    )
+    @admin.action(description="Rotate the secret of the selected account (also revokes the accounts created with it)", permissions=["view"])
     def rotate(self, request: HttpRequest, accounts: QuerySet) -> HttpResponse | None:
         names = list(accounts.values_list("pk", flat=True)[:2])
         if len(names) != 1:
-            self.message_user(request, "Choose one account: its new secret is shown once.", messages.WARNING)
+            self.message_user(request, "Select exactly one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
             token = self._done(request, ROTATES, names[0], shown_to=_eyes(request))
@@ -101,7 +99,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, AWAY if isinstance(error, BrokerError) else _sentence(error), messages.ERROR)
             return None
 
-    @admin.action(description="Revoke the selected accounts, at once and for good", permissions=["view"])
+    @admin.action(description="Revoke the selected accounts permanently", permissions=["view"])
     def revoke(self, request: HttpRequest, accounts: QuerySet) -> None:
         revoked, names = 0, list(accounts.values_list("pk", flat=True))
         for name in names:
@@ -111,7 +109,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             except AccountError:
                 continue  # somebody was faster
             except BrokerError:
-                self.message_user(request, f"The data broker is away; {revoked} revoked.", messages.ERROR)
+                self.message_user(request, f"The data broker is unavailable; {revoked} revoked.", messages.ERROR)
                 return
             finally:
                 if revoked:
@@ -127,7 +125,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             return
         for name in names:
             if made := made_by(name, accounts):
-                self.message_user(request, f"Made by {name}, and ended with its secret: {', '.join(made)}.", messages.WARNING)
+                self.message_user(request, f"Created by {name} and no longer valid: {', '.join(made)}.", messages.WARNING)
 
     def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
@@ -141,7 +139,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             raise
 
     def _shown(self, request: HttpRequest, name: str, token: str) -> HttpResponse:
-        return self._page(request, f"The secret of {name}", token=token)
+        return self._page(request, f"Secret of {name}", token=token)
 
     def _page(self, request: HttpRequest, title: str, **context: Any) -> HttpResponse:
         request.current_app = self.admin_site.name

@@ -93,9 +93,9 @@ class RemoteBroker:
             except RpcFailed as error:
                 # The first message is only a greeting: a stream that brought no other is no reason to trust the next one.
                 if heard < 2 or error.code is not grpc.StatusCode.UNAVAILABLE:
-                    raise BrokerError(f"the data broker's change stream broke ({error})") from error
+                    raise BrokerError(f"the data broker's change stream failed ({error})") from error
             if heard < 2:
-                raise BrokerError("the data broker's change stream ended before it began")
+                raise BrokerError("the data broker's change stream ended without data")
             await asyncio.sleep(PAUSE)
 
     def _sync(self, position: int) -> AsyncGenerator[pb.SyncResponse]:

@@ -22,7 +22,7 @@ class StartOver(BrokerError):
 
     def __init__(self, version: int):
         self.version = version
-        super().__init__(f"the change stream begins anew at version {version}")
+        super().__init__(f"the change stream restarts at version {version}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,7 @@ def _put(row: StoredRecord, now: float, only_if_version: int | None) -> None:
         found = StoredRecord.objects.filter(type=row.type, record_id=row.record_id).first()
         is_live = found is not None and not found.is_deleted and (found.expires is None or found.expires > now)
         if only_if_version is not None and only_if_version != (found.version if found is not None and is_live else 0):
-            raise VersionConflict(f"the {row.type} was changed by somebody else")
+            raise VersionConflict(f"the {row.type} was changed concurrently")
         row.pk = found.pk if found is not None else None
         row.version = _next_version(state)
         row.save(force_update=found is not None, force_insert=found is None)

@@ -48,9 +48,9 @@ class DatabaseThreads:
                     raise BrokerError("the store is closed")
                 return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, work, until)
         except TimeoutError as error:
-            raise BrokerError(f"the database (database_url) did not answer within {self._deadline:g} s") from error
+            raise BrokerError(f"the database (database_url) did not respond within {self._deadline:g} s") from error
         except Error as error:
-            raise BrokerError(f"the database (database_url) fails: {str(error).partition(chr(10))[0]}") from error
+            raise BrokerError(f"database (database_url) error: {str(error).partition(chr(10))[0]}") from error
 
     def _begin_thread(self) -> None:
         opened = connections[DEFAULT_DB_ALIAS]
@@ -80,7 +80,7 @@ class DatabaseThreads:
                 connection.ensure_connection()
             connection.connection.until = until
         if (left := until - time.monotonic()) <= 0:
-            raise OperationalError("it was reached too late")
+            raise OperationalError("timeout")
         if connection.vendor == "sqlite":
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA busy_timeout = {int(left * 800)}")

@@ -76,7 +76,7 @@ class KvStore:
         score, condition = "" if expires is None else repr(expires), "" if only_if_version is None else only_if_version
         version = await self._run(kvscripts.PUT, _name(type, id), times, _to_bytes(frozen), repr(now), score, condition)
         if version is None:
-            raise VersionConflict(f"the {type} was changed by somebody else")
+            raise VersionConflict(f"the {type} was changed concurrently")
         return Record(type, id, frozen, int(version), now, expires)
 
     async def delete(self, type: str, id: str) -> bool:
@@ -175,7 +175,7 @@ class KvStore:
             except Exception as error:
                 # Whatever it is: without this loop nobody here would hear of another sign-out.
                 if not isinstance(error, BrokerError):
-                    log.exception("news of the kvstore can't be read")
+                    log.exception("reading change notifications failed")
                 life, self._news_version = "", 0
                 self._wake_readers()  # they ask for themselves, and tell
                 await asyncio.sleep(next(waits))
@@ -183,7 +183,7 @@ class KvStore:
     async def _greet(self) -> str:
         policy = str(await self._run(kvscripts.EVICTION), "ascii")
         if policy != "noeviction":
-            log.warning("the kvstore may evict records, which signs people out: set maxmemory-policy noeviction", policy=policy)
+            log.warning("kvstore maxmemory-policy is not noeviction", policy=policy)
         return await self.server_version()
 
     async def _read_news(self) -> Any:
@@ -221,9 +221,9 @@ class KvStore:
             raise
         except TimeoutError as error:
             spawn(self._client.drop_idle(), name="idle connections end")
-            raise BrokerError(f"the kvstore did not answer within {self._deadline:g} s") from error
+            raise BrokerError(f"the kvstore did not respond within {self._deadline:g} s") from error
         except (RedisError, OSError) as error:
-            raise BrokerError(f"the kvstore (databroker_storage_connection_string) fails: {error}") from error
+            raise BrokerError(f"kvstore (databroker_storage_connection_string) error: {error}") from error
 
 
 def _name(type: str, id: str) -> bytes:

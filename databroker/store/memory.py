@@ -52,7 +52,7 @@ class MemoryStore:
         key = (type, id)
         found = self._live(key)
         if only_if_version is not None and only_if_version != (found.version if found else 0):
-            raise VersionConflict(f"the {type} was changed by somebody else")
+            raise VersionConflict(f"the {type} was changed concurrently")
         record = Record(type, id, frozen_data(data), self._version + 1, self._clock(), expires)
         if key not in self._records:
             insort(self._ids[type], id)

@@ -23,7 +23,7 @@ def open_store(options: Options, clock: Callable[[], float] = time.time) -> Stor
             from databroker.store.database import DatabaseStore  # needs Django set up, which the others don't
 
             return SealedStore(MeasuredStore(DatabaseStore(clock), "database"), options.shared_secret)
-    raise ValueError(f"there is no store {options.databroker_storage_type}")
+    raise ValueError(f"unknown store {options.databroker_storage_type}")
 
 
 def _kvstore(options: DatabrokerSettings, url: StorageUrl, clock: Callable[[], float]) -> StoreBackend:

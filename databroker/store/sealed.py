@@ -122,8 +122,8 @@ class SealedStore:
                 record = await self._store.get(CHECK, CHECK_ID)
         if record is None or _data_in(ciphers, record) is None:
             raise WrongKey(
-                "the store's records were sealed under another shared_secret: add that one behind yours (shared_secret takes a list), "
-                "or begin with an empty store"
+                "the store's records were encrypted with another shared_secret. Add that key "
+                "to the list in shared_secret, or use an empty store"
             )
         self._checked = ciphers
 
@@ -135,7 +135,7 @@ class SealedStore:
     def _opened(self, record: Record) -> Record | None:
         data = _data_in(self._ciphers, record)
         if data is None:
-            unreadable(record.type, record.id, "it does not open with shared_secret")
+            unreadable(record.type, record.id, "it can't be decrypted with shared_secret")
             return None
         return replace(record, data=data)
 

@@ -9,4 +9,4 @@ log = structlog.get_logger(__name__)
 
 def unreadable(type: str, id: str, reason: str) -> None:
     unreadable_records.labels(type).inc()
-    log.error("a stored record can't be read and is left out", type=type, id=id, reason=reason)
+    log.error("unreadable record skipped", type=type, id=id, reason=reason)

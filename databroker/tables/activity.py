@@ -74,7 +74,7 @@ class Activity:
         try:
             unwritten = await sync_to_async(self._write)(seen)
         except BrokerError as error:
-            log.warning("when sessions were last seen can't be written", reason=str(error))
+            log.warning("saving session activity failed", reason=str(error))
         oldest = self._clock() - LONGEST_WAIT
         for id in unwritten:
             if seen[id][0] > oldest and id not in self._seen:

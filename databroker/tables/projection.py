@@ -58,7 +58,7 @@ class Projection:
             except StartOver as start_over:
                 await self._restart(start_over.version, next(waits))
             except Exception as error:
-                _tell("the admin's tables can't follow the store", error)
+                _tell("projection lagging", error)
                 await asyncio.sleep(next(waits))
 
     async def _restart(self, version: int, wait: float) -> None:
@@ -66,7 +66,7 @@ class Projection:
             await self._load()
             self._position = version
         except Exception as error:
-            _tell("the admin's tables can't be filled", error)
+            _tell("projection load failed", error)
             await asyncio.sleep(wait)
 
     async def _step(self) -> None:
@@ -106,7 +106,7 @@ class Projection:
             if batch.written:
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
-        log.info("the admin's tables are filled")
+        log.info("projection loaded")
 
     async def _remove_all_but(self, model: type[models.Model], loaded: set[str]) -> None:
         after = ""
@@ -157,12 +157,12 @@ def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Reco
     others.
     """
     if not rows.is_storable(id):
-        log.warning("a record has an id that the admin's tables can't hold", table=model.__name__, id=id[:LONGEST_ID])
+        log.warning("record id not representable", table=model.__name__, id=id[:LONGEST_ID])
         return
     try:
         _add_rows(batch, model, id, *records)
     except (TypeError, ValueError) as error:
-        log.warning("a record is malformed, the admin has no row of it", table=model.__name__, id=id, error=type(error).__name__)
+        log.warning("malformed record not projected", table=model.__name__, id=id, error=type(error).__name__)
         batch.gone.append((model, id))
 
 

@@ -218,7 +218,7 @@ WITHDRAWALS: dict[str, Withdrawal] = {
     "the user is another person": Withdrawal(_another, keeps=False),
     "signed out": Withdrawal(_signs_out, keeps=False),
     "ended by the administrator": Withdrawal(_ended_by_the_administrator, keeps=False),
-    "signed out at the provider": Withdrawal(_said_by_the_provider, keeps=False),
+    "back-channel logout": Withdrawal(_said_by_the_provider, keeps=False),
     "another claim": Withdrawal(_claim_changes(f"not {TEAM}"), keeps=True, host=CLAIMED, streams=()),
     "another group is wanted": Withdrawal(_policy(allowed_groups=["another"]), keeps=True),
     "denied by a policy": Withdrawal(_policy(policy=[{"deny": {"groups": GROUP}}]), keeps=True),

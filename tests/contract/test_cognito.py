@@ -103,4 +103,4 @@ async def test_a_pool_that_names_itself_otherwise_signs_nobody_in(tmp_path: Path
         await site.service.stop()
     assert page.status == 503
     assert "Sign-in is temporarily unavailable: the identity provider is not responding." in page.text
-    assert any(f"the provider calls itself '{pool.issuer}'" in str(entry.get("error")) for entry in logged)
+    assert any(f"the provider's issuer is '{pool.issuer}'" in str(entry.get("error")) for entry in logged)

@@ -164,7 +164,7 @@ def test_an_expired_certificate_is_told_and_makes_nothing_not_ready(stage: Stage
 
 def test_a_provider_that_is_down_is_told_and_makes_nothing_not_ready(stage: Stage) -> None:
     reload(stage.gate, idp_provider_url=f"http://localhost:{free_port()}")
-    stage.comes_to(200, "provider", "degraded", "nobody can sign in since ")
+    stage.comes_to(200, "provider", "degraded", "sign-in is unavailable since ")
     assert stage.public("/").status_code == 200
     reload(stage.gate, idp_provider_url=stage.provider.url)
     stage.comes_to(200, "provider", "ok")

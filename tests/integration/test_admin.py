@@ -42,7 +42,7 @@ async def test_groups_that_a_claim_names_are_listed_with_where_they_come_from(ga
                 text = text_of(await client.get(admin(gate, "databroker/group/"), headers=HTML))
                 await asyncio.sleep(0.05)
         one = text_of(await client.get(admin(gate, "databroker/group/sales/change/"), headers=HTML))
-    assert "Nobody changes groups here" in text
+    assert "Groups are read-only here" in text
     assert "bob@example.com" in one
     assert "alice@example.com" not in one.partition("Members")[2]
 

@@ -136,7 +136,7 @@ async def test_a_session_counts_only_while_its_issuer_is_the_configured_one(
         assert (await old.send(handed.next_request)).status_code == 400
         assert (await late.get(half_way, headers=HTML)).status_code == 400
         assert upstream.hits == before
-        entry = gate.wait_for_event("a session of another issuer counts as none")
+        entry = gate.wait_for_event("session ignored: issuer mismatch")
         assert (entry["user_id"], entry["issuer"]) == ("oidc/alice", first.issuer)
 
         await sign_in(gate, new, second)

@@ -95,7 +95,7 @@ async def test_what_the_person_takes_out_of_the_request_is_noticed(gate: Running
             page = await picked(client, url.copy_set_param("scope", "openid"))
             assert page.status_code == 403
             assert "required permission: profile email" in page.text
-            assert "less scope than was asked" in gate.wait_for_event("sign-in refused")["reason"]
+            assert "fewer scopes than requested" in gate.wait_for_event("sign-in refused")["reason"]
         else:
             assert set(url.params) == {"client_id", "request_uri"}
             # The provider takes nothing from the browser beside what was pushed, and who writes a request of their own knows no attempt.

@@ -162,7 +162,7 @@ async def test_an_answer_has_as_long_as_the_command_says(tmp_path: Path) -> None
 NOT_STARTED = {
     "an option without effect": (["--ping-interval", "7"], {}, "--ping-interval has no effect here"),
     "believing everybody": (["--proxy-headers"], {}, "no effect without `trusted_proxies`"),
-    "two bounds of an answer": (["-t", "5"], {"timeout_write": "7s"}, "contradicts timeout_write"),
+    "two bounds of an answer": (["-t", "5"], {"timeout_write": "7s"}, "conflicts with timeout_write"),
     "Envoy": ([], {"data_plane": "envoy"}, "data_plane: requires `gate run`"),
     "no service for people": (
         [],
@@ -237,7 +237,7 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
     builder.setting(idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, admin_allowed_users=["alice@corp.example"], **TLS_ELSEWHERE)
     gate = await asyncio.to_thread(builder.start, tmp_path, daphne)
     try:
-        await asyncio.to_thread(gate.child.wait_for_line, '"directory read"')
+        await asyncio.to_thread(gate.child.wait_for_line, '"directory sync completed"')
         async with gate.client() as client:
             response = await client.get(gate.url(APP), headers=HTML)
             while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
@@ -250,7 +250,7 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
             directory.changed["engineering"] = "2026-05-05T00:00:00.000Z"
             status, said = await syncdirectory(gate)
             assert status == 0, said
-            assert f"~ user okta/alice: out of {directory.group_id('engineering')}" in said
+            assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in said
             async with asyncio.timeout(20):
                 while await status_or_cut(client, gate.url(APP), headers=HTML) != 403:
                     await asyncio.sleep(0.02)

@@ -77,7 +77,7 @@ async def test_a_directory_that_is_away_at_the_sign_in_lifts_no_deny(
     running = await asyncio.to_thread(builder.start, tmp_path)
     try:
         if is_reachable:
-            await asyncio.to_thread(running.child.wait_for_line, '"directory read"')
+            await asyncio.to_thread(running.child.wait_for_line, '"directory sync completed"')
         idp.give_access("opaque-token-of-alice", "alice")
         bearer = {"Authorization": "Bearer opaque-token-of-alice"}
         async with running.client() as client:
@@ -99,7 +99,7 @@ async def syncdirectory(gate: RunningGate, *arguments: str) -> tuple[int, str]:
 
 
 async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: RunningGate, directory: ByName, idp: FakeIdP) -> None:
-    await asyncio.to_thread(gate.child.wait_for_line, '"directory read"')
+    await asyncio.to_thread(gate.child.wait_for_line, '"directory sync completed"')
     company = directory.company
     company.users["alice"] = ("Alice Adams", "alice@corp.example")
     company.members["engineering"].append("alice")
@@ -119,7 +119,7 @@ async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: Running
         assert (change["change"], change["id"], change["group_ids"]) == ("change", "okta/alice", [])
         assert (await client.get(gate.url(APP), headers=HTML)).status_code == 200
         status, said = await syncdirectory(gate)
-        assert f"~ user okta/alice: out of {directory.group_id('engineering')}" in said
+        assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in said
         async with asyncio.timeout(20):
             while await status_or_cut(client, gate.url(APP), headers=HTML) != 403:
                 await asyncio.sleep(0.02)

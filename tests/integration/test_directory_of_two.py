@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 APP = "app.localhost"
 HTML = {"Accept": "text/html"}
-READ = "directory read"
+READ = "directory sync completed"
 LEASES = ("{gate}lease/directory", "{gate}lease/directory reading")
 
 
@@ -69,7 +69,7 @@ def readings(gate: RunningGate) -> int:
 
 
 def is_elected(gate: RunningGate) -> bool:
-    return any(entry.get("event") == "this process does the work now" and entry["work"] == "directory" for entry in gate.log)
+    return any(entry.get("event") == "leadership acquired" and entry["work"] == "directory" for entry in gate.log)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

@@ -60,9 +60,9 @@ def run(options: Options, *arguments: Any) -> str:
         (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [("ends the session", "a2")]),
         (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [("ends the session", "a1"), ("ends the session", "b1")]),
         (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [("ends the session", "none")]),
-        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [("ends all sessions of this person", "ann@A.org")]),
-        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [("ends all sessions of this person", "oidc/gone")]),
-        (("--everybody",), [], "4 sessions ended", [("ends all sessions of this person", "everybody")]),
+        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [("ends all sessions of this user", "ann@A.org")]),
+        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [("ends all sessions of this user", "oidc/gone")]),
+        (("--everybody",), [], "4 sessions ended", [("ends all sessions of this user", "everybody")]),
     ],
 )
 def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], told: str, logged: list[Any]) -> None:

@@ -93,7 +93,7 @@ async def test_a_changed_policy_is_replayed(own_gate: RunningGate, tmp_path: Pat
     new = own_gate.config_file.with_name("new.yaml")
     new.write_text(yaml.safe_dump(changed))
     said = await manage(own_gate, "replaypolicy", "-config", new)
-    assert "Newly let in:\n  Wages  bob@example.com" in said
+    assert "Newly allowed:\n  Wages  bob@example.com" in said
 
 
 @pytest.mark.browser

@@ -145,7 +145,7 @@ async def test_bearer_tokens_let_in_by_whichever_process_judges_them(stage: Stag
 async def test_one_process_reads_the_directory_and_another_when_that_is_killed(stage: Stage) -> None:
     def elected() -> list[int]:
         """The authenticates that have read it."""
-        return [number for number in (0, 1) if '"directory read"' in stage.split.children["authenticate", number].output]
+        return [number for number in (0, 1) if '"directory sync completed"' in stage.split.children["authenticate", number].output]
 
     async with stage.split.client() as alice:
         await signed_in(stage, alice, stage.alice)

@@ -53,10 +53,10 @@ async def test_all_sessions_of_a_person_end_at_once_and_nobody_elses(gate: Runni
         after = [(await browser.get(gate.url("app.localhost"), headers=HTML)).status_code for browser in (desk, phone, bob)]
         assert after == [302, 302, 200]
         assert await rows(alice, gate, "databroker/session/", q="carol") == []
-        told, *_ = await rows(alice, gate, "databroker/auditentry/", q="ends all sessions of this person")
+        told, *_ = await rows(alice, gate, "databroker/auditentry/", q="ends all sessions of this user")
     assert "alice@example.com" in told
     assert "carol@example.com" in told
-    line = gate.wait_for_event("admin action", lambda entry: entry["action"] == "ends all sessions of this person")
+    line = gate.wait_for_event("admin action", lambda entry: entry["action"] == "ends all sessions of this user")
     assert (line["by"], line["object_id"]) == ("alice@example.com", "oidc/carol")
 
 

@@ -56,7 +56,7 @@ async def test_a_stream_ends_with_its_session(way: str, provider: DevelopmentPro
                     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
                     await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
                 await ends(events)
-            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "the session has ended")
+            gate.wait_for_event("stream terminated", lambda entry: entry["reason"] == "the session has ended")
 
 
 async def test_a_reader_that_stops_reading_stops_the_upstream(provider: DevelopmentProvider, tmp_path: Path) -> None:

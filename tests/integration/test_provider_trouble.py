@@ -146,7 +146,7 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
                 idp.release.set()
                 # The provider's own refusal, or gate's.
                 assert {await task for task in waiting} <= {400, 503}
-            assert gate.wait_for_event("sign-in turned away: too many wait for the identity provider")["network"] == "198.51.100.7"
+            assert gate.wait_for_event("sign-in rejected: provider concurrency limit")["network"] == "198.51.100.7"
     finally:
         await idp.stop()
 

@@ -119,9 +119,9 @@ def of_a_longer_issuer(header: dict[str, Any], claims: dict[str, Any]) -> str:
 
 
 MISBEHAVIOURS: dict[str, Misbehaviour] = {
-    "the ID token of another issuer": token_trouble("of another issuer", claims={"iss": "https://evil.example"}),
-    "an issuer that only begins like it": token_trouble("of another issuer", token=of_a_longer_issuer),
-    "no issuer": token_trouble("of another issuer", claims={"iss": ABSENT}),
+    "the ID token of another issuer": token_trouble("another issuer", claims={"iss": "https://evil.example"}),
+    "an issuer that only begins like it": token_trouble("another issuer", token=of_a_longer_issuer),
+    "no issuer": token_trouble("another issuer", claims={"iss": ABSENT}),
     "another audience": token_trouble("another audience", claims={"aud": "another"}),
     "no audience": token_trouble("another audience", claims={"aud": ABSENT}),
     "several audiences, none of them vouched for": token_trouble("another client", claims={"aud": ["gate", "other"]}),
@@ -135,9 +135,9 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "no time of issue": token_trouble("iat is not a time", claims={"iat": ABSENT}),
     "not valid yet": token_trouble("of the future", claims={"nbf": NOW}),
     "a claim twice": token_trouble("can't be read", token=a_claim_twice),
-    "a wrong signature": token_trouble("signature is wrong", token=flipped),
-    "another's signature": token_trouble("signature is wrong", token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
-    "a key that the token brings along": token_trouble("signature is wrong", token=with_its_own_key),
+    "a wrong signature": token_trouble("invalid signature", token=flipped),
+    "another's signature": token_trouble("invalid signature", token=lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")),
+    "a key that the token brings along": token_trouble("invalid signature", token=with_its_own_key),
     "an unknown key id": token_trouble("does not publish", header={"kid": "unknown"}),
     "algorithm none": token_trouble("algorithm", token=unsigned),
     "HS256 with the client secret": token_trouble("algorithm", token=hs256(CLIENT_SECRET.encode())),
@@ -149,11 +149,11 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
         "does not publish", token=lambda header, claims: signed({**header, "alg": "EdDSA"}, claims, ED_KEY, "EdDSA")
     ),
     "another access token's hash": token_trouble("at_hash", claims={"at_hash": "A" * 22}),
-    "an access token in place of the ID token": token_trouble("of another type", header={"typ": "at+jwt"}),
+    "an access token in place of the ID token": token_trouble("another type", header={"typ": "at+jwt"}),
     "no ID token": token_trouble("no ID token", tokens={"id_token": ABSENT}),
-    "userinfo of another person": token_trouble("another person", userinfo={"sub": "bob"}),
-    "userinfo of nobody": token_trouble("another person", userinfo={"sub": ABSENT}),
-    "userinfo that says nothing at all": token_trouble("another person", answers={"/userinfo": Answer.json({})}),
+    "userinfo of another person": token_trouble("another user", userinfo={"sub": "bob"}),
+    "userinfo of nobody": token_trouble("another user", userinfo={"sub": ABSENT}),
+    "userinfo that says nothing at all": token_trouble("another user", answers={"/userinfo": Answer.json({})}),
     "the code is refused": Misbehaviour(
         400,
         "no longer accepts this sign-in",
@@ -432,7 +432,7 @@ def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(f
         browser = fresh.browser()
         callback = fresh.picked(browser)
         fresh.bend.token = lambda header, claims: signed(header, claims, other, algorithm)
-        is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "signature is wrong")
+        is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "invalid signature")
         nobody_is_signed_in(fresh, browser)
     finally:
         fresh.idp.signing_key, fresh.idp.algorithm = before
@@ -444,7 +444,7 @@ def test_each_algorithm_that_we_take_signs_in_and_another_s_signature_does_not(f
         ({}, RSA_KEY, None),
         ({"aud": "another"}, RSA_KEY, "audience"),
         ({"iss": "https://another.example"}, RSA_KEY, "issuer"),
-        ({}, OTHER_RSA_KEY, "signature is wrong"),
+        ({}, OTHER_RSA_KEY, "invalid signature"),
     ],
 )
 def test_signed_userinfo_is_verified_as_an_id_token_is(stage: Stage, claims: dict[str, Any], key: Any, reason: str | None) -> None:

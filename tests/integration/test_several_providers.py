@@ -98,7 +98,7 @@ async def test_a_removed_provider_takes_its_sessions_along_and_no_others(
         await signed_in(gate, guest, "partner", partner)
         reload(gate, identity_providers=[entries[0]])
         gate.wait_for_event(
-            "sessions ended: their identity provider is not configured any more",
+            "sessions of removed identity provider ended",
             lambda line: (line["provider"], line["sessions"]) == ("partner", 1),
         )
         assert (await employee.get(gate.url(OPEN), headers=HTML)).status_code == 200

@@ -29,7 +29,7 @@ PLANES: dict[str, dict[str, Any]] = {
     "envoy": {"data_plane": "envoy"},
     "workers": {"workers": 2},
 }
-GONE = "sessions ended: their identity provider is not configured any more"
+GONE = "sessions of removed identity provider ended"
 Providers = tuple[DevelopmentProvider, DevelopmentProvider]
 
 

@@ -104,7 +104,7 @@ async def test_a_session_of_unknown_age_is_asked_for_it_and_nobody_takes_the_que
         refused = await follow(client, await client.get(edited))
         assert refused.status_code == 403
         assert "Your identity provider did not report when you last signed in, which this application requires." in refused.text
-        running.wait_for_event("sign-in refused", lambda entry: "have it say auth_time" in entry["reason"])
+        running.wait_for_event("sign-in refused", lambda entry: "auth_time" in entry["reason"])
         assert (await client.get(running.url(NEW, "/"), headers=SCRIPT)).status_code == 401
         there = await follow(client, await client.get(running.url(NEW, "/"), headers=HTML))
         assert (str(there.url), there.status_code) == (running.url(NEW, "/"), 200)

@@ -65,7 +65,7 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
                 await ends(events)
                 await until(client, url, 403)
                 assert json.loads(command(gate.config_file, "list", "--json")) == []
-            gate.wait_for_event("stream ended", lambda entry: entry["reason"] == "access revoked")
+            gate.wait_for_event("stream terminated", lambda entry: entry["reason"] == "access revoked")
 
 
 @pytest.mark.parametrize("ends_first", ["access", "session"])
@@ -89,7 +89,7 @@ async def test_a_stream_ends_when_it_must_although_nobody_can_be_asked(
                     events = await open_stream(client, gate)
                     line.silence()
                     await ends(events)
-                gate.wait_for_event("stream ended")
+                gate.wait_for_event("stream terminated")
 
 
 async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path) -> None:

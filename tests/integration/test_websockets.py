@@ -444,7 +444,7 @@ def test_a_websocket_ends_when_its_route_closes_for_the_day(upstream: SocketUpst
             assert client.open(f"{MEMBERS}:{running.port}", "/hold").status == 101
             client.socket.settimeout(30)
             assert client.frame().close_code == 1008
-        running.wait_for_event("stream ended", lambda event: event["reason"] == "access revoked")
+        running.wait_for_event("stream terminated", lambda event: event["reason"] == "access revoked")
         with RawWebSocket(running.port, tls=running.certificates.client_context(), server_name=MEMBERS) as client:
             assert client.open(f"{MEMBERS}:{running.port}", "/hold").status in (401, 403)
 

@@ -202,7 +202,7 @@ def test_what_can_not_be_written_leaves_nothing_behind(installed: Path, tmp_path
 def test_a_disk_that_is_full_starts_nothing(installed: Path, configured: Path) -> None:
     said = refused(installed, configured.parent, "run", "-config", configured, disk=4096)
     assert "startup failed\n" in said
-    assert "database_url: the database can't be used: " in said
+    assert "database_url: cannot use the database: " in said
 
 
 def test_a_port_that_another_has_is_named_with_how_to_find_it(installed: Path, configured: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.wrong_clock import wrong_clock
 
 pytestmark = pytest.mark.slow
 APP = "app.localhost"
-DIFFERS = "this machine's clock differs from the store's: set one of them right"
+DIFFERS = "clock skew exceeds limit"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ async def test_a_wrong_clock_signs_nobody_out_elsewhere_and_is_told(
         other = builder.beside().setting(metrics_address=wrong_metrics)
         with other.start(directories[0], **wrong_clock(difference)) as wrong:
             # The first to come clears away what has expired, for all.
-            wrong.wait_for_event("this process does the work now", lambda line: line["work"] == "sweep of expired records")
+            wrong.wait_for_event("leadership acquired", lambda line: line["work"] == "sweep of expired records")
             with builder.start(directories[1]) as right:
                 async with right.client() as alice:
                     assert (await sign_in(alice, right.url(APP), "alice")).status_code == 200

@@ -108,7 +108,7 @@ class DirectoryApi:
         url, seen = self._url(address, params), set[str]()
         while url:
             if url in seen or len(seen) >= MAX_PAGES:
-                raise DirectoryError(f"{_place(url)} goes on without an end: it has more than {MAX_PAGES} pages, or one of them twice")
+                raise DirectoryError(f"{_place(url)} has more than {MAX_PAGES} pages, or repeats one")
             seen.add(url)
             answer = await self._asked("GET", url, {}, b"", accept)
             document = parsed(answer, url)
@@ -163,7 +163,7 @@ class DirectoryApi:
     async def _wait(self, answer: ProviderResponse | None, attempt: int, reason: DirectoryError) -> None:
         seconds = retry_delay.pause(answer, attempt, self._clock(), self._jitter())
         if seconds >= self.budget.left:
-            raise DirectoryError(f"{reason}, and wants us to wait for {seconds:.0f} s: longer than idp_refresh_directory_timeout has left")
+            raise DirectoryError(f"{reason}, and requests a wait of {seconds:.0f} s, more than idp_refresh_directory_timeout allows")
         await self._sleep(seconds)
 
     def _url(self, address: str, params: Params | None) -> str:
@@ -173,7 +173,7 @@ class DirectoryApi:
         except ValueError:  # a bracket that opens no IPv6 address
             url = ""
         if _origin(url) != _origin(self.base):
-            raise DirectoryError(f"{_place(self.base)} named a page on another host, which is not asked")
+            raise DirectoryError(f"{_place(self.base)} linked to a page on another host, which gate does not request")
         return f"{url}{'&' if '?' in url else '?'}{urlencode(params)}" if params else url
 
 
@@ -182,12 +182,15 @@ def parsed(answer: ProviderResponse, url: str) -> Any:
     try:
         return answer.json_list() if answer.body.lstrip()[:1] == b"[" else answer.json()
     except ProviderError as error:
-        raise DirectoryError(f"{_place(url)} did not answer with JSON") from error
+        raise DirectoryError(f"{_place(url)} did not return JSON") from error
 
 
 def _refused(answer: ProviderResponse, url: str) -> DirectoryError:
-    hint = {401: ": the credentials of its service account are not accepted", 403: ": they may not read this"}.get(answer.status, "")
-    return DirectoryError(f"{_place(url)} answered with status {answer.status}{hint}")
+    hint = {
+        401: ": the credentials of the service account were rejected",
+        403: ": the service account lacks the permission to read this",
+    }.get(answer.status, "")
+    return DirectoryError(f"{_place(url)} returned status {answer.status}{hint}")
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -79,7 +79,7 @@ async def _numbered(api: DirectoryApi, path: str, key: str) -> list[Any]:
         listed += entries(page, key)
         total = page.get("total")
         if not isinstance(total, int) or not isinstance(page.get("start"), int):
-            raise DirectoryError("a page of the directory lacks its place in the whole")
+            raise DirectoryError("a page of the directory has no position")
     if len(listed) != total:
-        raise DirectoryError("a listing changed while it was read")
+        raise DirectoryError("a list changed while it was read")
     return listed

@@ -110,7 +110,7 @@ async def _read(api: DirectoryApi, listing: tuple[str, dict[str, str]], link: st
             take(entry)
     following = last.get("@odata.deltaLink") if isinstance(last, dict) else None
     if not isinstance(following, str) or not following:
-        raise DirectoryError("Microsoft Graph ended a listing without a deltaLink, so it may not be whole")
+        raise DirectoryError("Microsoft Graph ended a list without a deltaLink, so it may be incomplete")
     return following
 
 

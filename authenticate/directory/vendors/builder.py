@@ -18,7 +18,7 @@ def id_of(entry: Any, key: str = "id") -> str:
     value = entry.get(key) if isinstance(entry, Mapping) else None
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not text or len(text) > LONGEST_ID or not text.isprintable() or text != text.strip():
-        raise DirectoryError(f"an entry of the directory has no usable {key}")
+        raise DirectoryError(f"an entry of the directory has no valid {key}")
     return text
 
 

@@ -59,10 +59,10 @@ def _token_of(answer: ProviderResponse) -> tuple[str, float]:
     try:
         document = answer.json()
     except ProviderError as error:
-        raise DirectoryError("the token endpoint of the directory did not answer with a JSON object") from error
+        raise DirectoryError("the token endpoint of the directory did not return a JSON object") from error
     token, lifetime = document.get("access_token"), document.get("expires_in", 3600)
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise DirectoryError("the token endpoint of the directory gave no usable token")
+        raise DirectoryError("the token endpoint of the directory returned no valid token")
     try:
         return token, float(lifetime)
     except (TypeError, ValueError):

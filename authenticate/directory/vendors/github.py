@@ -100,12 +100,12 @@ class GitHubDirectory(Vendor):
             if not isinstance(page, dict) or not page.get("hasNextPage"):
                 return
             after = page.get("endCursor")
-        raise DirectoryError(f"one person is in more than {MOST_PAGES_OF_ONE * 100} teams")
+        raise DirectoryError(f"one user is in more than {MOST_PAGES_OF_ONE * 100} teams")
 
 
 def _same(user: dict[str, Any], login: str) -> dict[str, Any]:
     if id_of(user, "login").lower() != login.lower():
-        raise DirectoryError("GitHub told of another person than the one asked for")
+        raise DirectoryError("GitHub returned another user than the requested one")
     return user
 
 
@@ -120,7 +120,7 @@ def _teams_in(document: Any) -> dict[str, Any]:
     except (KeyError, TypeError):
         teams = None
     if not isinstance(teams, dict) or document.get("errors"):
-        raise DirectoryError("GitHub did not answer which teams a person is in")
+        raise DirectoryError("GitHub did not return the teams of a user")
     return teams
 
 

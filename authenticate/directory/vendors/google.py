@@ -38,7 +38,7 @@ class GoogleDirectory(Vendor):
         """An access token for our own assertion that acts as `impersonate_user` (RFC 7523)."""
         key, now = self.account.key, int(self.clock())
         if key is None:
-            raise DirectoryError("there is no service account")
+            raise DirectoryError("no service account configured")
         url = str(key.token_url)
         claims = {"iss": key.email, "sub": self.account.subject, "aud": url, "scope": SCOPES, "iat": now, "exp": now + ASSERTION_SECONDS}
         assertion = jwt.encode(claims, key.private_key, "RS256", headers={"kid": key.key_id})
@@ -82,7 +82,7 @@ class GoogleDirectory(Vendor):
                     groups[id] = DirectoryGroup(id, text_of(group, "email"), text_of(group, "email"))
                     pending.append(id)
             if len(groups) > MOST_GROUPS_OF_ONE:
-                raise DirectoryError(f"one person is in more than {MOST_GROUPS_OF_ONE} groups")
+                raise DirectoryError(f"one user is in more than {MOST_GROUPS_OF_ONE} groups")
         return self.person(subject, text_of(user, "primaryEmail"), _name(user), groups)
 
 

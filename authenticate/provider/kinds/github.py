@@ -55,7 +55,7 @@ class GitHubProvider(OIDCProvider):
         user = _accepted(await client.http.get(self._api + "/user", headers)).json()
         login, number = user.get("login"), user.get("id")
         if not isinstance(login, str) or not 0 < len(login) <= 255 or not login.isprintable() or not isinstance(number, int):
-            raise ProviderError("GitHub's answer about the person has no login or no id")
+            raise ProviderError("GitHub's response about the user has no login or id")
         claims = {"sub": login, "user": login, "id": str(number), "name": user.get("name") or login, "picture": user.get("avatar_url")}
         emails = await client.http.get(self._api + "/user/emails", headers)
         if emails.status in (403, 404):  # idp_scopes without user:email
@@ -68,7 +68,7 @@ class GitHubProvider(OIDCProvider):
         body = json.dumps({"access_token": session.access_token}).encode()
         answer = await client.http.send("DELETE", f"{self._api}/applications/{client.client_id}/token", headers, body)
         if answer.status not in (204, 404):
-            raise ProviderError(f"GitHub answered with status {answer.status} to the end of the token")
+            raise ProviderError(f"GitHub returned status {answer.status} for the token revocation")
         return True
 
 
@@ -82,9 +82,9 @@ def api_url(site: str) -> str:
 
 def _accepted(answer: ProviderResponse) -> ProviderResponse:
     if answer.status == 401:
-        raise AccessRefused("GitHub does not take the access token")
+        raise AccessRefused("GitHub rejected the access token")
     if answer.status != 200:
-        raise ProviderError(f"GitHub's API answered with status {answer.status}")
+        raise ProviderError(f"GitHub's API returned status {answer.status}")
     return answer
 
 

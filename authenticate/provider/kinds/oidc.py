@@ -93,11 +93,11 @@ class OIDCProvider:
         # RFC 6750 3.1 gives each error a status, but not everybody keeps to it.
         error = bearer_error(answer) if answer.status in (400, 401, 403) else ""
         if answer.status == 401 or error == "invalid_token":
-            raise AccessRefused("the provider's userinfo endpoint does not take the access token")
+            raise AccessRefused("the provider's userinfo endpoint rejected the access token")
         if error == "insufficient_scope":
             raise ScopeMissing("the access token lacks the scope for the provider's userinfo endpoint (openid)")
         if answer.status != 200:
-            raise ProviderError(f"the provider's userinfo endpoint answered with status {answer.status}: {error_text(answer)}")
+            raise ProviderError(f"the provider's userinfo endpoint returned status {answer.status}: {error_text(answer)}")
         if answer.media_type == "application/jwt":  # OpenID Connect Core 5.3.2
             return await client.verified_userinfo(_text_of(answer), discovery)
         try:
@@ -113,7 +113,7 @@ class OIDCProvider:
             answer = await client.post_as_client(discovery.revocation_endpoint, {"token": token, "token_type_hint": hint}, discovery)
             if answer.status != 200 and error_code(answer) not in _NOTHING_TO_REVOKE:
                 raise ProviderError(
-                    f"the provider's revocation endpoint answered with status {answer.status} to the {hint}: {error_text(answer)}"
+                    f"the provider's revocation endpoint returned status {answer.status} for the {hint}: {error_text(answer)}"
                 )
         return bool(revocable)
 

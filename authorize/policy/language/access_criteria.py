@@ -28,7 +28,7 @@ def given_access(rule: str) -> Criterion:
         return f"access from {_moment(span.since)} until {_moment(span.until)}"
 
     return on_request(
-        CriterionWords(rule, "access that was given to this person for this route, and has not ended", compared),
+        CriterionWords(rule, "active temporary access of this user to this route", compared),
         ACCESS,
         judge,
         needs_person=True,

@@ -20,7 +20,7 @@ def email(comparison: Comparison) -> Criterion:
     if comparison.operator in ("is", "in"):
         operand = tuple(canonical_email(entry) for entry in operand)
         if not all(operand):
-            raise ValueError("holds what is not an e-mail address")
+            raise ValueError("contains an invalid e-mail address")
     elif comparison.operator != "matches":
         operand = tuple(_lower(entry) for entry in operand)
     fits = text_test(comparison.operator, operand)
@@ -51,13 +51,13 @@ def _refuse_part(domain: str) -> str:
 def domain(comparison: Comparison) -> Criterion:
     if comparison.operator in ("is", "in"):
         if not all(map(canonical_domain, comparison.operand)):
-            raise ValueError("holds what is not a domain such as example.com")
+            raise ValueError("contains an invalid domain; write it as example.com")
         return criteria.domains(comparison.operand, comparison.key, is_negated=comparison.is_negated)
     operand = comparison.operand
     if comparison.operator == "ends_with":
         operand = tuple(f".{canonical_domain(end[1:])}" for end in operand)
         if "." in operand:
-            raise ValueError("holds what is not the end of a domain such as .example.com")
+            raise ValueError("contains an invalid domain suffix; write it as .example.com")
     fits = text_test(comparison.operator, operand)
 
     def judge(identity: Identity) -> int:

@@ -82,9 +82,9 @@ def http_path(comparison: Comparison) -> Criterion:
     def compared(case: Case) -> str:
         path, others = case.request.path, case.read()
         if others is UNTOLD:
-            return f"{path}, which holds too many marks to be read in one way"
+            return f"{path}, which is ambiguous"
         other = next((reading for reading in others or (path,) if fits_reading(reading) is not fits(path)), None)
-        return path if other is None else f"{path}, which an upstream may read as {other}"
+        return path if other is None else f"{path}, which an upstream may interpret as {other}"
 
     return on_request(described(comparison, compared), PATH, judge, is_negated=comparison.is_negated)
 

@@ -118,8 +118,8 @@ def test_an_approver_approves_in_the_admin_as_on_their_own_page(admin: Admin) ->
     assert "Approved." in admin.press(do="approve", request=value)
     assert admin.given() == ["oidc/ann"]
     assert [(action, id) for _, action, id in told()] == [
-        ("approves a request for access", "oidc/ann"),
-        ("gives access for a while", "oidc/ann"),
+        ("approves an access request", "oidc/ann"),
+        ("grants temporary access", "oidc/ann"),
     ]
     assert "No pending requests" in text_of(admin.pages.get(PAGE))
 
@@ -137,9 +137,9 @@ def test_any_administrator_ends_access_and_the_log_knows_them_by_name(admin: Adm
     page = admin.pages.get(PAGE)
     assert buttons(page) == ["revoke"]
     assert "ann has access to wages until" in text_of(page)
-    assert "The access has ended." in admin.press(do="revoke", access="oidc/ann a1")
+    assert "The access was revoked." in admin.press(do="revoke", access="oidc/ann a1")
     assert admin.given() == []
-    assert told() == [("ann", "revokes access", "oidc/ann")]
+    assert told() == [("ann", "revokes temporary access", "oidc/ann")]
     assert [event.event for event in admin.world.events] == ["revoked"]
     assert "already ended; nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
     assert len(told()) == 1
@@ -174,7 +174,7 @@ def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin
         broken.setattr(admin.world.broker, "page", away)
         assert "The data broker is unavailable." in text_of(admin.pages.get(PAGE))
     assert admin.given() == ["oidc/ann"]
-    assert [action for _, action, _ in told()] == ["revokes access", "could not revoke access"]
+    assert [action for _, action, _ in told()] == ["revokes temporary access", "could not revoke temporary access"]
 
 
 def test_markup_in_names_and_reasons_stays_text(admin: Admin) -> None:

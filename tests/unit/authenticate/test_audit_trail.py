@@ -71,7 +71,7 @@ async def test_an_entry_that_no_database_takes_loses_no_other(started: AuditTrai
     with capture_logs() as logged:
         await started.stop()
     assert [id for id, _ in await in_database(rows)] == ["okta/0", "okta/2"]
-    assert [(line["event"], line["id"]) for line in logged] == [("an entry is missing in the audit log", "okta/1")]
+    assert [(line["event"], line["id"]) for line in logged] == [("audit log entry lost", "okta/1")]
 
 
 async def test_where_the_database_is_unavailable_each_entry_is_named_and_none_is_tried_alone(

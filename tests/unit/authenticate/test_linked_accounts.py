@@ -117,7 +117,7 @@ async def test_a_provider_s_word_ends_its_own_sessions_alone(site: SeveralSite) 
 async def test_a_refresh_that_makes_another_person_of_an_account_ends_its_session(site: SeveralSite, email: str, verified: object) -> None:
     _, session = await signed_in(site, "corp")
     says(site, "corp", email, verified)
-    with pytest.raises(SessionEnded, match="by which accounts are linked"):
+    with pytest.raises(SessionEnded, match="the address that links"):
         await site.service.refresh.renew(session.id, RefreshStep.TOKENS, older_than=0.0)
     assert await left(site) == set()
 

@@ -47,9 +47,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
     watch = ProviderWatch(sole)
-    assert watch.readiness().reason == "not asked yet"
+    assert watch.readiness().reason == "not contacted yet"
     async with running(watch, sole):
-        await until(lambda: watch.readiness().reason.startswith("answered at"))
+        await until(lambda: watch.readiness().reason.startswith("responded at"))
     assert [request.path for request in idp.requests] == [DISCOVERY]
 
 
@@ -60,11 +60,11 @@ async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: Pro
         async with running(watch, sole):
             await until(lambda: len(idp.requests) > 3)
             assert watch.readiness().state is ReadinessState.DEGRADED
-            assert watch.readiness().reason.startswith("nobody can sign in since")
+            assert watch.readiness().reason.startswith("sign-in is unavailable since")
             del idp.bend.answers[DISCOVERY]
             await until(lambda: watch.readiness().state is ReadinessState.OK)
-    told = [entry["event"] for entry in logged if "can't be used" in entry["event"]]
-    assert told == ["the identity provider can't be used"]
+    told = [entry["event"] for entry in logged if "unavailable" in entry["event"]]
+    assert told == ["identity provider unavailable"]
 
 
 async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble_of_one_is_its_own(idp: FakeIdP, tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble
     async with running(watch, clients):
         await asyncio.sleep(0)
         assert clients.made == ()
-        assert watch.readiness().reason == "not asked yet"
+        assert watch.readiness().reason == "not contacted yet"
         corp, partner = (client for client in clients.all())
         await corp.discovery()
         idp.bend.answers[DISCOVERY] = AWAY
         with pytest.raises(ProviderError):
             await partner.discovery()
-        await until(lambda: watch.readiness().reason.startswith("nobody can sign in at partner since"))
+        await until(lambda: watch.readiness().reason.startswith("sign-in at partner is unavailable since"))
         assert "corp" not in watch.readiness().reason
         asked = len(idp.requests)
         await until(lambda: len(idp.requests) > asked)

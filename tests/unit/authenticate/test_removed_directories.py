@@ -41,7 +41,7 @@ async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, br
     with capture_logs() as logged:
         await RemovedDirectories(several(tmp_path, *entries), broker).run()
     assert await left(broker) == {type: ["corp/1"] for type in TYPES}
-    told = {line["provider"]: line["users"] for line in logged if "not configured any more" in line["event"]}
+    told = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
     assert told == {"partner": 2, "gone": 1, "okta": 1}
 
 
@@ -61,7 +61,7 @@ async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: 
     with capture_logs() as logged:
         await RemovedDirectories(make_options(tmp_path), broker).run()
     assert await left(broker) == {DIRECTORY_USER: ["okta/1"], DIRECTORY_GROUP: ["raw", "team/raw"], DIRECTORY_RUN: ["1000"]}
-    told = {line["provider"]: line["users"] for line in logged if "not configured any more" in line["event"]}
+    told = {line["provider"]: line["users"] for line in logged if line["event"] == "records of removed directory deleted"}
     assert told == {"corp": 1, "partner": 2, "gone": 1}
 
 
@@ -153,4 +153,4 @@ async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: Loca
         await RemovedDirectories(several(tmp_path, entry("corp", CORP)), broker).run()
     monkeypatch.undo()
     assert await left(broker) == {type: [] for type in TYPES}
-    assert sum("can't be deleted yet" in line["event"] for line in logged) == 2
+    assert sum("deleting records of removed directories failed" in line["event"] for line in logged) == 2

@@ -56,7 +56,7 @@ async def test_what_is_not_configured_any_more_ends_and_is_told(
     with capture_logs() as logged:
         await RemovedProviders(several(tmp_path, *entries), broker).run()
     assert await left(broker) == {*stay, "broken"}
-    told = {entry["provider"]: entry["sessions"] for entry in logged if "not configured any more" in entry["event"]}
+    told = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
     assert told == dict.fromkeys({"corp", "partner"} - stay, 40)
 
 
@@ -76,7 +76,7 @@ async def test_sessions_of_entries_end_with_the_keys_of_one_provider_and_its_own
     with capture_logs() as logged:
         await RemovedProviders(make_options(tmp_path, **keys), broker).run()
     assert await left(broker) == {*stay, "broken"}
-    told = {entry["provider"]: entry["sessions"] for entry in logged if "not configured any more" in entry["event"]}
+    told = {entry["provider"]: entry["sessions"] for entry in logged if entry["event"] == "sessions of removed identity provider ended"}
     assert told == {"corp": 40, "partner": 40, **({} if stay else {"oidc": 1})}
 
 
@@ -93,4 +93,4 @@ async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: Loca
         await RemovedProviders(several(tmp_path, entry("corp", CORP)), broker).run()
     monkeypatch.undo()
     assert await left(broker) == {"corp", "broken"}
-    assert sum("can't be ended yet" in entry["event"] for entry in logged) == 2
+    assert sum(entry["event"] == "ending sessions of removed providers failed" for entry in logged) == 2

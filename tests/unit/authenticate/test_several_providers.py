@@ -157,7 +157,7 @@ async def test_a_code_that_a_hostile_provider_has_seen_is_no_answer_of_another(
     assert asked(mine, "/token") == 1, "it has seen the code"
     with capture_logs() as logged:
         response = await mallory.get(f"{ORIGIN}/oauth2/callback?{urlencode({'code': brought(code), 'state': own['state']})}")
-    assert [line["provider"] for line in logged if "brought a second time" in line["event"]] == [other]
+    assert [line["provider"] for line in logged if "authorization code replay rejected" in line["event"]] == [other]
     assert (response.status, asked(theirs, "/token")) == (400, 0)
     assert await site.sessions() == []
 
@@ -269,7 +269,7 @@ async def test_one_provider_that_is_away_keeps_nobody_of_another_out(site: Sever
     site.idps["partner"].bend.answers[DISCOVERY] = Answer(status=500)
     assert (await site.browser().get(choice_url(site, gate_idp="partner"))).status == 503
     await signed_in(site, "corp")
-    assert "nobody can sign in at partner since" in site.service.readiness().reason
+    assert "sign-in at partner is unavailable since" in site.service.readiness().reason
     assert "corp" not in site.service.readiness().reason
 
 

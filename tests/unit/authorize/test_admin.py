@@ -97,8 +97,8 @@ def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(page
         ({"q": "after:soon"}, "after:soon: 'soon' must be a time"),
         ({"zone": "Mars/Olympus"}, "Mars/Olympus is no time zone that is known here"),
         ({"zone": "../../etc/passwd"}, "../../etc/passwd is no time zone"),
-        ({"q": "no such words"}, "No decision that is kept fits. All that are kept"),
-        ({"person": "a\x00b"}, "No decision that is kept fits."),
+        ({"q": "no such words"}, "No matching decisions. Clear filters"),
+        ({"person": "a\x00b"}, "No matching decisions."),
     ],
 )
 def test_what_can_not_be_asked_and_what_fits_nothing_is_told(pages, query: dict[str, str], said: str) -> None:
@@ -110,12 +110,14 @@ def test_what_can_not_be_asked_and_what_fits_nothing_is_told(pages, query: dict[
 
 def test_an_empty_log_says_why(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
-    assert "No decision has been kept yet: refusals are, and a sample of the rest." in text_of(pages().get(LOG))
+    assert "No decisions yet. Denied requests and a sample of the others are logged." in text_of(pages().get(LOG))
 
 
 def test_a_log_that_keeps_nothing_says_so(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
-    assert "No decision is kept: decision_log_size is 0." in text_of(pages(options=make_options(tmp_path, decision_log_size=0)).get(LOG))
+    assert "The decision log is disabled: decision_log_size is 0." in text_of(
+        pages(options=make_options(tmp_path, decision_log_size=0)).get(LOG)
+    )
 
 
 def test_a_decision_s_page_is_its_explanation(pages) -> None:
@@ -147,7 +149,7 @@ def test_an_invented_request_is_explained(pages) -> None:
     ("query", "problem"),
     [
         ({"request": "zz"}, "not in the decision log"),
-        ({"url": "app"}, "can't be used"),
+        ({"url": "app"}, "nvalid URL"),
         ({"url": "https://app.example.com", "address": "home"}, "must be an address"),
         ({"url": "https://app.example.com", "at": "soon"}, "must be a time"),
         ({"url": "https://app.example.com", "headers": "x"}, "name: value"),
@@ -188,23 +190,23 @@ def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path
     )
     form = text_of(staff.get(LOG + "replay/"))
     assert "with the current configuration" in form
-    assert "decisions made again" not in form, "only the button asks for it"
+    assert "decisions replayed" not in form, "only the button asks for it"
     said = text_of(staff.post(LOG + "replay/", hours="1"))
-    assert "2 of 2 decisions made again." in said
-    assert "Newly refused Route Person Requests The last one Why now Wages ann@corp.com 1 Why then?" in said
-    assert "Newly let in Route Person Requests The last one Why now Wages bob@corp.com 1 Why then?" in said
+    assert "2 of 2 decisions replayed." in said
+    assert "Newly denied Route User Requests Latest Reason Wages ann@corp.com 1 Explain" in said
+    assert "Newly allowed Route User Requests Latest Reason Wages bob@corp.com 1 Explain" in said
 
 
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({}, "2 of 2 decisions made again. Everything that could be made again comes out as it did."),
-        ({"person": "bob@corp.com"}, "1 of 1 decision made again."),
+        ({}, "2 of 2 decisions replayed. No outcome changed."),
+        ({"person": "bob@corp.com"}, "1 of 1 decision replayed."),
         ({"route": "Wages"}, "2 of 2 decisions"),
-        ({"route": "nowhere"}, "None that is kept fits."),
-        ({"hours": "0"}, "0 is no number of hours from 1 to 744."),
-        ({"hours": "9" * 4000}, "is no number of hours"),
-        ({"hours": "<b>"}, "<b> is no number of hours"),
+        ({"route": "nowhere"}, "No matching decisions."),
+        ({"hours": "0"}, "0 must be a number of hours from 1 to 744."),
+        ({"hours": "9" * 4000}, "must be a number"),
+        ({"hours": "<b>"}, "<b> must be a number of hours"),
     ],
 )
 def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str], said: str) -> None:
@@ -217,23 +219,25 @@ def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str],
 def test_what_can_not_be_made_again_is_counted(pages) -> None:
     recent(outcome="unavailable")
     said = text_of(pages().post(LOG + "replay/", hours="1"))
-    assert "Could not be made again 2 decisions: 2: the data broker was away when it was asked" in said
+    assert "Not replayed 2 decisions: 2: the data broker was unavailable at the time" in said
 
 
 def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
     LoggedDecision.objects.update(at=timezone.now() - timedelta(hours=2))
     staff = pages()
-    assert "None that is kept fits." in text_of(staff.post(LOG + "replay/", hours="1"))
-    assert "2 of 2 decisions made again." in text_of(staff.post(LOG + "replay/", hours="3"))
+    assert "No matching decisions." in text_of(staff.post(LOG + "replay/", hours="1"))
+    assert "2 of 2 decisions replayed." in text_of(staff.post(LOG + "replay/", hours="3"))
 
 
 def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeypatch: pytest.MonkeyPatch) -> None:
     recent()
     monkeypatch.setattr(bounded_replay, "MOST", 1)
     staff = pages()
-    assert "1 of 1 decision made again. Only the newest 1 are looked at on this page." in text_of(staff.post(LOG + "replay/", hours="1"))
+    assert "1 of 1 decision replayed. Only the newest 1 decisions are replayed on this page." in text_of(
+        staff.post(LOG + "replay/", hours="1")
+    )
     with bounded_replay._one_at_a_time:
-        assert "another replay is under way" in text_of(staff.post(LOG + "replay/", hours="1"))
+        assert "another replay is running" in text_of(staff.post(LOG + "replay/", hours="1"))
 
 
 def test_a_decision_leads_to_the_replay_of_its_route(pages) -> None:

@@ -147,7 +147,7 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
                 "route 'admin'; as sent it belongs to route 'https://app.example.com'"
             ),
         ),
-        ({"url": "app", "expect": "allow"}, "fails: the URL 'app' can't be used: write it as in https://app.example.com/path"),
+        ({"url": "app", "expect": "allow"}, "fails: invalid URL 'app': must be a URL such as https://app.example.com/path"),
     ],
 )
 def test_a_policy_test_that_fails_says_what_came_instead_and_why(tmp_path: Path, test: dict[str, Any], message: str) -> None:
@@ -192,7 +192,7 @@ def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_p
     found = warnings(tmp_path, bad, ROUTES[2], ROUTES[1])
     line = (tmp_path / "config.yaml").read_text().splitlines().index("- from: https://app.example.com") + 1
     assert [(problem.key, problem.message) for problem in found] == [
-        ("policy[2]", f"can never match: policy[1] (line {line}) comes before it and takes all its requests")
+        ("policy[2]", f"can never match: policy[1] (line {line}) is before it and matches all its requests")
     ]
 
 
@@ -208,7 +208,9 @@ def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Pa
 
     (found,) = warnings(tmp_path, *ROUTES, there(path="/a;v=1", name="first version"), there(prefix="/a%2Fb"), there(path="/a b"))
     assert found.key == f"policy[{len(ROUTES)}]"
-    assert "refuses what it names: an upstream may interpret the path as /a, which belongs to no route of this host" in found.message
+    assert (
+        "rejects the path that it names: an upstream may interpret the path as /a, which belongs to no route of this host" in found.message
+    )
     assert [problem.key for problem in warnings(tmp_path, there(prefix="//x"), there(prefix="/x"))] == ["policy[0]"]
     assert "which belongs to route 'https://p.example.com'" in warnings(tmp_path, there(prefix="/v;1/"), there())[0].message
     assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []
@@ -322,7 +324,7 @@ def test_a_policy_test_may_describe_a_preflight(tmp_path: Path) -> None:
 def test_a_route_that_its_policy_lets_people_into_is_no_warning(tmp_path: Path) -> None:
     route = {"from": "https://app.example.com", "to": "http://a"}
     warned = [checked(tmp_path, policy=[{**route, "policy": {effect: {"user": "7"}}}]).warnings for effect in ("allow", "deny")]
-    assert ["lets nobody in" in str(warnings) for warnings in warned] == [False, True]
+    assert ["allows no user" in str(warnings) for warnings in warned] == [False, True]
 
 
 def test_a_policy_test_may_say_that_access_was_given(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from foundation.errors import BrokerError
 
 
 def test_a_decision_on_another_route_is_a_decision_on_nothing() -> None:
-    with pytest.raises(BrokerError, match="configured alike"):
+    with pytest.raises(BrokerError, match="Configure both alike"):
         require_same_route(Check(NO_ROUTE, None), "a-route")
 
 

@@ -178,7 +178,7 @@ def test_no_rule_names_a_linked_person_by_their_id(tmp_path: Path, settings: dic
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys(written)}))
     found = {problem.key: problem.message for problem in check_configuration(path, {}, CONFIG_CHECKS).errors}
     assert list(found) == [place]
-    assert "write the address alone" in found[place]
+    assert "is the id that" in found[place]
 
 
 ANYBODY = {"allow": {"provider": {"in": ["corp", "partner"]}}}

@@ -178,8 +178,8 @@ async def test_a_session_ends_also_from_within_the_running_loop(pages, people, s
 @pytest.mark.parametrize(
     ("page", "actions"),
     [
-        ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these people"}),
-        ("databroker/user/", {"end_all": "End all sessions of the selected people"}),
+        ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these users"}),
+        ("databroker/user/", {"end_all": "End all sessions of the selected users"}),
         ("databroker/group/", {}),
         ("databroker/auditentry/", {"as_csv": "Save as CSV", "as_json": "Save as JSON"}),
     ],
@@ -219,7 +219,7 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     text = text_of(pages.get("databroker/auditentry/"))
     assert "3 entries" in text
-    for words in ("ends the session alice@a.org, from 192.0.2.1", "ends all sessions of this person bob@a.org"):
+    for words in ("ends the session alice@a.org, from 192.0.2.1", "ends all sessions of this user bob@a.org"):
         assert f"ann account with a password ann {words}" in text
     assert "boss@a.org" not in text
     assert "1 entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
@@ -309,7 +309,7 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
         pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
         pages.post("databroker/session/s1/delete/", post="yes"),
     ):
-        assert "The data broker is away" in text_of(response)
+        assert "The data broker is unavailable" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
     told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
     assert told == 2 * [("ends the session", "s1"), ("could not end the session", "s1")]
@@ -323,7 +323,7 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
     pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(Away()))
     for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
         text = text_of(pages.get(page))
-        assert "The data broker is away" in text
+        assert "The data broker is unavailable" in text
         assert "alice@a.org" in text
 
 
@@ -335,7 +335,7 @@ def test_a_database_that_can_not_be_written_is_said(pages, people, store):
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE not_there RENAME TO databroker_auditentry")
-    assert "The database can't be written" in text_of(response)
+    assert "The database is unavailable" in text_of(response)
     assert async_to_sync(store.get)(SESSION, "s1")
 
 
@@ -380,7 +380,7 @@ def told_apart(tmp_path: Path) -> AdminPages:
 def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_path):
     pages = told_apart(tmp_path)
     people = pages.get("databroker/user/").content.decode()
-    marked = "<s>ceo@corp.example</s>, not verified, or not for their provider to assert"
+    marked = "<s>ceo@corp.example</s>, not verified, or not assertable by the provider"
     # Of whose it is, the row has it as their address, their name, and beside the box to choose them.
     assert (people.count(marked), people.count("ceo@corp.example")) == (1, 4)
     assert marked in pages.get("databroker/user/partner_2Feve/change/").content.decode()

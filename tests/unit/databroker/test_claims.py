@@ -67,7 +67,7 @@ def test_a_claim_is_described_by_the_path_that_a_rule_has(path: str) -> None:
         "realm": {"role": "a", "level": 1},
         "realm2": {"role": "b"},
     }
-    with pytest.raises(ValueError, match="inside one"):
+    with pytest.raises(ValueError, match="is inside another claim"):
         claims_at({"realm": "a", "realm.role": "b"})
 
 

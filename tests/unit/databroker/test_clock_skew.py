@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 from databroker.clock_skew import AGAIN_AFTER, BORNE, ClockWatch
 from foundation.telemetry import metrics
 
-DIFFERS = "this machine's clock differs from the store's: set one of them right"
-AGREES = "this machine's clock agrees with the store's again"
+DIFFERS = "clock skew exceeds limit"
+AGREES = "clock skew resolved"
 
 
 def said(watch: ClockWatch, *skews: float) -> list[tuple[str, float]]:

@@ -163,4 +163,4 @@ async def test_a_store_that_is_away_is_swept_when_it_is_back():
                 await asyncio.sleep(0.001)
         await service.stop()
     told = [entry for entry in logged if entry["log_level"] in ("warning", "error")]
-    assert [(entry["event"], entry["reason"]) for entry in told] == [("expired records can't be cleared away", "the store is away")] * 2
+    assert [(entry["event"], entry["reason"]) for entry in told] == [("purging expired records failed", "the store is away")] * 2

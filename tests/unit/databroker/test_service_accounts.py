@@ -107,7 +107,7 @@ async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accou
     later = {**(await kept(broker)).to_data(), "name": "later", "may_not": "something that only a later release knows"}
     await broker.put(SERVICE_ACCOUNT, "later", later)
     assert [account.name for account in await accounts.list()] == ["ci"]
-    with pytest.raises(AccountError, match="later release: revoke it"):
+    with pytest.raises(AccountError, match="later release"):
         await accounts.rotate("later")
     await accounts.revoke("later")
 
@@ -130,13 +130,13 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
 
 async def test_what_is_not_there_is_not_changed(accounts: ServiceAccounts) -> None:
     for work in (accounts.rotate("ci"), accounts.revoke("ci")):
-        with pytest.raises(AccountError, match="no service account ci"):
+        with pytest.raises(AccountError, match="service account ci not found"):
             await work
 
 
 @pytest.mark.parametrize("name", ["", "-ci", "ci-", "CI", "c_i", "c/i", "c i", "c@i", "ci\n", "\u0441i", "x" * 64])
 async def test_names_have_one_spelling(accounts: ServiceAccounts, name: str) -> None:
-    with pytest.raises(AccountError, match="a name has"):
+    with pytest.raises(AccountError, match="a name must have"):
         await accounts.create(name, [], DAY, "")
 
 
@@ -144,7 +144,7 @@ async def test_groups_and_lifetimes_have_bounds(accounts: ServiceAccounts) -> No
     for groups in ([str(number) for number in range(MOST_GROUPS + 1)], ["x" * 256], ["a\x00b"]):
         with pytest.raises(AccountError, match="groups"):
             await accounts.create("ci", groups, DAY, "")
-    with pytest.raises(AccountError, match="must live"):
+    with pytest.raises(AccountError, match="must be positive"):
         await accounts.create("ci", [], -1.0, "")
 
 
@@ -160,7 +160,7 @@ async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: 
     assert (await kept(broker)).permissions == ("sessions:read", "routes:read")
     await accounts.create("none", [], DAY, "ann")
     assert (await kept(broker, "none")).permissions == ()
-    with pytest.raises(AccountError, match="sessions:everything is no permission"):
+    with pytest.raises(AccountError, match="unknown permission sessions:everything"):
         await accounts.create("other", [], DAY, "ann", ["routes:read", "sessions:everything"])
 
 

@@ -165,7 +165,7 @@ def test_its_button_ends_all_of_their_sessions(people: People) -> None:
     assert 'name="_selected_action" value="oidc/ann"' in page
     assert "1 session ended." in text_of(people.pages.post("databroker/user/", action="end_all", _selected_action="oidc/ann"))
     assert list(Session.objects.values_list("pk", flat=True)) == ["s-bob"]
-    assert AuditEntry.objects.filter(object_id="oidc/ann", action="ends all sessions of this person").count() == 1
+    assert AuditEntry.objects.filter(object_id="oidc/ann", action="ends all sessions of this user").count() == 1
 
 
 def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:

@@ -101,9 +101,9 @@ async def test_a_request_is_answered_by_an_approver_and_the_access_ends_by_itsel
     assert await world.given() == [("oidc/ann", 600 + HOUR, "bob")]
     assert await world.desk.own(world.caller("ann")) == []
     assert world.told == [
-        ("ann", "asks for access"),
-        ("bob", "approves a request for access"),
-        ("bob", "gives access for a while"),
+        ("ann", "requests access"),
+        ("bob", "approves an access request"),
+        ("bob", "grants temporary access"),
     ]
     world.now += HOUR
     assert await world.given() == []
@@ -313,7 +313,7 @@ async def test_a_flood_ends_at_so_many(world: World) -> None:
     with pytest.raises(TooManyAsked):
         await world.ask()
     assert len(await world.desk.own(world.caller("ann"))) == MOST_OPEN
-    assert world.told == [("ann", "asks for access")] * MOST_OPEN, "nor does it fill the audit log"
+    assert world.told == [("ann", "requests access")] * MOST_OPEN, "nor does it fill the audit log"
     assert len(world.events) == MOST_OPEN
     await world.ask("eve")
 
@@ -399,7 +399,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     world.broker.put = fails  # type: ignore[method-assign]
     with pytest.raises(BrokerError):
         await world.approve(held)
-    assert world.told[-1] == ("bob", "could not give access")
+    assert world.told[-1] == ("bob", "could not grant temporary access")
     (left,) = await world.desk.own(world.caller("ann"))
     assert left.asked.state == APPROVED
     with pytest.raises(NoSuchRequest):
@@ -432,7 +432,7 @@ async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) 
     await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"], world.record)
     await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"], world.record)
     assert await world.given() == []
-    assert world.told[-2:] == [("ann", "revokes access"), ("carol", "revokes access")]
+    assert world.told[-2:] == [("ann", "revokes temporary access"), ("carol", "revokes temporary access")]
 
 
 @pytest.mark.parametrize(
@@ -453,11 +453,11 @@ async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) ->
     with capture_logs() as logs:
         await world.desk.break_glass(caller, route, "the site is down", 1800, world.record)
     assert [(each["log_level"], each["user_id"]) for each in logs] == [("warning", "oidc/olga")]
-    assert await world.given() == [("oidc/olga", 1800, "olga, who broke the glass")]
-    assert world.told == [("olga", "breaks the glass: gives themselves access")]
+    assert await world.given() == [("oidc/olga", 1800, "olga (break-glass)")]
+    assert world.told == [("olga", "uses break-glass access")]
     with pytest.raises(AccessError, match="already"):
         await world.desk.break_glass(caller, route, "again", 600, world.record)
-    assert world.told[-1] == ("olga", "could not break the glass")
+    assert world.told[-1] == ("olga", "could not use break-glass access")
 
 
 async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World) -> None:
@@ -498,8 +498,8 @@ async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -
     assert [event.event for event in world.events] == expected
     given, broken = world.events[2], world.events[7]
     assert (given.person, given.by, given.until) == ("ann", "carol", NOW + HOUR)
-    assert given.words == "bob, carol gave access: ann, wages, for 1 hour: the year's end"
-    assert broken.words == "EMERGENCY: olga has broken the glass of wages, for 10 minutes: the site is down"
+    assert given.words == "bob, carol granted access: ann, wages, for 1 hour: the year's end"
+    assert broken.words == "EMERGENCY: olga used break-glass access to wages for 10 minutes: the site is down"
     heard = len(world.events)
     with pytest.raises(NotYours):
         await world.approve(await world.ask(), "eve")

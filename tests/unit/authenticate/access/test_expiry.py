@@ -37,7 +37,7 @@ async def test_the_end_of_access_is_told_once_before_it_comes(world: World) -> N
     world.now += 1
     await expiry.look()
     await expiry.look()
-    assert await told() == [("access ends, its time is over", "oidc/ann", ends)]
+    assert await told() == [("temporary access expired", "oidc/ann", ends)]
     assert len(await world.given()) == 1
     world.now += AHEAD
     assert await world.given() == []
@@ -50,7 +50,7 @@ async def test_what_ended_while_nobody_looked_is_told_all_the_same(world: World)
     expiry = AccessExpiry(world.broker, lambda: world.now)
     await expiry.look()
     await expiry.look()
-    assert [(action, id) for action, id, _ in await told()] == [("access ends, its time is over", "oidc/ann")]
+    assert [(action, id) for action, id, _ in await told()] == [("temporary access expired", "oidc/ann")]
     record = await world.broker.get(TEMPORARY_ACCESS, "oidc/ann")
     assert record is not None
     assert len(record.data["held"]) == 1, "what was told of is gone, and what goes on is not"
@@ -65,7 +65,7 @@ async def test_a_request_that_nobody_answered_is_told_once(world: World) -> None
     world.now += LIFETIME
     await expiry.look()
     await expiry.look()
-    assert [action for action, _, _ in await told()] == ["a request for access ends, nobody has answered in time"]
+    assert [action for action, _, _ in await told()] == ["access request expired"]
     world.now += 61
     assert await world.broker.page(ASKED_ACCESS, "", 10) == []
 

@@ -71,9 +71,7 @@ async def test_what_is_wrong_with_a_token_is_for_the_log_alone(api: ApiSite) -> 
     with capture_logs() as logs:
         problem = await api.problem(401, "GET", "routes")
     assert "revoked" in problem["detail"]
-    assert [entry["reason"] for entry in logs if "reason" in entry] == [
-        "service account robot: there is none of this name, or it was revoked"
-    ]
+    assert [entry["reason"] for entry in logs if "reason" in entry] == ["service account robot: not found or revoked"]
     assert "robot" not in str(problem)
 
 

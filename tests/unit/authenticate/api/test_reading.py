@@ -30,9 +30,9 @@ def test_a_query_is_read() -> None:
 
 
 def test_what_a_query_does_not_know_is_named() -> None:
-    assert refused("colour=red") == [("colour", "there is no such key here")]
+    assert refused("colour=red") == [("colour", "unknown key")]
     assert refused("limit=1&limit=2") == [("limit", "occurs twice")]
-    assert refused("Limit=1") == [("Limit", "there is no such key here")]
+    assert refused("Limit=1") == [("Limit", "unknown key")]
     assert refused("q=") == [("q", "String should have at least 1 character")]
 
 

@@ -53,15 +53,15 @@ async def test_what_a_leaked_secret_made_ends_when_its_program_gets_another(api:
     ("wanted", "why"),
     [
         ({"permissions": ["routes:read", "sessions:end"]}, "sessions:end"),
-        ({"permissions": list(ALL)}, "has not the permission"),
+        ({"permissions": list(ALL)}, "lacks the permission"),
         ({"groups": ["admins"]}, "admins"),
         ({"groups": ["deployers", "admins"]}, "admins"),
         ({"groups": [" deployers"]}, "deployers"),
-        ({"name": "other"}, "maker--something"),
-        ({"name": "maker"}, "maker--something"),
-        ({"name": "maker-x"}, "maker--something"),
-        ({"name": "makers--x"}, "maker--something"),
-        ({"lifetime_seconds": 31 * DAY}, "ends before that"),
+        ({"name": "other"}, "maker--suffix"),
+        ({"name": "maker"}, "maker--suffix"),
+        ({"name": "maker-x"}, "maker--suffix"),
+        ({"name": "makers--x"}, "maker--suffix"),
+        ({"lifetime_seconds": 31 * DAY}, "expires earlier"),
     ],
 )
 async def test_no_program_makes_one_that_may_more_than_itself(api: ApiSite, wanted: dict[str, Any], why: str) -> None:

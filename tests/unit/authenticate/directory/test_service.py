@@ -99,7 +99,7 @@ async def test_each_says_what_it_knows_of_its_own_people(tmp_path: Path, corp: O
     told = {tuple(sample.labels.values()): sample.value for sample in metrics.directory_entries.collect()[0].samples}
     assert (told["corp", "users"], told["partner", "users"]) == (4.0, 1.0)
     assert desk.service.readiness().state is ReadinessState.OK
-    for told_of in ("corp read at", "partner read at", "filed read at"):
+    for told_of in ("corp synced at", "partner synced at", "filed synced at"):
         assert told_of in desk.service.readiness().reason
 
 
@@ -121,7 +121,7 @@ async def test_one_that_is_away_costs_the_others_nothing_and_is_named(tmp_path: 
     assert (runs["corp"], "403" in runs["partner"]) == ("", True)
     assert (len(await desk.users("corp")), await desk.users("partner"), await desk.users("filed")) == (4, {}, {})
     state = desk.service.readiness()
-    assert (state.state, "groups of partner grow old since" in state.reason, "groups of filed grow old since" in state.reason) == (
+    assert (state.state, "groups of partner not updated since" in state.reason, "groups of filed not updated since" in state.reason) == (
         ReadinessState.DEGRADED,
         True,
         True,

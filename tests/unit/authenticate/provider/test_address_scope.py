@@ -204,13 +204,13 @@ async def test_a_far_provider_names_an_application_on_loopback(partner: Provider
     url = f"{idp.issuer}/wages/pay?to=mallory"
     discovery = DiscoveryDocument(FAR, url, url, url, frozenset({"RS256"}))
     discovery = replace(discovery, userinfo_endpoint=url, revocation_endpoint=url, pushed_request_endpoint=url)
-    with pytest.raises(ProviderError, match=r"a loopback address \(127\.0\.0\.1\), and idp\.partner\.example itself is not"):
+    with pytest.raises(ProviderError, match=r"a loopback address \(127\.0\.0\.1\)"):
         await USES[use](partner, discovery)
     assert idp.requests == []
 
 
 async def test_an_endpoint_can_be_checked_without_a_request(partner: ProviderClient, idp: FakeIdP) -> None:
-    with pytest.raises(ProviderError, match=r"idp\.partner\.example itself is not"):
+    with pytest.raises(ProviderError, match=r"public host idp\.partner\.example"):
         await partner.http.check_address(f"{idp.issuer}/x")
     assert idp.requests == []
 

@@ -37,13 +37,13 @@ def test_the_document_of_the_issuer_is_read() -> None:
     ],
 )
 def test_another_issuer_is_refused(issuer: Any) -> None:
-    with pytest.raises(ProviderError, match="calls itself"):
+    with pytest.raises(ProviderError, match="issuer is"):
         parse({**DOCUMENT, "issuer": issuer}, ISSUER)
 
 
 def test_a_slash_too_many_is_explained() -> None:
     for named, configured in ((ISSUER + "/", ISSUER), (ISSUER, ISSUER + "/")):
-        with pytest.raises(ProviderError, match="only the slash at the end differs"):
+        with pytest.raises(ProviderError, match="final slash"):
             parse({**DOCUMENT, "issuer": named}, configured)
 
 

@@ -266,7 +266,7 @@ def test_whitespace_and_padding_are_refused(spoil: str) -> None:
 
 
 def test_a_token_of_a_megabyte_is_refused() -> None:
-    assert "size" in refused(token(filling="x" * 1_000_000))
+    assert "too large" in refused(token(filling="x" * 1_000_000))
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_signed_userinfo_of_the_provider_is_accepted(claims: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("claims", "reason"),
     [
-        ({"iss": "https://evil.example"}, "userinfo response is of another issuer"),
+        ({"iss": "https://evil.example"}, "userinfo response has another issuer"),
         ({"iss": None}, "another issuer"),
         ({"aud": "other"}, "another audience"),
         ({"aud": None}, "another audience"),
@@ -377,7 +377,7 @@ def test_signed_userinfo_of_the_provider_is_accepted(claims: dict[str, Any]) -> 
         ({"nbf": NOW + 100}, "future"),
         ({"exp": "soon"}, "not a time"),
         ({"sub": ABSENT}, "sub is missing"),
-        ({"key": OTHER_RSA_KEY}, "signature is wrong"),
+        ({"key": OTHER_RSA_KEY}, "has an invalid signature"),
         ({"algorithm": "PS512"}, "signed with the algorithm 'PS512'"),
         ({"header": {"alg": "none"}}, "signed with the algorithm 'none'"),
         ({"header": {"typ": "logout+jwt"}}, "another type"),

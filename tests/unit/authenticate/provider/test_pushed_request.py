@@ -47,7 +47,7 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
     assert (response.status, response.headers.get("location"), response.headers["retry-after"]) == (503, None, "30")
     assert "unauthorized_client" not in response.text
     told = capsys.readouterr().out
-    assert "pushed sign-in request" in told or "JSON object" in told
+    assert "pushed authorization request" in told or "JSON object" in told
     if b"unauthorized_client" in answer.body:
         assert "unauthorized_client (no PAR for this client)" in told
 
@@ -55,7 +55,7 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
 @pytest.mark.parametrize(
     ("description", "status", "advice"),
     [
-        ("Authentication failed.", 401, "invalid_request (Authentication failed.). The client id or the client secret is wrong"),
+        ("Authentication failed.", 401, "invalid_request (Authentication failed.). The client id or client secret is wrong"),
         ("Invalid parameter: redirect_uri", 400, "Register this redirect URI for the client at the provider: https://auth.example.com"),
     ],
 )

@@ -118,7 +118,7 @@ async def test_a_refresh_can_not_change_who_it_is(renewals: Renewals) -> None:
     with pytest.raises(AnotherPerson, match="refreshed ID token"):
         await with_new_claims(renewals.client, await with_new_tokens(renewals.client, session, 1.0), 1.0)
     renewals.idp.bend.claims, renewals.idp.bend.userinfo = {}, {}
-    with pytest.raises(AnotherPerson, match="now describes"):
+    with pytest.raises(AnotherPerson, match="now returns"):
         await with_new_claims(renewals.client, replace(await renewals.signed_in(), user_id="oidc/bob"), 1.0)
 
 

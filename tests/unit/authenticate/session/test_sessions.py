@@ -168,7 +168,7 @@ async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site:
     left = await of_alice(site)
     assert (left[:2], len(left)) == (others, 3)
     assert len(await site.sessions()) == 4, "bob's has ended, too"
-    (event,) = [line for line in logs if line["event"] == "oldest sessions ended: too many of one account"]
+    (event,) = [line for line in logs if line["event"] == "oldest sessions ended: account limit"]
     assert (event["user_id"], event["sessions"], event["maximum"]) == ("oidc/alice", 1, 3)
     await site.service.audit_trail.stop()
     (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("account", "action", "object_id")))

@@ -99,7 +99,7 @@ async def test_asked_approved_and_ended_on_one_page(site: Site) -> None:
     (access,) = waiting(mine, "access")
     assert (await press(alice, "end", access=access)).status == 303
     assert await given(site) == []
-    names = ["asks for access", "approves a request for access", "gives access for a while", "revokes access"]
+    names = ["requests access", "approves an access request", "grants temporary access", "revokes temporary access"]
     assert await audited() == [
         (f"oidc/{who}", name, "oidc/alice") for who, name in zip(("alice", "carol", "carol", "alice"), names, strict=True)
     ]

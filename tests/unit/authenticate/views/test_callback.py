@@ -118,7 +118,7 @@ async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_t
     assert "This sign-in has expired, was already completed, or was started in another browser." in response.text
     assert len(site.idp.requests) == requests
     (line,) = [entry for entry in logs if entry["event"] == "sign-in refused"]
-    assert line["reason"] == f"the sign-in was begun at {site.idp.issuer}, which is not configured any more"
+    assert line["reason"] == f"the sign-in started at {site.idp.issuer}, which is no longer configured"
     site.client.provider = provider
     assert (await browser.get(site.idp.pick(await browser.to_provider(), "alice"))).status == 302
 
@@ -280,9 +280,9 @@ async def test_signed_userinfo_is_verified_and_read(site: Site) -> None:
 @pytest.mark.parametrize(
     ("bend", "reason"),
     [
-        ({"sub": "bob"}, "another person"),
+        ({"sub": "bob"}, "another user"),
         ({"aud": "another-client"}, "userinfo response is for another audience"),
-        ({"iss": "https://evil.example"}, "userinfo response is of another issuer"),
+        ({"iss": "https://evil.example"}, "userinfo response has another issuer"),
         ({"exp": 1}, "userinfo response has expired"),
     ],
 )
@@ -386,7 +386,7 @@ async def test_a_scope_by_which_no_rule_sees_anybody_is_missed_in_the_log_alone(
     wide = Site(tmp_path, site.idp, site._django_pages, idp_scopes=["openid", "profile", "email", "roles"])
     await wide.browser().sign_in()
     assert len(await wide.sessions()) == 1
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "less scope than was asked" in line]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "fewer scopes" in line]
     assert "warning" in line
     assert "roles" in line
     await wide.service.stop()
@@ -452,7 +452,7 @@ async def test_the_provider_s_own_words_are_in_the_log_and_on_no_page(site: Site
     assert response.status == 400
     assert "not allowed" not in response.text
     told = capsys.readouterr().out
-    assert "the provider says 'unauthorized_client' (Client not allowed [31mxxx" in told
+    assert "the provider returned 'unauthorized_client' (Client not allowed [31mxxx" in told
     assert "x" * 300 not in told
 
 

@@ -50,4 +50,4 @@ async def test_what_the_audit_log_does_not_take_is_an_error(tmp_path: Path, monk
     world = World(tmp_path)
     monkeypatch.setattr(AuditEntry, "asave", full)
     with pytest.raises(AuditLogAway):
-        await audit_record(gate_of(world, None))(world.caller("ann"), "asks for access", "oidc/ann", "wages")
+        await audit_record(gate_of(world, None))(world.caller("ann"), "requests access", "oidc/ann", "wages")

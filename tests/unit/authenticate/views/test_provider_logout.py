@@ -129,7 +129,7 @@ async def test_a_provider_whose_keys_are_away_can_try_again(site: Site) -> None:
     for sent in (token, late):
         response = await told(site, sent)
         assert (response.status, response.headers["retry-after"]) == (503, "30")
-        assert json.loads(response.text)["error_description"] == "the logout token can't be checked now"
+        assert json.loads(response.text)["error_description"] == "the logout token can't be verified now"
     site.idp.bend.answers.clear()
     site.clock.ahead = 3710
     assert (await told(site, late)).status == 200

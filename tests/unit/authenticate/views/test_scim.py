@@ -459,7 +459,7 @@ async def test_a_person_is_shut_out_also_where_it_can_not_be_written_down(site: 
         await done(site, "PATCH", f"Users/{user['id']}", patch({"op": "replace", "value": {"active": False}}))
         await site.service.audit_trail.stop()
     assert await groups_of(site, "id-of-ann") is None
-    missing = [entry for entry in logged if "missing in the audit log" in entry["event"]]
+    missing = [entry for entry in logged if entry["event"] == "audit log entry lost"]
     assert [(entry["action"], entry["log_level"]) for entry in missing] == [
         ("created the user", "error"),
         ("deactivated the user", "error"),

@@ -39,7 +39,7 @@ def test_what_decided_is_marked(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=policy)
     found = explained(request(), BOB, options, route_table(options), NOW)
     assert [(rule["rule"], rule["decisive"]) for rule in found["rules"]] == [("policy[0].deny.domain", False), ("policy[0].deny", True)]
-    assert found["ways_in"] == ["policy[0].deny must be known not to hold"]
+    assert found["ways_in"] == ["policy[0].deny must not match"]
 
 
 def test_inside_not_the_wish_is_the_other_way_round(tmp_path: Path) -> None:
@@ -62,4 +62,4 @@ def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None
     options = make_options(tmp_path, policy=policy)
     found = explained(request("/users;%2Fx"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"]) == ("forbidden", False)
-    assert found["rules"][0]["compared"] == "/users;%2Fx, which an upstream may read as /users"
+    assert found["rules"][0]["compared"] == "/users;%2Fx, which an upstream may interpret as /users"

@@ -34,7 +34,7 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
     for number, (person, target) in enumerate([(ANN, "/a"), (ANN, "/b"), (BOB, "/a"), (None, "/open")]):
         log_decision(tmp_path, f"r{number}", person, target)
     report = replayed(tmp_path, [{**APP, "allowed_users": ["bob@corp.com"], "name": "Wages"}])
-    assert kinds(report) == [(ASKED, "nobody", 1), (LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2)]
+    assert kinds(report) == [(LET_IN, "bob@corp.com", 1), (REFUSED, "ann@corp.com", 2), (ASKED, "anonymous", 1)]
     refused = next(change for change in report.changes.values() if change.kind == REFUSED)
     assert (refused.route, refused.last) == ("Wages", "r1")
     assert "you are not a listed user" in refused.reason
@@ -43,14 +43,14 @@ def test_who_would_be_refused_let_in_or_asked_is_told_by_route_and_person(databa
 def test_a_route_that_is_gone_refuses_whom_it_let_in_or_led_to_sign_in(database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", ANN)
     log_decision(tmp_path, "r2", None)
-    assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(REFUSED, "ann@corp.com", 1), (REFUSED, "nobody", 1)]
+    assert kinds(replayed(tmp_path, [{**APP, "path": "/other"}])) == [(REFUSED, "ann@corp.com", 1), (REFUSED, "anonymous", 1)]
 
 
 def test_what_was_not_written_down_is_not_guessed(database: None, tmp_path: Path) -> None:
     log_decision(tmp_path, "r1", ANN)
     report = replayed(tmp_path, [{**APP, "policy": [{"allow": {"claim/team": "a"}}]}])
     assert (report.replayed, kinds(report)) == (0, [])
-    assert report.not_replayed == {"not written down: claim/team": 1}
+    assert report.not_replayed == {"not logged: claim/team": 1}
 
 
 @pytest.mark.parametrize("facts", ["", "[]", "{}", '{"request": {}}', '{"request": {"host": "a"}, "person": {}}', "null"])
@@ -59,7 +59,7 @@ def test_what_can_not_be_read_is_counted_and_keeps_no_other_from_being_replayed(
     LoggedDecision.objects.update(facts=facts)
     log_decision(tmp_path, "r2", ANN)
     report = replayed(tmp_path, POLICY)
-    assert (report.replayed, report.not_replayed) == (1, {"what was written down of it can't be read": 1})
+    assert (report.replayed, report.not_replayed) == (1, {"the logged facts can't be read": 1})
 
 
 def test_what_the_old_policy_looked_at_can_be_replayed(database: None, tmp_path: Path) -> None:

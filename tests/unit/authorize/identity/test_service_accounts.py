@@ -237,8 +237,8 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
     expected = {
         token: "service account ci: it has another secret",
         ended: "service account old: it has expired",
-        new_token("nobody"): "service account nobody: there is none of this name, or it was revoked",
-        token[:-1]: "service account: the secret is mistyped or cut short",
+        new_token("nobody"): "service account nobody: not found or revoked",
+        token[:-1]: "service account: the secret is mistyped or truncated",
     }
     for shown, reason in expected.items():
         assert await world.loader.identify(shown, NOW) == RefusedToken(reason)

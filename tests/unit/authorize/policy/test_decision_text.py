@@ -72,7 +72,7 @@ def test_the_rows_are_the_trace() -> None:
 
 def test_a_wildcard_says_that_it_stands_for_no_host_of_ours() -> None:
     (look,) = route_looks(request("/", "auth.example.com"), [make_route("*.example.com")], HTTPS, frozenset({"auth.example.com"}))
-    assert look.misses == ("host: auth.example.com has pages of gate alone, so no wildcard stands for it",)
+    assert look.misses == ("host: auth.example.com is reserved for gate, so no wildcard matches it",)
 
 
 def looked(target: str, *routes: Route, host: str = "app.example.com") -> list[tuple[int, tuple[str, ...]]]:
@@ -116,7 +116,7 @@ def test_a_route_of_another_port_is_passed_over_for_its_port() -> None:
 def test_a_wildcard_is_passed_over_where_the_host_has_routes_of_its_own() -> None:
     routes = (make_route("*.example.com"), make_route(path="/x"))
     assert looked("/", *routes) == [
-        (0, ("host: app.example.com has routes of its own, so none for *.example.com is asked",)),
+        (0, ("host: app.example.com has its own routes, so routes for *.example.com do not apply",)),
         (1, ("path: / is not /x",)),
     ]
     assert looked("/", *routes, host="b.example.com") == [(0, ())]
@@ -124,7 +124,7 @@ def test_a_wildcard_is_passed_over_where_the_host_has_routes_of_its_own() -> Non
 
 def test_a_route_in_shadow_is_passed_over_because_it_is_in_shadow() -> None:
     routes = (make_route(path="/x", mode="shadow"), make_route())
-    assert looked("/x", *routes) == [(0, ("mode: the route is in shadow, so it is never asked",)), (1, ())]
+    assert looked("/x", *routes) == [(0, ("mode: the route is in shadow mode and not enforced",)), (1, ())]
 
 
 def test_a_host_without_any_route_has_nothing_to_look_at() -> None:
@@ -138,7 +138,7 @@ def test_paths_are_compared_in_canonical_form() -> None:
 def test_a_path_with_two_readings_names_the_route_it_could_belong_to() -> None:
     looks = route_looks(request("//admin/x"), (make_route(prefix="/admin"), make_route(prefix="/b"), make_route()), HTTPS)
     assert [look.misses for look in looks] == [
-        ("prefix: //admin/x does not begin with /admin", "an upstream may all the same read //admin/x as /admin/x, one of this route"),
+        ("prefix: //admin/x does not begin with /admin", "an upstream may interpret //admin/x as /admin/x, a path of this route"),
         ("prefix: //admin/x does not begin with /b",),
         (),
     ]
@@ -149,6 +149,6 @@ def test_a_route_is_passed_over_for_what_it_carries() -> None:
         make_route(**{"from": "tcp+https://app.example.com:5432", "to": "tcp://db.internal:5432"}),
         make_route(),
     ]
-    assert route_looks(request(), routes, HTTPS)[0].misses == ("from: the route carries TCP, and CONNECT alone asks for that",)
+    assert route_looks(request(), routes, HTTPS)[0].misses == ("from: the route is for TCP, which requires CONNECT",)
     looks = route_looks(request("/", "app.example.com:5432", "CONNECT"), routes[::-1], HTTPS)
-    assert [look.misses for look in looks] == [("from: the route carries no tunnels",), ()]
+    assert [look.misses for look in looks] == [("from: the route is not for TCP",), ()]

@@ -138,7 +138,7 @@ async def test_a_server_that_is_away_is_a_failure_with_a_log_line(tmp_path: Path
     tokens = IdentityTokens(make_options(tmp_path, cloud_serverless_metadata_url="http://127.0.0.1:1"))
     with pytest.raises(CredentialsError):
         await tokens.token_for(SERVICE)
-    (entry,) = [entry for entry in logged if entry["event"] == "no identity token for an upstream"]
+    (entry,) = [entry for entry in logged if entry["event"] == "fetching upstream identity token failed"]
     assert (entry["audience"], entry["reason"]) == (SERVICE, "ConnectError")
 
 

@@ -265,5 +265,5 @@ def test_headers_beyond_8_kib_are_warned_of_once_a_session_and_route(made: Ident
         headers(made, ann)
         headers(made, user())
     (entry,) = logged
-    assert "jwt_groups_filter" in entry["event"]
+    assert entry["setting"] == "jwt_groups_filter"
     assert (entry["route"], entry["user_id"]) == (ROUTE.id, "oidc/1")

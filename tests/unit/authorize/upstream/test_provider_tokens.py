@@ -153,7 +153,7 @@ async def test_a_provider_in_trouble_is_a_refusal_that_is_not_asked_for_again_at
     tokens = stage.tokens(ACCESS)
     async with refreshing(stage.renewals):
         for _ in range(3):
-            with pytest.raises(CredentialsError, match="no fresh token"):
+            with pytest.raises(CredentialsError, match="no new token"):
                 await tokens.headers_for(ACCESS, ann())
     assert len([request for request in stage.idp.requests if request.path == "/token"]) <= 2
     assert await stage.renewals.broker.get(WANTED_TOKENS, "session") is None

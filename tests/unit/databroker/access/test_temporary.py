@@ -169,7 +169,7 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
 
 async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
     await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
-    with pytest.raises(ValueError, match="its person"):
+    with pytest.raises(ValueError, match="a user"):
         await accesses.give(ANN, ACCESS)
 
 

@@ -42,7 +42,7 @@ def test_access_without_an_end_or_a_route_is_none(wrong: dict[str, Any]) -> None
 
 
 def test_a_record_is_its_persons_own() -> None:
-    with pytest.raises(ValueError, match="its person"):
+    with pytest.raises(ValueError, match="a user"):
         TemporaryAccessRecord.from_record(stored({"user_id": "oidc/2", "issuer": "x"}))
-    with pytest.raises(ValueError, match="its person"):
+    with pytest.raises(ValueError, match="a user"):
         TemporaryAccessRecord.from_record(stored({"user_id": "oidc/1", "issuer": 3}))

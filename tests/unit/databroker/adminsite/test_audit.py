@@ -154,7 +154,7 @@ def test_a_session_is_named_in_words_that_outlive_it():
     row(User, id="oidc/bob", email="bob@a.org")
     assert name_of(Session(id="s", user_id="oidc/bob", client_address="192.0.2.1")) == "bob@a.org, from 192.0.2.1"
     assert name_of(Session(id="s", user_id="oidc/none")) == "oidc/none, from an unknown address"
-    assert name_of(Session(id="s")) == "an unknown person, from an unknown address"
+    assert name_of(Session(id="s")) == "an unknown user, from an unknown address"
 
 
 def test_what_a_command_does_is_told_by_who_typed_it_each_time():

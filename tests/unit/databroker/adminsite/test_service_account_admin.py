@@ -93,11 +93,11 @@ def test_who_signed_in_by_a_password_is_known_by_an_address_or_not_at_all(pages:
 def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
     make(pages)
     assert "already" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
-    assert "A name has" in text_of(pages.post(ADD, name="C I", groups="", lifetime=""))
+    assert "A name must have" in text_of(pages.post(ADD, name="C I", groups="", lifetime=""))
     assert told() == [
         ("creates the service account", "ci"),
         ("creates the service account", "ci"),
-        ("could not do that to the service account", "ci"),
+        ("could not change the service account", "ci"),
     ]
     assert "Add service account" in text_of(pages.get(ADD))
 
@@ -108,7 +108,7 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
     second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
     assert is_secret(second, kept_hash(store))
     assert not is_secret(first, kept_hash(store))
-    assert told()[-1] == ("gives the service account a new secret", "ci")
+    assert told()[-1] == ("rotates the secret of the service account", "ci")
 
 
 def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store: MemoryStore) -> None:
@@ -116,7 +116,7 @@ def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store:
     async_to_sync(accounts.create)("ci--own", [], None, "service_account/ci")
     make(pages)
     row(ServiceAccount, id="ci")
-    assert "Made by ci, and ended with its secret: ci--own." in text_of(pages.post(LIST, action="revoke", _selected_action="ci"))
+    assert "Created by ci and no longer valid: ci--own." in text_of(pages.post(LIST, action="revoke", _selected_action="ci"))
 
 
 def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:
@@ -143,7 +143,7 @@ def test_a_broker_that_is_away_is_told_of(store: MemoryStore) -> None:
     row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert ServiceAccount.objects.filter(pk="ci").exists()
-    assert told()[-1] == ("could not do that to the service account", "ci")
+    assert told()[-1] == ("could not change the service account", "ci")
 
 
 def test_nobody_else_is_let_near(store: MemoryStore) -> None:
@@ -161,7 +161,7 @@ def test_permissions_are_chosen_and_none_is_by_itself(pages: AdminPages, store: 
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
     assert record is not None
     assert "permissions" not in record.data
-    assert "sessions:end: end sessions" in text_of(pages.get(ADD))
+    assert "sessions:end: end one session" in text_of(pages.get(ADD))
     secret_in(pages.post(ADD, name="cd", groups="", lifetime="90", permissions=["routes:read", "people:read"]))
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "cd")
     assert record is not None

@@ -66,7 +66,7 @@ async def test_what_was_given_up_before_it_began_is_never_done(threads: Database
 
     connection_created.connect(is_slow)
     try:
-        with pytest.raises(BrokerError, match="did not answer within"):
+        with pytest.raises(BrokerError, match="did not respond within"):
             await threads.do(lambda: done.append("the work"))
     finally:
         connection_created.disconnect(is_slow)

@@ -191,8 +191,8 @@ async def test_a_database_in_trouble_is_tried_again():
     finally:
         running.cancel()
         await asyncio.wait({running})
-    assert [entry["event"] for entry in begun] == ["the admin's tables are filled"]
-    assert {entry["event"] for entry in logged} == {"the admin's tables can't follow the store"}
+    assert [entry["event"] for entry in begun] == ["projection loaded"]
+    assert {entry["event"] for entry in logged} == {"projection lagging"}
 
 
 async def test_strange_values_do_not_stop_it():

@@ -76,7 +76,7 @@ async def test_a_client_that_the_provider_does_not_take_is_told(
             "Authentication failed.",
             401,
             "idp_client_secret",
-            f"(Authentication failed.). The client id or the {WRONG_SECRET}",
+            f"(Authentication failed.). The client id or {WRONG_SECRET}",
         ),
         (
             "invalid_request",
@@ -116,7 +116,7 @@ async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp:
 @pytest.mark.parametrize(
     ("bent", "words"),
     [
-        ({"issuer": "https://evil.example"}, "calls itself 'https://evil.example'"),
+        ({"issuer": "https://evil.example"}, "issuer is 'https://evil.example'"),
         ({"token_endpoint": None}, "token_endpoint is missing"),
         ({"jwks_uri": "http://keys.example.com"}, "jwks_uri is missing, or is not https"),
         ({"id_token_signing_alg_values_supported": ["HS256"]}, "signs ID tokens with none of"),
@@ -137,7 +137,7 @@ async def test_an_endpoint_that_gate_will_not_request_is_reported(
     idp.bend.discovery = {key: "https://10.0.0.1/x"}
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)
-    assert "10.0.0.1: the discovery document of 127.0.0.1 names this host, which is at a private address" in found[1]
+    assert "10.0.0.1: the discovery document of the public host 127.0.0.1 refers to this host, which is at a private address" in found[1]
 
 
 @pytest.mark.parametrize("path", [DISCOVERY, "/jwks"])

@@ -103,7 +103,7 @@ def test_the_explanation_says_from_when_to_when() -> None:
     assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
     refused = judge(request(), user(), compiled, NOW)
     assert sentence(refused) == "You don't have access to this page: you are not in any group, and you have no temporary access."
-    assert any("access that was given" in way for way in ways_in(refused))
+    assert any("temporary access" in way for way in ways_in(refused))
 
 
 def test_outside_of_a_route_nobody_has_any() -> None:

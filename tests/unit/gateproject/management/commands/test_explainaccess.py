@@ -198,33 +198,33 @@ def test_behind_a_balancer_port_80_is_a_default_port_too(explained) -> None:
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("/.gate/", "This path is gate's own"), ("/ping", "This path is gate's own")],
+    [("/.gate/", "This path is reserved"), ("/ping", "This path is reserved")],
 )
 def test_what_gate_answers_itself_is_said(explain, path: str, words: str) -> None:
     assert words in explain(APP + path)
 
 
 def test_a_health_path_that_is_the_applications_is_not_gates(explain) -> None:
-    assert "gate's own" not in explain(f"{APP}/ping", health_paths_on_routes=False)
-    assert "gate's own" in explain("https://auth.example.com/ping", health_paths_on_routes=False)
+    assert "reserved for gate" not in explain(f"{APP}/ping", health_paths_on_routes=False)
+    assert "reserved for gate" in explain("https://auth.example.com/ping", health_paths_on_routes=False)
 
 
 def test_the_authenticate_host_is_said(explain) -> None:
     assert "This is the authenticate host" in explain("https://auth.example.com/")
-    assert "gate's own" not in explain(f"{APP}/x")
+    assert "reserved for gate" not in explain(f"{APP}/x")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["app.example.com/x"], "write it as in https://app.example.com/path"),
-        (["ftp://app.example.com/"], "write it as in"),
-        (["https://"], "write it as in"),
-        (["https://ann@app.example.com/"], "write it as in"),
-        (["https://app.example.com/\n"], "write it as in"),
-        (["https://app.example.com:99999/"], "can't be used"),
-        (["https://app..example.com/"], "can't be used"),
-        (["https://[::1/"], "can't be used"),
+        (["app.example.com/x"], "must be a URL such as https://app.example.com/path"),
+        (["ftp://app.example.com/"], "must be a URL"),
+        (["https://"], "must be a URL"),
+        (["https://ann@app.example.com/"], "must be a URL"),
+        (["https://app.example.com/\n"], "must be a URL"),
+        (["https://app.example.com:99999/"], "invalid URL"),
+        (["https://app..example.com/"], "invalid URL"),
+        (["https://[::1/"], "invalid URL"),
         (["https://app.example.com/a%zz"], "not followed by two hexadecimal digits"),
         (["https://app.example.com/a%00"], "control character"),
         (["https://app.example.com/", "--group", "eng"], "--group, --claim and --granted"),

@@ -77,7 +77,7 @@ def test_what_is_given_is_listed_and_revoked_and_the_audit_log_tells(options: Op
     assert run(options, "revoke", "--user", "BOB@corp.com") == "1 grant revoked"
     assert listed(options) == []
     told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
-    assert told == [(action, id) for action in ("gives access for a while", "revokes access") for id in ("oidc/1", "oidc/2")]
+    assert told == [(action, id) for action in ("grants temporary access", "revokes temporary access") for id in ("oidc/1", "oidc/2")]
     first = AuditEntry.objects.order_by("id").first()
     assert first is not None
     assert "wiki, until 20" in first.object_words
@@ -193,7 +193,10 @@ def test_the_log_tells_of_what_then_fails(options: Options) -> None:
     run(options, *GIVE)
     with pytest.raises(CommandError, match="lasts longer"):
         run(options, *GIVE[:-3], "1h", "--why", "again")
-    assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == ["gives access for a while", "could not give access"]
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == [
+        "grants temporary access",
+        "could not grant temporary access",
+    ]
 
 
 def test_without_the_audit_log_nothing_is_given(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_every_record_is_sealed_with_the_first_key(tmp_path: Path) -> None:
     assert "session: done, 250 re-encrypted, 0 unreadable" in said
     assert "session: done, 0 re-encrypted" in reseal(options(NEW, SHARED_SECRET))
     assert asyncio.run(ids(options(NEW))) == written
-    with pytest.raises(CommandError, match="sealed under another shared_secret"):
+    with pytest.raises(CommandError, match="encrypted with another shared_secret"):
         reseal(options(SHARED_SECRET))
 
 

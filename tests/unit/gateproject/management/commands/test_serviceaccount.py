@@ -59,22 +59,22 @@ def test_the_life_of_an_account(options: Options) -> None:
     assert json.loads(run(options, "list", "--json"))[0]["expires"] == ""
     run(options, "revoke", "ci")
     assert json.loads(run(options, "list", "--json")) == []
-    names = ["creates the service account", *["gives the service account a new secret"] * 2, "revokes the service account"]
+    names = ["creates the service account", *["rotates the secret of the service account"] * 2, "revokes the service account"]
     assert told() == [(name, "ci") for name in names]
 
 
 def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
     for wrong, words in (
-        (("revoke", "nobody"), "no service account nobody"),
-        (("rotate", "nobody"), "no service account nobody"),
-        (("create", "C I"), "a name has"),
+        (("revoke", "nobody"), "service account nobody not found"),
+        (("rotate", "nobody"), "service account nobody not found"),
+        (("create", "C I"), "a name must have"),
         (("create", "ci", "--expires", "soon"), "--expires 'soon'"),
-        (("create", "ci", "--expires", "0s"), "must live"),
+        (("create", "ci", "--expires", "0s"), "must be positive"),
     ):
         with pytest.raises(CommandError, match=words):
             run(options, *wrong)
     assert json.loads(run(options, "list", "--json")) == []
-    assert ("could not do that to the service account", "nobody") in told()
+    assert ("could not change the service account", "nobody") in told()
 
 
 def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
@@ -102,12 +102,12 @@ def test_what_a_program_made_ends_with_it_where_that_is_said(options: Options, i
             "robot--a",
             "robot--a--b",
         }
-        with pytest.raises(CommandError, match="no service account robot"):
+        with pytest.raises(CommandError, match="service account robot not found"):
             run(options, "revoke", "robot")
     run(options, "revoke", "robot", "--made")
     assert [account["name"] for account in json.loads(run(options, "list", "--json"))] == ["other"]
     assert {id for action, id in told() if action == "revokes the service account"} == {"robot", "robot--a", "robot--a--b"}
-    with pytest.raises(CommandError, match="no service account robot"):
+    with pytest.raises(CommandError, match="service account robot not found"):
         run(options, "revoke", "robot", "--made")
 
 
