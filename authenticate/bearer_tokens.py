@@ -5,8 +5,11 @@ Every refusal says why; ProviderError only where the provider, which alone could
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,7 +25,7 @@ from authenticate.provider.issuer import issuer_for, signs_for
 from authenticate.provider.key_set import ALGORITHMS, KeySet
 from authenticate.provider.kinds.base import AccessRefused, ScopeMissing, is_verified
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
-from authenticate.provider.single_flight import SingleFlightCache
+from authenticate.provider.single_flight import Place, SingleFlightCache
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from config.routes.configured_routes import ConfiguredRoutes
@@ -41,9 +44,10 @@ REFUSED_KEPT = 10.0
 LONGEST_REASON = 255
 MOST_KEPT = 10_000  # good ones, and as many others
 MOST_BYTES = 64 * MIB  # of each: what a token claims may be as large as the token
-# Questions to providers about tokens that were never good: of a flood of made-up ones they see no more than that, and who sends it
-# leaves the others their places.
+# Tokens that were never good in one queue, in all and of one network: of a flood of made-up ones a provider sees no more than that.
+# A token that is verified with cached keys waits in no queue.
 MOST_AT_ONCE, MOST_OF_ONE = 32, 16
+FULL_QUEUES = 32  # with more queues each is shorter
 ATTESTED = 3600.0  # what is attested of a token's owner is good for no longer
 DISCOVERY_LIFETIME = 3600.0
 SHORTEST = 8
@@ -84,6 +88,15 @@ class TokenPolicy:
             route.bearer_token_jwks_file.content if route.bearer_token_jwks_file else b"",
         )
 
+    @property
+    def asks_userinfo(self) -> bool:
+        return self.kind == ACCESS_TOKEN and self.audience == (ANY_CLIENT,)
+
+    @property
+    def queue(self) -> Hashable:
+        """Tokens of one queue wait for the same: the keys of a provider or issuer, or a provider's userinfo."""
+        return (self.provider, self.issuer, self.asks_userinfo)
+
 
 @dataclass(frozen=True, slots=True)
 class BearerSession:
@@ -114,7 +127,9 @@ class BearerTokens:
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._refused: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._questions: dict[_Key, asyncio.Task[_CachedResult | ProviderError]] = {}
-        self._strangers = ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE, options.process_count)
+        queues = {trust.queue for trust in self._trusts.values()}
+        among = options.process_count * math.ceil(len(queues) / FULL_QUEUES)
+        self._places = {queue: ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE, among) for queue in queues}
 
     def __repr__(self) -> str:
         return f"<BearerTokens {len(self._trusts)} routes, {len(self._good) + len(self._refused)} tokens>"
@@ -153,22 +168,31 @@ class BearerTokens:
         if (question := self._questions.get(key)) is not None:
             return question
         # Else who floods us could put off the judgement of what a token of theirs has opened.
-        is_stranger, network = key not in self._good, client_network(asker)
-        if is_stranger and not self._strangers.take(network):
-            raise ProviderError("too many tokens are waiting for the provider")
-        question = self._questions[key] = spawn(self._judge(key, trust, token), name="bearer token verification")
-        if is_stranger:
-            question.add_done_callback(lambda _: self._strangers.leave(network))
+        place = nullcontext if key in self._good else partial(self._place, trust, client_network(asker))
+        question = self._questions[key] = spawn(self._judge(key, trust, token, place), name="bearer token verification")
         return question
 
-    async def _judge(self, key: _Key, trust: TokenPolicy, token: str) -> _CachedResult | ProviderError:
+    @contextmanager
+    def _place(self, trust: TokenPolicy, network: str) -> Iterator[None]:
+        """A place in the policy's queue; _NoPlace where it is full."""
+        places = self._places[trust.queue]
+        if not places.take(network):
+            raise _NoPlace("too many tokens are waiting for the provider")
         try:
-            claims = await self._claims(trust, token)
+            yield
+        finally:
+            places.leave(network)
+
+    async def _judge(self, key: _Key, trust: TokenPolicy, token: str, place: Place) -> _CachedResult | ProviderError:
+        try:
+            claims = await self._claims(trust, token, place)
             now = self._clock()
             bearer = self._bearer(trust, claims, key[1].hex()[:32], now)
             verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
         except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
             verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
+        except _NoPlace as error:
+            return error
         except ProviderError as error:
             log.warning("bearer token verification failed", kind=trust.kind, issuer=trust.issuer, reason=str(error))
             return error
@@ -179,31 +203,26 @@ class BearerTokens:
         kept.put(key, verdict, weight_of(verdict))
         return verdict
 
-    async def _claims(self, trust: TokenPolicy, token: str) -> dict[str, Any]:
+    async def _claims(self, trust: TokenPolicy, token: str, place: Place) -> dict[str, Any]:
         """The claims of a verified token; _TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing;
         ProviderError where the keys or the provider are away.
         """
         if trust.kind == JWT:
             issuer, algorithms = self._issuers[trust], frozenset(ALGORITHMS)
-            claims = await verified(token, trust, trust.issuer, algorithms, issuer.keys, issuer.newer_keys, self._clock)
+            keys, newer_keys = partial(issuer.keys, place), partial(issuer.newer_keys, place)
+            claims = await verified(token, trust, trust.issuer, algorithms, keys, newer_keys, self._clock)
             return check_claims(claims, f"the issuer {trust.issuer}")
         client = self._client(trust)
-        discovery = await client.discovery()
-        if trust.kind == ACCESS_TOKEN and trust.audience == (ANY_CLIENT,):
-            claims = await client.provider.userinfo(client, discovery, token)
+        discovery = await client.discovery(place=place)
+        if trust.asks_userinfo:
+            with place():
+                claims = await client.provider.userinfo(client, discovery, token)
             if not isinstance(claims.get("sub"), str) or not claims["sub"]:
                 raise _TokenRefused("the provider does not identify the token's user")
             return client.bounded(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(client.client_id,))
-        claims = await verified(
-            token,
-            expected,
-            discovery.issuer,
-            discovery.algorithms,
-            lambda: client.keys(discovery),
-            lambda: client.newer_keys(discovery),
-            self._clock,
-        )
+        keys, newer_keys = (partial(keys, discovery, place=place) for keys in (client.keys, client.newer_keys))
+        claims = await verified(token, expected, discovery.issuer, discovery.algorithms, keys, newer_keys, self._clock)
         return client.bounded(claims, discovery)
 
     def _client(self, trust: TokenPolicy) -> ProviderClient:
@@ -224,7 +243,7 @@ class BearerTokens:
             user = of.user(claims, now)
             user_id, provider, subject = user.id, of.id, of.subject(claims)
             # What userinfo says is the provider's, whatever it says of itself.
-            issuer = of.issuer if trust.audience == (ANY_CLIENT,) else issuer_in(claims)
+            issuer = of.issuer if trust.asks_userinfo else issuer_in(claims)
         return BearerSession(SessionRecord(f"bearer/{id}", user_id, subject, provider, issued, expires, claims, issuer=issuer), user)
 
 
@@ -237,6 +256,10 @@ class _TokenRefused(Exception):
     """An invalid token; the text says why, for the log."""
 
 
+class _NoPlace(ProviderError):
+    """The queue is full."""
+
+
 class _Issuer:
     """The keys of another issuer: from a file, from `bearer_token_jwks_url`, or from its discovery document."""
 
@@ -247,17 +270,17 @@ class _Issuer:
         self._key_set = KeySet(http, clock)
         self._uri = SingleFlightCache(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
 
-    async def keys(self) -> Keys:
-        return self._fixed if self._fixed is not None else await self._key_set.keys(await self._jwks_uri())
+    async def keys(self, place: Place) -> Keys:
+        return self._fixed if self._fixed is not None else await self._key_set.keys(await self._jwks_uri(place), place=place)
 
-    async def newer_keys(self) -> Keys:
-        return self._fixed if self._fixed is not None else await self._key_set.newer_keys(await self._jwks_uri())
+    async def newer_keys(self, place: Place) -> Keys:
+        return self._fixed if self._fixed is not None else await self._key_set.newer_keys(await self._jwks_uri(place), place=place)
 
     async def close(self) -> None:
         await self._http.close()
 
-    async def _jwks_uri(self) -> str:
-        return self._trust.jwks_url or await self._uri.get()
+    async def _jwks_uri(self, place: Place) -> str:
+        return self._trust.jwks_url or await self._uri.get(place=place)
 
     async def _discovered(self) -> str:
         answer = await self._http.get(self._trust.issuer.rstrip("/") + PATH)
@@ -275,8 +298,8 @@ async def verified(
     trust: TokenPolicy,
     issuer: str,
     algorithms: frozenset[str],
-    keys: Callable[[], Any],
-    newer_keys: Callable[[], Any],
+    keys: Callable[[], Awaitable[Keys]],
+    newer_keys: Callable[[], Awaitable[Keys]],
     clock: Callable[[], float],
 ) -> dict[str, Any]:
     """The claims of a token that passes every check; _TokenRefused, or ProviderError where the keys can't be had."""

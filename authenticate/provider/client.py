@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from copy import copy
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -17,6 +18,7 @@ from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
 from authenticate.provider.kinds.base import AnotherPerson, Provider, is_verified, merged
 from authenticate.provider.signed_token import UnknownKey, WrongToken
+from authenticate.provider.single_flight import Place
 from authenticate.provider.tokens import Tokens
 from config.options import Options
 from databroker.records import SessionRecord
@@ -61,8 +63,8 @@ class ProviderClient:
         client.http = self._own_http
         return client
 
-    async def discovery(self) -> DiscoveryDocument:
-        return await self._discovery.get()
+    async def discovery(self, *, place: Place = nullcontext) -> DiscoveryDocument:
+        return await self._discovery.get(place=place)
 
     async def tokens(self, form: dict[str, str], discovery: DiscoveryDocument, *, needs_id_token: bool) -> Tokens:
         """The tokens for this grant; GrantRefused, ProviderError."""
@@ -105,11 +107,11 @@ class ProviderClient:
         except UnknownKey as error:
             raise WrongToken(str(error)) from error
 
-    async def keys(self, discovery: DiscoveryDocument) -> Keys:
-        return await self._key_set.keys(discovery.jwks_uri)
+    async def keys(self, discovery: DiscoveryDocument, *, place: Place = nullcontext) -> Keys:
+        return await self._key_set.keys(discovery.jwks_uri, place=place)
 
-    async def newer_keys(self, discovery: DiscoveryDocument) -> Keys:
-        return await self._key_set.newer_keys(discovery.jwks_uri)
+    async def newer_keys(self, discovery: DiscoveryDocument, *, place: Place = nullcontext) -> Keys:
+        return await self._key_set.newer_keys(discovery.jwks_uri, place=place)
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
         """The content of a logout token that passed every check but the one for use; WrongToken, WrongTime, ProviderError."""

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jwt
 
 from authenticate.provider.http import ProviderHttp
-from authenticate.provider.single_flight import SingleFlightCache
+from authenticate.provider.single_flight import Place, SingleFlightCache
 from foundation.errors import ProviderError
 
 LIFETIME = 3600.0
@@ -48,10 +49,10 @@ class KeySet:
         self._of_uri: dict[str, SingleFlightCache[tuple[Mapping[str, Any], ...]]] = {}
         self._refetched = float("-inf")
 
-    async def keys(self, jwks_uri: str) -> tuple[Mapping[str, Any], ...]:
-        return await self._remembered(jwks_uri).get()
+    async def keys(self, jwks_uri: str, *, place: Place = nullcontext) -> tuple[Mapping[str, Any], ...]:
+        return await self._remembered(jwks_uri).get(place=place)
 
-    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf")) -> tuple[Mapping[str, Any], ...]:
+    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf"), place: Place = nullcontext) -> tuple[Mapping[str, Any], ...]:
         """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
 
         A fetch that had another reason does not count: the provider may have changed its keys a moment after it.  A token that nobody
@@ -60,7 +61,7 @@ class KeySet:
         now = self._clock()
         if not 0 <= now - self._refetched < REFETCH_INTERVAL:
             self._refetched = now
-        return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than)
+        return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than, place=place)
 
     def _remembered(self, jwks_uri: str) -> SingleFlightCache[tuple[Mapping[str, Any], ...]]:
         async def fetch() -> tuple[Mapping[str, Any], ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
 import structlog
@@ -12,6 +13,7 @@ from foundation.tasks import spawn
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+Place = Callable[[], AbstractContextManager[None]]  # what a caller occupies while it waits for a provider; ProviderError for none
 
 FAILURE_KEPT = 2.0  # seconds; else every waiting sign-in would try a dead provider again, one after the other
 NEVER = float("-inf")
@@ -34,14 +36,18 @@ class SingleFlightCache(Generic[T]):
         self._tried = NEVER
         self._renewal: asyncio.Task[None] | None = None
 
-    async def get(self, *, tried_after: float = NEVER, fetched_after: float = NEVER) -> T:
+    async def get(self, *, tried_after: float = NEVER, fetched_after: float = NEVER, place: Place = nullcontext) -> T:
         """The value, fetched anew where it is past its lifetime, the last try was not after `tried_after`, or the value itself is not of
-        after `fetched_after`; ProviderError.
+        after `fetched_after`; ProviderError.  Only a caller that waits for a fetch takes a `place`.
         """
         if (found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime + self._stale:
             if found[1] >= self._lifetime:
                 self._renew_soon()
             return found[0]
+        with place():
+            return await self._fetched(tried_after, fetched_after)
+
+    async def _fetched(self, tried_after: float, fetched_after: float) -> T:
         async with self._lock:
             now = self._clock()
             if (found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime:

@@ -133,7 +133,7 @@ bearer_tokens = door("authenticate.bearer_tokens", "unit/authenticate/test_beare
 bearer_tokens.without(
     "userinfo does not say whose people they are",
     "BearerTokens._bearer",
-    never("trust.audience == (ANY_CLIENT,)"),
+    never("trust.asks_userinfo"),
 )
 bearer_tokens.without("a bearer's token is of the issuer", "_check_claims", never('payload.get("iss") != issuer'))
 bearer_tokens.without(
@@ -141,9 +141,7 @@ bearer_tokens.without(
     "_check_claims",
     always("any((isinstance(name, str) and name in trust.audience for name in audiences))"),
 )
-bearer_tokens.without(
-    "a flood puts off no judgement of what was good", "BearerTokens._asked_once", replaced("key not in self._good", "True")
-)
+bearer_tokens.without("a flood puts off no judgement of what was good", "BearerTokens._asked_once", never("key in self._good"))
 bearer_tokens.without(
     "made-up tokens push out no good one",
     "BearerTokens._judge",
@@ -182,7 +180,32 @@ bearer_tokens.without(
     replaced("UserRecord(user_id, '', ..., '', claims)", "UserRecord(user_id, str(claims.get('email', '')), ..., '', claims)"),
 )
 bearer_tokens.without("an address counts where the issuer says so", "BearerTokens._bearer", replaced("is_verified(claims) is True", "True"))
-bearer_tokens.without("made-up tokens are bounded at the provider", "BearerTokens._asked_once", never("not self._strangers.take(network)"))
+bearer_tokens.without("made-up tokens are bounded at the provider", "BearerTokens._place", never("not places.take(network)"))
+bearer_tokens.without(
+    "a slow provider holds up no other's tokens",
+    "TokenPolicy.queue",
+    replaced("(self.provider, self.issuer, self.asks_userinfo)", "self.asks_userinfo"),
+)
+bearer_tokens.without(
+    "made-up tokens for userinfo hold up none that need keys",
+    "TokenPolicy.queue",
+    replaced("(self.provider, self.issuer, self.asks_userinfo)", "(self.provider, self.issuer)"),
+)
+bearer_tokens.without("tokens that wait for keys are bounded", "_Issuer.keys", omits("place"))
+bearer_tokens.without("tokens that wait for an issuer's discovery are bounded", "_Issuer._jwks_uri", omits("place"))
+bearer_tokens.without("tokens that wait for userinfo are bounded", "BearerTokens._claims", replaced("place()", "nullcontext()"))
+bearer_tokens.without(
+    "tokens that wait for a provider's discovery are bounded",
+    "BearerTokens._claims",
+    replaced("client.discovery(place=place)", "client.discovery()"),
+)
+bearer_tokens.without(
+    "tokens that wait for a provider's keys are bounded",
+    "BearerTokens._claims",
+    replaced("partial(keys, discovery, place=place)", "partial(keys, discovery)"),
+)
+bearer_tokens.without("tokens that wait for newer keys are bounded", "_Issuer.newer_keys", omits("place"))
+bearer_tokens.without("tokens that wait are bounded in all", "BearerTokens.__init__", replaced("math.ceil(...)", "1"))
 bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("weight_of(verdict)", "1"))
 bearer_tokens.without("a refusal is remembered", "BearerTokens._judge", replaced("self._clock() + REFUSED_KEPT", "self._clock()"))
 bearer_tokens.without(
@@ -192,6 +215,16 @@ bearer_tokens.without(
 )
 bearer_tokens.without(
     "a route takes its own kind", "BearerTokens.bearer_of", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
+)
+
+key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_tokens.py")
+key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.newer_keys", omits("place"))
+
+single_flight = door("authenticate.provider.single_flight", "unit/authenticate/provider/test_single_flight.py")
+single_flight.without(
+    "a cached answer takes no place",
+    "SingleFlightCache.get",
+    never("(found := self._known(tried_after, fetched_after)) is not None and found[1] < self._lifetime + self._stale"),
 )
 
 userinfo = door("authenticate.provider.kinds.oidc", "unit/authenticate/test_bearer_tokens.py")
@@ -282,7 +315,7 @@ DOORS = (
     programs, program_views, program, sealed, carriers, service, elsewhere, sign_in, account_token, account_loader, account_identity,
     accounts, identity,
     account_service,
-    bearer_tokens, userinfo,
+    bearer_tokens, key_set, single_flight, userinfo,
     bearers,
     bearer_settings,
     bearer_headers, bearer_challenge, carried,

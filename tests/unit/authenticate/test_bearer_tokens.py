@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from authenticate import bearer_tokens
 from authenticate.bearer_tokens import BearerSession, BearerTokens
+from authenticate.provider import key_set
 from foundation.challenges import RefusedToken
 from foundation.errors import ProviderError
 from tests.support.fake_idp import (
@@ -395,6 +398,7 @@ async def test_keys_come_from_a_safe_address_only_also_where_another_would_answe
 
 
 async def test_a_flood_of_made_up_tokens_is_bounded_at_the_provider(world: World) -> None:
+    assert await world.ask("opaque", "made up before") is None, "so that the discovery document is cached"
     hold = world.idp.bend.holds["/userinfo"] = asyncio.Event()
     asked = [asyncio.ensure_future(world.ask("opaque", f"made-up-{number}")) for number in range(bearer_tokens.MOST_AT_ONCE)]
     await asyncio.sleep(0)
@@ -423,6 +427,97 @@ async def test_one_client_s_flood_leaves_the_others_their_places(world: World) -
     assert await good is not None
     assert await asyncio.gather(*asked) == [None] * bearer_tokens.MOST_OF_ONE
     assert await world.ask("opaque", "one more of them", "2001:db8::2") is None
+
+
+def new_token(world: World, route: str, **header: Any) -> str:
+    """A token for this route that it has not seen."""
+    if route == "opaque":
+        return world.idp.signed_in("alice")["access_token"]
+    claims = {"jti": secrets.token_hex(8), "header": header}
+    if route in ("access", "id"):
+        return world.access_token(**claims) if route == "access" else world.token(**claims)
+    if route == "jwt":
+        return world.ci_token(**claims)
+    fixed = {"key": EC_KEY, "algorithm": "ES256", "header": {"kid": "fixed"}} if route == "file" else {}
+    return world.ci_token(**{**claims, "iss": "https://ci.example.com", **fixed})
+
+
+DISCOVERY = "/.well-known/openid-configuration"
+OF_PROVIDER, OF_ISSUERS = ("opaque", "access", "id"), ("jwt", "url", "file")
+
+
+@pytest.mark.parametrize(
+    ("flooded_route", "path", "others"),
+    [
+        ("opaque", "/userinfo", ("access", "id", *OF_ISSUERS)),
+        ("opaque", DISCOVERY, OF_ISSUERS),
+        ("access", DISCOVERY, OF_ISSUERS),
+        ("access", "/jwks", ("opaque", *OF_ISSUERS)),
+        ("id", "/jwks", ("opaque", *OF_ISSUERS)),
+        ("jwt", DISCOVERY, (*OF_PROVIDER, "url", "file")),
+        ("jwt", "/jwks", (*OF_PROVIDER, "file")),
+        ("url", "/jwks", (*OF_PROVIDER, "file")),
+    ],
+)
+async def test_tokens_that_wait_are_bounded_and_hold_up_no_others(
+    world: World, flooded_route: str, path: str, others: tuple[str, ...]
+) -> None:
+    """`url` and `file` take tokens of one issuer: those of `file` need no answer of it."""
+    flooded_idp = world.idp if flooded_route in OF_PROVIDER else world.issuer
+    hold = flooded_idp.bend.holds[path] = asyncio.Event()
+    tokens = [new_token(world, flooded_route, kid="made-up") for _ in range(bearer_tokens.MOST_AT_ONCE + 1)]
+    asked = [asyncio.ensure_future(world.ask(flooded_route, token)) for token in tokens]
+    await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert [str(task.exception()) for task in asked if task.done()] == ["too many tokens are waiting for the provider"]
+    async with asyncio.timeout(5):
+        for route in others:
+            assert await world.ask(route, new_token(world, route)) is not None, route
+    hold.set()
+    await asyncio.wait(asked)
+
+
+@pytest.mark.parametrize("route", ["access", "id", "jwt", "url"])
+async def test_tokens_by_unknown_keys_are_bounded_while_keys_are_fetched_and_hold_up_no_known_key(world: World, route: str) -> None:
+    assert await world.ask(route, new_token(world, route)) is not None
+    idp = world.idp if route in OF_PROVIDER else world.issuer
+    hold = idp.bend.holds["/jwks"] = asyncio.Event()
+    asked = [asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up")))]
+    await asyncio.wait(asked, timeout=0.1)
+    world.now += key_set.REFETCH_INTERVAL  # the next one waits for a fetch after this one
+    asked += [asyncio.ensure_future(world.ask(route, new_token(world, route, kid="made-up"))) for _ in range(bearer_tokens.MOST_AT_ONCE)]
+    await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert [str(task.exception()) for task in asked if task.done()] == ["too many tokens are waiting for the provider"]
+    async with asyncio.timeout(5):
+        assert await world.ask(route, new_token(world, route)) is not None
+    hold.set()
+    await asyncio.wait(asked)
+
+
+async def test_tokens_that_wait_are_bounded_in_all(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        idp = await FakeIdP.started()
+        stack.push_async_callback(idp.stop)
+        hold = idp.bend.holds["/jwks"] = asyncio.Event()
+        keys = {"bearer_token": "jwt", "bearer_token_audience": AUDIENCE, "bearer_token_jwks_url": f"{idp.issuer}/jwks"}
+        issuers = [f"https://ci-{number}.example.com" for number in range(100)]
+        policy = [
+            {**APP, **keys, "prefix": f"/{number}/", "bearer_token_issuer": issuer, "allowed_users": ["a"]}
+            for number, issuer in enumerate(issuers)
+        ]
+        options = make_options(tmp_path, policy=policy, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID)
+        tokens = BearerTokens(options, time.time)
+        stack.push_async_callback(tokens.close)
+        header, now, asked = encoded(b'{"alg": "RS256", "kid": "made-up"}'), int(time.time()), []
+        for route, issuer in zip(options.policy, issuers, strict=True):
+            payload = encoded(json.dumps({"iss": issuer, "aud": AUDIENCE, "sub": "a", "iat": now, "exp": now + 600}).encode())
+            for number in range(bearer_tokens.MOST_AT_ONCE):
+                token = f"{header}.{payload}.{encoded(b'%d' % number)}"
+                asked.append(asyncio.ensure_future(tokens.bearer_of(route.id, token)))
+        await asyncio.wait(asked, timeout=0.5)
+        waiting = sum(not task.done() for task in asked)
+        assert len(issuers) <= waiting <= bearer_tokens.MOST_AT_ONCE * bearer_tokens.FULL_QUEUES
+        hold.set()
+        await asyncio.wait(asked)
 
 
 async def test_a_flood_does_not_put_off_the_end_of_what_was_good(world: World) -> None:

@@ -1,6 +1,8 @@
 """One fetch at a time, kept for its lifetime; a failure is shared, and short."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -89,3 +91,23 @@ async def test_a_cancelled_fetch_leaves_the_next_one_possible(source: Source, cl
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert await remembered.get() == 2
+
+
+async def test_only_a_caller_that_waits_takes_a_place(source: Source, clock: Clock) -> None:
+    taken = 0
+
+    @contextmanager
+    def place() -> Iterator[None]:
+        nonlocal taken
+        taken += 1
+        yield
+
+    remembered = SingleFlightCache(source.fetch, lifetime=100, stale=100, clock=clock)
+    await asyncio.gather(*(remembered.get(place=place) for _ in range(3)))
+    assert taken == 3
+    for clock.ahead in (0, 101):  # fresh, stale
+        await remembered.get(place=place)
+    assert taken == 3
+    clock.ahead = 1000
+    await remembered.get(place=place)
+    assert taken == 4
