@@ -86,7 +86,7 @@ def test_an_administrator_who_is_no_approver_answers_nothing(admin: Admin, perso
     assert "nothing was changed" in admin.press(do=do, request=value)
     assert admin.given() == []
     assert told() == []
-    assert "asks for wages , for 1 hour: the year's end" in text_of(admin.pages.get(PAGE))
+    assert "requests access to wages for 1 hour: the year's end" in text_of(admin.pages.get(PAGE))
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_a_page_has_an_end(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("ann", "dan", "eve"):
         admin.ask(name)
     page = text_of(admin.pages.get(PAGE))
-    assert page.count("asks for wages") == 2
-    assert "there are more" in page
+    assert page.count("requests access to wages") == 2
+    assert "Showing the first" in page
 
 
 def test_who_asks_leads_to_their_page_and_who_has_linked_accounts_to_these(admin: Admin) -> None:

@@ -59,7 +59,7 @@ def test_each_value_stands_with_the_line_that_it_came_from_or_as_a_default(tmp_p
     text = gate.text()
     assert f"cookie_expire 1h30m {tmp_path / 'config.yaml'}:{line}" in text
     assert "cookie_name _gate default" in text
-    assert f"In force: {tmp_path / 'config.yaml'} , checksum {gate.status.checksum}" in text
+    assert f"Active: {tmp_path / 'config.yaml'} , checksum {gate.status.checksum}" in text
 
 
 def test_no_secret_stands_on_the_page_before_or_after_a_change(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_last_change_is_shown_with_what_was_before(tmp_path: Path) -> None:
     before = gate.status.checksum
     gate.reload(cookie_expire="2h")
     text = gate.text()
-    assert f"1 value differs from what was in force before: {tmp_path / 'config.yaml'} , checksum {before}" in text
+    assert f"1 value differs from the previous configuration: {tmp_path / 'config.yaml'} , checksum {before}" in text
     assert "cookie_expire changed 1h 2h" in text
 
 
@@ -91,7 +91,7 @@ def test_a_refused_file_is_told_with_its_errors_beside_what_stays_in_force(tmp_p
     problem = Problem("policy[0].from", "is <b>wrong</b>", 3, 5, "gate.yaml")
     gate.status = gate.status.but_refused([problem], "gate")
     page = gate.pages().get(PAGE)
-    assert "The file was refused on" in text_of(page)
+    assert "The file was rejected at" in text_of(page)
     assert "gate.yaml:3:5 policy[0].from is <b>wrong</b>" in text_of(page)
     assert b"<b>wrong" not in page.content
 
@@ -100,15 +100,15 @@ def test_parts_that_did_not_take_it_are_no_refused_file(tmp_path: Path) -> None:
     gate = Running(tmp_path)
     gate.status = gate.status.but_lagging((Problem("autocert", "did not take it"),), "gate")
     text = gate.text()
-    assert "In force" in text
-    assert "It is in force, but not all parts of gate took it." in text
+    assert "Active" in text
+    assert "It is active, but some parts of gate failed to apply it." in text
     assert "refused" not in text
 
 
 def test_what_waits_for_a_restart_is_told(tmp_path: Path) -> None:
     gate = Running(tmp_path)
     gate.known = replace(gate.known, waiting=(ValueChange("address", "changed", "127.0.0.1:1", "127.0.0.1:2"),))
-    assert "Waits for a restart Setting In force From the next start address 127.0.0.1:1 127.0.0.1:2" in gate.text()
+    assert "Restart required Setting Active After restart address 127.0.0.1:1 127.0.0.1:2" in gate.text()
 
 
 def test_markup_in_values_is_text(tmp_path: Path) -> None:
@@ -125,17 +125,17 @@ def test_many_routes_are_shown_page_by_page_and_found_by_name_or_address(tmp_pat
     routes = [{"from": f"https://{name}.example.com", "to": "http://u", "allowed_groups": ["x"], "name": name.upper()} for name in names]
     gate = Running(tmp_path, policy=routes)
     first, second, last, found, none = gate.texts({}, {"p": "2"}, {"p": "99"}, {"route": "r012.EX"}, {"route": "nowhere"})
-    assert ("R049:" in first, "R050:" in first, "Further ones" in first) == (True, False, True)
+    assert ("R049:" in first, "R050:" in first, "Next" in first) == (True, False, True)
     assert ("R049:" in second, "R050:" in second) == (False, True)
     assert second == last
-    assert ("1 route," in found, "R012:" in found, "R013:" in found) == (True, True, False)
-    assert "No route has this in its name or address." in none
+    assert ("1 route;" in found, "R012:" in found, "R013:" in found) == (True, True, False)
+    assert "No matching routes." in none
 
 
 def test_without_routes_and_without_what_waits_the_page_says_no_more(tmp_path: Path) -> None:
     text = Running(tmp_path).text()
     assert "The configuration has no routes." in text
-    assert "Waits for a restart" not in text
+    assert "Restart required" not in text
 
 
 @pytest.mark.parametrize(

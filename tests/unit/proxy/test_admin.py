@@ -64,7 +64,7 @@ def refused(*problems: Problem) -> SimpleNamespace:
 def test_the_problems_of_a_refused_file_are_shown_with_their_places():
     problems = Problem("policy[0].from", "is <wrong>", 3, 5, "gate.yaml"), Problem("", "can't be read")
     text = text_of(pages_for(configuration=refused(*problems)).get("proxy/route/"))
-    assert "refused on 2 Jan 2026, 03:04:05 UTC ; what is shown here stays in force" in text
+    assert "rejected at 2 Jan 2026, 03:04:05 UTC" in text
     assert "gate.yaml:3:5 policy[0].from is <wrong>" in text
     assert "- - can't be read" in text
     assert "2 problems" in text
@@ -76,7 +76,7 @@ def test_of_very_many_problems_the_first_are_shown():
     )
     assert "policy[99].to" in text
     assert "policy[100].to" not in text
-    assert "101 problems, the first 100 of which are shown" in text
+    assert "101 problems; showing the first 100" in text
 
 
 def test_the_index_has_an_entry_routes():
@@ -138,12 +138,12 @@ def test_many_routes_are_pages_of_a_hundred_and_found_by_name_address_and_id() -
     routes = [route(**{"from": f"https://a{number:03}.example.com", "name": f"App {number}"}) for number in range(250)]
     site = pages_for(*routes)
     first, last = (text_of(site.get("proxy/route/", p=page)) for page in ("1", "3"))
-    assert "250 routes, here 1 to 100 Further ones" in first
+    assert "250 routes, here 1 to 100 Next" in first
     assert ("a000.example.com" in first, "a100.example.com" in first, "a249.example.com" in last) == (True, False, True)
     for wanted in ("A249", "app 249", routes[249].id):
         found = text_of(site.get("proxy/route/", route=wanted))
         assert ("1 route" in found, "a249.example.com" in found, "a000.example.com" in found) == (True, True, False)
-    assert "No route has this" in text_of(site.get("proxy/route/", route="<nothing>"))
+    assert "No matching routes" in text_of(site.get("proxy/route/", route="<nothing>"))
 
 
 def test_values_of_request_headers_are_never_shown():
@@ -181,7 +181,7 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
     text = text_of(shown)
     assert "users that the policy allows allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
     assert "<sales>" not in shown.content.decode()
-    assert text.count("In shadow: decides nothing") == 1
+    assert text.count("Shadow mode: not enforced") == 1
     assert text.count("Public everyone, without sign-in") == 1
 
 

@@ -89,7 +89,7 @@ def test_failures_can_be_looked_for(choice: str, errors: list[str]) -> None:
 def test_the_empty_list_says_where_else_groups_come_from(tmp_path: Path) -> None:
     text = text_of(AdminPages(directory_runs.register, options=make_options(tmp_path)).get("databroker/directoryrun/"))
     assert "0 directory syncs" in text
-    assert "A directory_file makes none, nor does SCIM" in text
+    assert "directory_file and SCIM have none" in text
 
 
 def test_the_page_of_a_reading_says_when_it_began() -> None:
