@@ -174,7 +174,7 @@ class AuthorizeService(RouteHosts):
             return await self._of_bearer(route, value, request.source_ip, now)
         if program_token := value if scheme == "gate" else credentials.query_token_of(request):
             return await self._of_program(request, program_token, now)
-        return None if value or not credentials.is_unreadable(request) else RefusedToken("the Authorization header has no single reading")
+        return None if value or not credentials.is_unreadable(request) else RefusedToken("the Authorization header is ambiguous")
 
     async def _of_program(self, request: AccessRequest, token: str, now: float) -> Identity | RefusedToken:
         reason = ""

@@ -40,12 +40,12 @@ def user_entry(written: str) -> UserEntry:
         entry = UserEntry(EntryKind.USER_ID, written)
         if not entry.provider or written == entry.provider or not written.removeprefix(entry.provider)[1:]:
             how = f"https://issuer{ISSUER_ENDS}sub" if entry.names_an_issuer else "provider/sub"
-            raise ValueError(f"{written!r} names a provider and nobody of it, or the other way round: write {how}")
+            raise ValueError(f"{written!r} must have a provider and a subject. Write {how}")
         return entry
     if "@" in written:
         if not (email := canonical_email(written)):
-            raise ValueError(f"{written!r} is not an e-mail address; a subject with an @ is written as a user id: provider/{written}")
+            raise ValueError(f"{written} is not an e-mail address. Write a subject with an @ as provider/{written}")
         return UserEntry(EntryKind.EMAIL, email)
     if not written:
-        raise ValueError("names nobody")
+        raise ValueError("matches no user")
     return UserEntry(EntryKind.SUBJECT, written)

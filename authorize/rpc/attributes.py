@@ -62,7 +62,7 @@ def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: fro
     http = attributes.request.http
     headers = headers_of(http)
     if any(has_c1_control(value) for _, value in headers):
-        raise BadRequest("a header value holds a control character")
+        raise BadRequest("a header value contains a control character")
     last = dict(headers)
     path, _, query = http.path.partition("?")
     host = raw(http.host)

@@ -81,7 +81,7 @@ class RemoteAuthorizer(RouteHosts):
         try:
             open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
         except (KeyError, AttributeError) as error:
-            raise BrokerError("authorize answered what this release does not know") from error
+            raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
         # Of two that match and lead to the same, the second is never found.
         first = dict[str, CompiledRoute]()
         for route in self.routes.routes():
@@ -96,7 +96,7 @@ class RemoteAuthorizer(RouteHosts):
         extensions = {attributes.ROUTE: route.id, attributes.PURPOSE: attributes.CREDENTIALS}
         if headers := _headers(await self._ask(request, cookie_headers, extensions)):
             return headers
-        raise CredentialsError("authorize gave no credentials")
+        raise CredentialsError("authorize returned no credentials")
 
     async def _ask(
         self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
@@ -120,7 +120,7 @@ def _decision(facts: dict[str, Any], route: CompiledRoute) -> Decision:
         trace = tuple(TraceStep(step["rule"], int(step["value"]), Reason[step["reason"]]) for step in facts.get("trace", ()))
         outcome = Outcome[facts["outcome"]]
     except (KeyError, TypeError) as error:
-        raise BrokerError("authorize answered what this release does not know") from error
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
     if facts.get("route") != route.id or outcome is Outcome.NO_ROUTE or (outcome is Outcome.ALLOWED and not trace):
         raise BrokerError("authorize decided on another route")
     return Decision(outcome, route, trace)
@@ -133,14 +133,14 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
     try:
         return Identity(**{name: value for name, value in facts.items() if name in _FIELDS})
     except TypeError as error:
-        raise BrokerError("authorize answered what this release does not know") from error
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services") from error
 
 
 def _end(facts: dict[str, Any]) -> float:
     """None where nothing is said: an earlier release of authorize knows of no end."""
     said = facts.get("ends", math.inf)
     if not isinstance(said, int | float):
-        raise BrokerError("authorize answered what this release does not know")
+        raise BrokerError("authorize sent an unknown response. Use the same release for all services")
     return float(said)
 
 

@@ -69,7 +69,7 @@ class IdentityTokens:
         # Shielded: whoever waits may leave, and the others still want the answer.
         token = None if self._has_just_failed(audience, now) else await asyncio.shield(self._fetch_once(audience))
         if token is None:
-            raise CredentialsError("no identity token for the upstream can be had")
+            raise CredentialsError("no identity token available for the upstream")
         return token
 
     def _has_just_failed(self, audience: str, now: float) -> bool:
@@ -101,7 +101,7 @@ class IdentityTokens:
     async def _from_metadata(self, audience: str) -> str:
         answer = await self._ask("GET", self._metadata, params={"audience": audience, "format": "full"}, headers=METADATA_FLAVOR)
         if answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]:
-            raise CredentialsError("what answered is no metadata server")
+            raise CredentialsError("the response is not from a metadata server")
         return answer.text.strip()
 
     async def _from_account(self, account: CloudServiceAccount, audience: str) -> str:
@@ -112,7 +112,7 @@ class IdentityTokens:
         try:
             token = answer.json()["id_token"]
         except (ValueError, LookupError, TypeError) as error:
-            raise CredentialsError("the token endpoint's answer holds no id_token") from error
+            raise CredentialsError("the token endpoint's response has no id_token") from error
         return str(token)
 
     async def _ask(self, method: str, url: str, **sent: Any) -> httpx.Response:
@@ -126,24 +126,24 @@ class IdentityTokens:
             async for chunk in answer.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_ANSWER:
-                    raise CredentialsError(f"the answer is larger than {MAX_ANSWER} bytes")
+                    raise CredentialsError(f"the response exceeds {MAX_ANSWER} bytes")
         if answer.status_code != 200:
-            raise CredentialsError(f"the answer has the status {answer.status_code}")
+            raise CredentialsError(f"the response has status {answer.status_code}")
         return httpx.Response(200, headers={"metadata-flavor": answer.headers.get("metadata-flavor", "")}, content=bytes(body))
 
     def _checked(self, token: str, audience: str) -> _Held:
         """Its signature is for the upstream to verify; that it fits into a header, is for this upstream, and lasts, is for us."""
         if not _TOKEN.fullmatch(token):
-            raise CredentialsError("the answer is no JWT")
+            raise CredentialsError("the response is not a JWT")
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except jwt.PyJWTError as error:
-            raise CredentialsError("the answer is no JWT") from error
+            raise CredentialsError("the response is not a JWT") from error
         if claims.get("aud") != audience:
             raise CredentialsError("the token is for another audience")
         expires, now = claims.get("exp"), self._clock()
         if not isinstance(expires, int | float) or expires - UNUSED_BEFORE_EXPIRY <= now:
-            raise CredentialsError("the token has no time left")
+            raise CredentialsError("the token has expired")
         return _Held(token, expires, expires - min(RENEWED_BEFORE_EXPIRY, (expires - now) / 2))
 
 

@@ -74,7 +74,7 @@ class UpstreamCredentials:
     def _impersonation(self, route: CompiledRoute, identity: Identity | None, authorization: bytes) -> Headers:
         if identity is None:
             # Without Impersonate-User the cluster would take the request for the service account's own.
-            raise NobodyToActFor("nobody is signed in whom the cluster could be told")
+            raise NobodyToActFor("impersonation requires a signed-in user")
         key = (identity.session_id, route.id)
         cached = self._cached.get(key)
         if cached is not None and cached[0] is identity:
@@ -99,7 +99,7 @@ def impersonated_user(identity: Identity) -> bytes:
     email = attested_email(identity)
     user = email if email and "/" not in email and _may_be_named(email) else identity.person_id
     if not _may_be_named(user):
-        raise NobodyToActFor("who is signed in has no name that the cluster could be told")
+        raise NobodyToActFor("the signed-in user has no name for impersonation")
     return user.encode("ascii")
 
 

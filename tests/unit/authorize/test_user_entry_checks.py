@@ -34,7 +34,7 @@ def told(directory: Path, **settings: Any) -> dict[str, str]:
         ("jwt/bot", "write https://issuer#sub"),
         (f"{CI}#bot", "refers to a token"),
         ("a@b@c", "IS NOT AN E-MAIL ADDRESS"),
-        ("oidc/", "NAMES A PROVIDER AND NOBODY OF IT"),
+        ("oidc/", "MUST HAVE A PROVIDER AND A SUBJECT"),
         (CI, "WRITE HTTPS://ISSUER#SUB"),
     ],
 )
@@ -52,7 +52,7 @@ def test_an_entry_for_nobody_is_told_wherever_it_is_written(tmp_path: Path, entr
 def test_a_policy_test_about_nobody_fails_and_says_why(tmp_path: Path) -> None:
     test = {"url": "https://app.example.com/", "user": "oidc/", "expect": "refuse"}
     found = told(tmp_path, policy=[{**APP, "allowed_users": ["alice"]}], policy_tests=[test])
-    assert "NAMES A PROVIDER AND NOBODY OF IT" in found["policy_tests[0]"]
+    assert "MUST HAVE A PROVIDER AND A SUBJECT" in found["policy_tests[0]"]
 
 
 def test_an_entry_may_name_whom_the_route_takes_a_token_of(tmp_path: Path) -> None:

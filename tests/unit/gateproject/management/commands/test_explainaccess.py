@@ -228,7 +228,7 @@ def test_the_authenticate_host_is_said(explain) -> None:
         (["https://app.example.com/a%zz"], "not followed by two hexadecimal digits"),
         (["https://app.example.com/a%00"], "control character"),
         (["https://app.example.com/", "--group", "eng"], "--group, --claim and --granted"),
-        (["https://app.example.com/", "--user", "oidc/"], "--user 'oidc/' names a provider and nobody of it"),
+        (["https://app.example.com/", "--user", "oidc/"], "--user 'oidc/' must have a provider and a subject"),
         (["https://app.example.com/", "--claim", "a=b"], "--group, --claim and --granted"),
         (["https://app.example.com/", "--user", "ann", "--claim", "a"], "must be name=value"),
         (["https://app.example.com/", "--user", "ann", "--claim", "=b"], "must be name=value"),
