@@ -207,7 +207,7 @@ def test_who_is_told_to_stop_is_not_ready_while_requests_are_still_taken(
         for done in (checkready("-config", gate.config_file), checkready(METRICS_ADDRESS=stage.address)):
             assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ready"), done.stderr
         gate.child.process.send_signal(signal.SIGTERM)
-        stage.comes_to(503, "process", "failing", "told to stop")
+        stage.comes_to(503, "process", "failing", "shutting down")
         assert stage.public("/").status_code == 200
         assert stage.public("/.gate/readyz").status_code == 503
         done = checkready("--at", stage.address)
