@@ -392,6 +392,27 @@ async def test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_ano
     assert (of_another_route.status, of_another_route.header("set-cookie")) == (401, None)
 
 
+async def test_a_run_of_blanks_in_a_cookie_costs_other_requests_nothing(gate: RunningGate) -> None:
+    """A pattern that takes its square would hold a worker of Envoy for ten seconds, and eight of them for longer than anybody waits."""
+    said = b"HTTP/1.1 200 OK\r\nSet-Cookie: theirs%b=1\r\nContent-Length: 0\r\n\r\n" % (b" " * 50_000 + b"x")
+    async with canary(gate, answer=said):
+        answers = await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(ask, gate, "/", host=CANARY) for _ in range(8))), 20)
+        beside = await asyncio.wait_for(asyncio.to_thread(ask, gate, "/ping", host=APP), 10)
+    assert [answer.status for answer in answers] == [200] * 8
+    assert beside.status == 200
+
+
+async def test_what_an_application_answers_is_no_refusal_of_the_listener(gate: RunningGate) -> None:
+    async with canary(gate, answer=OK.replace(b"200 OK", b"404 Not Found", 1)):
+        assert (await asyncio.to_thread(ask, gate, "/", host=CANARY)).status == 404
+    assert (await asyncio.to_thread(ask, gate, "/nothing", host="nobody.localhost", server_name=APP)).status == 404
+    with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=APP) as client:
+        refused = client.send(b"nonsense\r\n\r\n").response()
+    rejected = "request rejected by listener"
+    gate.wait_for_event(rejected, lambda line: line["request_id"] == refused.header("x-request-id"))
+    assert [line for line in gate.log if line["event"] == rejected and line["status"] == 404] == []
+
+
 async def test_several_headers_of_credentials_hide_none_of_ours(gate: RunningGate) -> None:
     received: list[bytes] = []
 

@@ -4,9 +4,16 @@ local STATES = {close = true, ["keep-alive"] = true, ["content-length"] = true, 
 -- Names that the configuration adds: Envoy has added them before this script runs.
 local ADDED = {$ADDED}
 
+-- Without blanks at its end. The pattern "[ \t]+$" would take the square of a run of blanks, which an upstream may send.
+local function trimmed(text)
+  local last = #text
+  while last > 0 and (text:byte(last) == 32 or text:byte(last) == 9) do last = last - 1 end
+  return text:sub(1, last)
+end
+
 local function sets_ours(value)
-  local name = value:match("^[^;]*"):gsub("^[ \t]+", ""):gsub("^[= \t]+", "")
-  name = name:match("^[^=]*"):gsub("[ \t]+$", ""):lower()
+  local name = value:match("^[^;]*"):gsub("^[= \t]+", "")
+  name = trimmed(name:match("^[^=]*")):lower()
   local bare = name:sub(1, 7) == "__host-" and name:sub(8) or name
   for _, each in ipairs({name, bare}) do
     if each == $COOKIE_NAME or each:sub(1, #$COOKIE_NAME + 1) == $COOKIE_NAME .. "_" then return true end
@@ -66,12 +73,14 @@ end
 function envoy_on_response(handle)
   local headers = handle:headers()
   local said, status = headers:get("$FAILED"), tonumber(headers:get(":status"))
-  -- Envoy's own word begins with a mark that no application knows.
-  local failed = said and said:match("^$FAILED_MARK (.*)$")
+  local known = said and handle:streamInfo():dynamicMetadata():get("$METADATA")
+  -- Envoy's own word begins with the number of the request, which no application is told.
+  local mark = known and known["$NUMBER"] and known["$NUMBER"] .. " "
+  local failed = mark and said:sub(1, #mark) == mark and said:sub(#mark + 1)
   if said and not failed then headers:remove("$FAILED") end
   local is_good = status and status >= 200 and status <= 599
   if failed or not is_good or $WATCHES then
-    local known = handle:streamInfo():dynamicMetadata():get("$METADATA")
+    known = known or handle:streamInfo():dynamicMetadata():get("$METADATA")
     local number = known and known["$NUMBER"]
     if number and (failed or not is_good) then
       return answer_instead(handle, number, failed or "status " .. status)

@@ -1,7 +1,6 @@
 """Answers of what Envoy carries: cleaned by Envoy as `ResponseHeaders.for_client` does it, and replaced by a page of gate's where an
 upstream gave none."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +30,9 @@ def said_of(name: str) -> Json:
 
 
 def not_said_of(name: str) -> Json:
-    """Filter of all other requests."""
+    """Filter of all other requests: gate says nothing empty, and Envoy (1.40) does not look at a matcher's `invert` here."""
     matcher = said_of(name)["metadata_filter"]["matcher"]
-    return {"metadata_filter": {"matcher": {**matcher, "invert": True}, "match_if_key_not_found": True}}
+    return {"metadata_filter": {"matcher": {**matcher, "value": {"string_match": {"exact": ""}}}, "match_if_key_not_found": True}}
 
 
 # What was judged, and is carried to an upstream, as far as Envoy has heard; of others gate tells itself.
@@ -52,17 +51,6 @@ class AnswerFilter:
     def of(cls, options: Options, token: str) -> "AnswerFilter":
         return cls(token, options.cookie_name, tuple(options.headers.items()))
 
-    @property
-    def failed_mark(self) -> str:
-        """Proof that a response is Envoy's own: an application that could say so would have its response cut, and the rest of it read as
-        the response to another request."""
-        return hashlib.sha256(f"failed {self.token}".encode()).hexdigest()
-
-    def failures(self) -> Json:
-        """Mapper of local replies, by which the script knows those of Envoy's own and their reason."""
-        value = f"{self.failed_mark} %RESPONSE_CODE_DETAILS%"
-        return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": value}}]}
-
     def filters(self) -> list[Json]:
         """Filter that stands behind the judge's, and one for trailers: of a request's nothing goes on."""
         trailers = {
@@ -80,7 +68,6 @@ class AnswerFilter:
         names = {"FAILED": FAILED, "METADATA": METADATA, "NUMBER": NUMBER, "MAY_STREAM": MAY_STREAM, "JUDGE": JUDGE}
         said = {"TOKEN": TOKEN, "PROOF": self.token, "SCRIPT": SCRIPT, "INSTEAD": INSTEAD, "NO_STREAM": NO_STREAM}
         kind = {"WATCHES": str(watches).lower(), "HAS_RULES": str(has_rules).lower(), "RESPONSE": RESPONSE}
-        names["FAILED_MARK"] = self.failed_mark
         added = ", ".join(f"[{quoted(name.lower())}] = true" for name, _ in (*self.response_headers, ("alt-svc", "")))
         source = script(_SCRIPT, {**names, **said, **kind, "COOKIE_NAME": quoted(self.cookie_name.lower()), "ADDED": added})
         looks = {LAST_STEP_FILTER: on_route(source), FILTER: on_route("")} if watches or has_rules else {FILTER: on_route(source)}
@@ -131,3 +118,13 @@ def silences() -> Json:
     is_late: Json = {"comparison": {"op": "EQ", "value": {"default_value": late.status, "runtime_key": "gate.none"}}}
     text = {"text_format_source": {"inline_string": late.body.decode()}, "content_type": "text/plain; charset=utf-8"}
     return {"filter": {"and_filter": {"filters": [CARRIED_ONES, {"status_code_filter": is_late}]}}, "body_format_override": text}
+
+
+def failures() -> Json:
+    """Mapper of local replies, by which the script knows those of Envoy's own and their reason.
+
+    The number of the request proves that it is Envoy's word: an application that could say so would have its response cut, and the rest of
+    it read as the response to another request.
+    """
+    value = f"%DYNAMIC_METADATA({METADATA}:{NUMBER})% %RESPONSE_CODE_DETAILS%"
+    return {"filter": CARRIED_ONES, "headers_to_add": [{"header": {"key": FAILED, "value": value}}]}

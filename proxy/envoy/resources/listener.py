@@ -12,7 +12,7 @@ from config.options import Options
 from config.types.fields import Networks
 from proxy import keep_alive
 from proxy.envoy.resources import ended_upgrades
-from proxy.envoy.resources.answers import silences
+from proxy.envoy.resources.answers import failures, silences
 from proxy.envoy.resources.bootstrap import ACME, TYPE, UNREAD, Json
 from proxy.envoy.resources.hosts import certificate_hosts, hosts_of, http3_hosts, tunnel_hosts
 from proxy.envoy.resources.http3 import alternative
@@ -189,7 +189,7 @@ def _connections(limits: ListenerLimits, judge: JudgeFilter, *, asks: bool, stre
         "upgrade_configs": [{"upgrade_type": kind} for kind in ("websocket", "spdy/3.1", "CONNECT")],
         "access_log": [judge.access_log(), judge.upload_log(), ended_upgrades.access_log(judge.log)],
         # No page of gate's stands in for what is said of a body that was not announced: that is final.
-        "local_reply_config": local_replies([silences(), own_answer(UNANNOUNCED), judge.answers.failures()]),
+        "local_reply_config": local_replies([silences(), own_answer(UNANNOUNCED), failures()]),
     }
     if limits.read != float("inf"):
         more["access_log_options"] = {"access_log_flush_interval": seconds(min(_MOST_BETWEEN, limits.read * _PART_OF_READ))}

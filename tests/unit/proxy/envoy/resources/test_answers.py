@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from proxy.envoy.resources.answers import CARRIED_ONES, FILTER, AnswerFilter
+from proxy.envoy.resources.answers import CARRIED_ONES, FILTER, AnswerFilter, failures
 from proxy.envoy.resources.edge_headers import FAILED, NUMBER, RESPONSE
 from proxy.envoy.resources.scripts import LAST_STEP_FILTER
 from tests.support.options import make_options
@@ -78,12 +78,10 @@ def test_no_trailer_of_a_client_goes_on_and_none_of_an_application_sets_a_cookie
     assert mutations["response_trailers_mutations"] == [{"remove": "set-cookie"}]
 
 
-def test_envoys_own_answers_say_why_they_are(tmp_path: Path) -> None:
-    answers, other = (AnswerFilter.of(make_options(tmp_path), token) for token in ("the-token", "another"))
-    mapper = answers.failures()
+def test_envoys_own_answers_say_why_they_are() -> None:
+    mapper = failures()
     assert mapper["filter"] == CARRIED_ONES
     assert NUMBER in str(CARRIED_ONES)
-    assert mapper["headers_to_add"] == [{"header": {"key": FAILED, "value": f"{answers.failed_mark} %RESPONSE_CODE_DETAILS%"}}]
-    assert answers.failed_mark != other.failed_mark, "an application could guess it"
-    assert "the-token" not in answers.failed_mark
-    assert answers.failed_mark in script_of(answers.route({}), FILTER)
+    (added,) = mapper["headers_to_add"]
+    assert added["header"]["key"] == FAILED
+    assert NUMBER in added["header"]["value"], "else an application could say it"
