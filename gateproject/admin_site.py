@@ -1,6 +1,7 @@
 """Admin site, entered by single sign-on: whom the configuration names, for as long as their session lives."""
 
 import hashlib
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -79,7 +80,7 @@ class GateAdminSite(AdminSite):
         own = page_context(request)
         if own.options.admin_password_login and (request.method == "POST" or "password" in request.GET):
             answer = super().login(request, extra_context)
-            if request.method == "POST" and request.user.is_authenticated:
+            if answer.status_code == HTTPStatus.FOUND and self.has_permission(request):
                 databroker.admin.record_action(request, "opened the admin", object_repr=request.user.get_username())
             return answer
         identity = identity_of(request)

@@ -304,11 +304,11 @@ class AccessDesk:
     async def _finish(self, caller: Caller, held: HeldRequest, record: Record) -> None:
         """Give what was approved.  Whoever comes again after a failure finishes the same: the access has the request's own number."""
         asked, now = held.asked, self._clock()
-        by = ", ".join(each.name for each in asked.approvals)
+        by, approved = ", ".join(each.name for each in asked.approvals), max((each.at for each in asked.approvals), default=asked.asked)
         access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_words)
         try:
             async with audited(_telling(caller, asked, record), GIVES, NOT_GIVEN):
-                await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access)
+                await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access, approved)
         except AccessBusy:
             raise
         except AccessError:  # it can't be given any more, however often somebody tries

@@ -1,7 +1,8 @@
 """Temporary access in the data broker: given, listed and revoked.  Whoever calls has written it into the audit log."""
 
+import math
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
 import structlog
@@ -42,14 +43,17 @@ class TemporaryAccesses:
         self._broker = broker
         self._clock = clock
 
-    async def give(self, user: UserRecord, access: TemporaryAccess) -> None:
-        """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier."""
+    async def give(self, user: UserRecord, access: TemporaryAccess, approved: float = math.inf) -> None:
+        """Give access to a person, whom `user` names with their issuer, in place of what they have of the same route and ends earlier.
+
+        `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
+        """
         access = checked(access, self._clock())
         for _ in range(TRIES):
             record = await self._broker.get(TEMPORARY_ACCESS, user.id)
             kept = self._kept(record, user)
-            if (same := next((other for other in kept if other.id == access.id), None)) is not None:
-                _require_not_revoked(same)
+            _require_not_revoked(kept, access, approved)
+            if any(other.id == access.id for other in kept):
                 return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
@@ -86,7 +90,10 @@ class TemporaryAccesses:
             if found is None or not ended:
                 return False
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
-            held = (replace(access, until=0.0, is_told=True, revoked=access.until) if access in ended else access for access in found.held)
+            held = (
+                replace(access, until=0.0, is_told=True, ended=now, revoked=access.until) if access in ended else access
+                for access in found.held
+            )
             try:
                 await self._write(replace(found, held=tuple(access for access in held if _is_kept(access, now))), record)
             except VersionConflict:
@@ -149,8 +156,9 @@ def _is_kept(access: TemporaryAccess, now: float) -> bool:
     return max(access.until, access.revoked) > now or not access.is_told
 
 
-def _require_not_revoked(access: TemporaryAccess) -> None:
-    if access.revoked:
+def _require_not_revoked(kept: Iterable[TemporaryAccess], access: TemporaryAccess, approved: float) -> None:
+    ended = [other for other in kept if other.revoked and other.route == access.route]
+    if any(other.id == access.id or other.ended >= approved for other in ended):
         raise AccessError(Message("this access was revoked: request it again"))
 
 

@@ -44,6 +44,7 @@ class TemporaryAccess(RecordValue):
     why: str
     route_words: str = ""
     is_told: bool = False  # that it ends is in the audit log
+    ended: float = 0.0  # the moment of an early end: no approval of before it counts
     revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
 
     @property

@@ -16,7 +16,7 @@ from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.access.values import APPROVES, NOT_APPROVED, NOT_REVOKED, REVOKES
+from databroker.access.values import APPROVES, GIVES, NOT_APPROVED, NOT_GIVEN, NOT_REVOKED, REVOKES
 from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
 from databroker.store.memory import MemoryStore
@@ -188,6 +188,22 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
     assert await world.given() == []
 
 
+async def test_an_end_between_an_approval_and_its_access_prevents_it(world: World) -> None:
+    first, second = await world.ask(), await world.ask(why="longer", seconds=2 * HOUR)
+    await world.approve(first)
+    ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
+
+    async def record(by: Caller, action: str, user_id_: str, words: str) -> None:
+        await world.record(by, action, user_id_, words)
+        if action == GIVES:
+            await world.desk.revoke(world.caller("bob"), user_id, place, world.record)
+
+    with pytest.raises(AccessError):
+        await world.desk.approve(world.caller("carol"), second.id, second.asked.nonce, world.identities, record)
+    assert await world.given() == []
+    assert world.told[-3:] == [("carol", GIVES), ("bob", REVOKES), ("carol", NOT_GIVEN)]
+
+
 async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited(world: World) -> None:
     first, second = await world.ask(), await world.ask(why="once more")
     await world.approve(first)
@@ -197,6 +213,7 @@ async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited
     with pytest.raises(NoSuchRequest):
         await world.approve(second, "carol")
     assert await world.given() == []
+    world.now += 1
     await world.approve(await world.ask(why="after it"), "carol")
     assert len(await world.given()) == 1
 
