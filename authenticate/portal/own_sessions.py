@@ -57,7 +57,9 @@ async def own_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRe
 async def others_of(sessions: Sessions, this: SessionRecord, now: float) -> list[SessionRecord]:
     """Live sessions of the same person in other browsers, the newest first: what this one grew out of is this browser's."""
     found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
-    of_others = {id for each in found for id in each.earlier}
+    ages = {each.id: (each.issued, each.id) for each in found}
+    # Sessions of two tabs name each other: the newer stands for both.
+    of_others = {id for each in found for id in each.earlier if id in ages and ages[id] < ages[each.id]}
     return sorted((each for each in found if each.id not in {*this.earlier, *of_others}), key=lambda each: -each.issued)
 
 

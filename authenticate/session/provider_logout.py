@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 import structlog
@@ -11,7 +12,7 @@ from authenticate.provider.clients import ProviderClients
 from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.other_sessions import OtherSessions
-from authenticate.session.provider_sessions import ProviderSessions
+from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, SPENT
@@ -20,6 +21,9 @@ from foundation.web.message import Message
 
 # Back-channel tokens are signed; of a front-channel request only this can't be guessed.
 SHORTEST_UNGUESSABLE = 16
+
+# Notes of front-channel sign-outs in `SIGN_IN_TAKES`, of one process: anybody can send such requests.
+MAX_NOTES = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +37,7 @@ class ProviderLogout:
         self._sessions = sessions
         self._clock = clock
         self._others = OtherSessions(broker, clock)
+        self._notes: deque[float] = deque()
 
     async def stop(self) -> None:
         await self._others.stop()
@@ -63,11 +68,21 @@ class ProviderLogout:
             raise BadRequest(Message("the issuer (iss) is not a configured identity provider"))
         if len(sid) < SHORTEST_UNGUESSABLE:
             raise BadRequest(Message("the session id (sid) is missing or too short"))
+        await self._note(issuer, sid)
         ended = await self._end(self._sessions.session_ids(issuer, subject="", sid=sid))
         if ended:  # anybody can send the request again
             await self._refresh_others(issuer, subject="", sid=sid)
         log.info("front-channel logout", sessions=ended)
         return ended
+
+    async def _note(self, issuer: str, sid: str) -> None:
+        """Note a front-channel sign-out for sign-ins under way, unless strangers have had as many noted as there may be."""
+        now = self._clock()
+        while self._notes and self._notes[0] <= now - SIGN_IN_TAKES:
+            self._notes.popleft()
+        if len(self._notes) < MAX_NOTES:
+            self._notes.append(now)
+            await self._sessions.note_sign_out(issuer, subject="", sid=sid, issued=now, now=now)
 
     def _sender(self, token: str) -> ProviderClient:
         """The client of the provider that a token names, by which it must be verified; WrongToken where none is called so."""

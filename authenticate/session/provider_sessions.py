@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing, suppress
 
 from databroker.client import BrokerClient, every
@@ -29,6 +29,13 @@ class ProviderSessions:
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
         keys = [*_keys_of(session), _key_of_person(session), *_keys_of_linked(linked_id)]
         await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
+
+    async def beside(self, session: SessionRecord, attempts: Collection[str]) -> set[str]:
+        """Sessions that sign-ins of these attempts have begun, this one left out, after noting that this one is of them, too."""
+        keys = [_key("", "attempt", attempt) for attempt in attempts]
+        entry, ends = ProviderSession(subject=_text(session, "sub")).to_data(), session.issued + SIGN_IN_TAKES
+        await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=ends) for key in keys))
+        return {_session_id(record) for key in keys async for record in self._under(key)} - {session.id}
 
     async def forget(self, session: SessionRecord, linked_id: str = "") -> None:
         keys = [*_keys_of(session), _key_of_person(session), *_keys_of_linked(linked_id)]

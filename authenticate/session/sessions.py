@@ -3,7 +3,8 @@
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable
+from contextlib import suppress
 
 import structlog
 
@@ -15,6 +16,7 @@ from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, USER, SessionRecord
 from databroker.session_reader import SessionReader, user_of, vouches
+from databroker.store.base import VersionConflict
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -47,12 +49,20 @@ class Sessions:
         self.successor: SessionReader | None = None
 
     async def create(
-        self, signed_in: SignedIn, now: float, *, client_address: str, user_agent: str, before: SessionRecord | None
+        self,
+        signed_in: SignedIn,
+        now: float,
+        *,
+        client_address: str,
+        user_agent: str,
+        before: SessionRecord | None,
+        attempts: Collection[str] = (),
     ) -> SessionRecord:
         """A new session with an id of its own, whatever the browser brought along: nothing planted before sign-in is promoted.
 
         `before` is the session that this browser had: a weaker one that goes on where other hosts have it, and ends with this one;
-        somebody else's ends now.
+        somebody else's ends now.  `attempts` are this sign-in and those that other tabs of the browser have under way: their sessions of
+        the same account end together.
         SignedOutMeanwhile; AskedAnother where a configuration without the provider has replaced this one.
         """
         session = SessionRecord(
@@ -88,8 +98,28 @@ class Sessions:
             raise AskedAnother(session.vouched_by)
         if before is not None and before.id not in session.earlier:
             await self.end(before)
+        for other in await self.at_provider.beside(session, attempts):
+            await self._end_together(session, other)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
+
+    async def _end_together(self, session: SessionRecord, other_id: str) -> None:
+        """Have each of two sessions of one browser end with the other, where they are of one account."""
+        other = await self._broker.get(SESSION, other_id)
+        if other is None or (found := self._reader.read(other)) is None:
+            return  # its own sign-in looks for this one when it is written
+        if (found.user_id, found.vouched_by) == (session.user_id, session.vouched_by):
+            await asyncio.gather(self._add_earlier(session.id, other_id), self._add_earlier(other_id, session.id))
+
+    async def _add_earlier(self, id: str, other_id: str) -> None:
+        while (record := await self._broker.get(SESSION, id)) is not None:
+            earlier = tuple(record.data.get("earlier", ()))
+            if other_id in earlier or len(earlier) >= MAX_EARLIER:
+                return
+            with suppress(VersionConflict):
+                data = {**record.data, "earlier": (*earlier, other_id)}
+                await self._broker.put(SESSION, id, data, expires=record.data["expires"], only_if_version=record.version)
+                return
 
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""

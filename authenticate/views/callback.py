@@ -119,6 +119,7 @@ class CallbackView(GateCallbackView):
             before=await service.sessions.find(answers.cookie_headers(request), service.host_port, now),
             client_address=page_context(request).client_address,
             user_agent=request.headers.get("User-Agent", ""),
+            attempts={self.state, *service.attempts.under_way(answers.cookie_headers(request), service.host_port, now)},
         )
         # Asked when the session is there: a deactivation meanwhile either found it, or is found here.
         if await service.is_deactivated(session):

@@ -45,19 +45,27 @@ class SignInAttempts:
                 return claims
         return None
 
+    def under_way(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[str]:
+        """Ids of this browser's attempts, the newest ones of too many."""
+        return [attempt_id for at, attempt_id, _ in self._carried(cookie_headers, host_port, now) if at][-MAX_AT_A_TIME:]
+
     def clear(self, attempt_id: str) -> str:
         return self._cookie(attempt_id, "", 0)
 
-    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float, *, room: int) -> list[str]:
+    def _carried(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> list[tuple[float, str, int]]:
+        """(time of its beginning, id, size) of each attempt in these cookies, oldest first; 0 is the time of one that is none of ours."""
         prefix = self._prefix.encode()
-        kept: list[tuple[float, str, int]] = []
+        found: list[tuple[float, str, int]] = []
         for name, value in cookies.parse(cookie_headers):
             attempt_id = name[len(prefix) :].decode("ascii", "replace")
             if not name.startswith(prefix) or not is_attempt_id(attempt_id):
                 continue
             claims = self._opened(attempt_id, value, host_port, now)
-            kept.append((claims.get("at", 0.0) if claims is not None else 0.0, attempt_id, len(value)))
-        kept.sort()
+            found.append((claims.get("at", 0.0) if claims is not None else 0.0, attempt_id, len(value)))
+        return sorted(found)
+
+    def _too_many(self, cookie_headers: Iterable[bytes], host_port: str, now: float, *, room: int) -> list[str]:
+        kept = self._carried(cookie_headers, host_port, now)
         stale = []
         while kept and (len(kept) >= MAX_AT_A_TIME or sum(size for _, _, size in kept) > room):
             stale.append(kept.pop(0)[1])

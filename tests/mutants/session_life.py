@@ -57,6 +57,12 @@ issuers.without(
     replaced("is_issuer(said_by, issuer)", "is_issuer(issuer, said_by)"),
 )
 own_sessions = door("authenticate.session.sessions", "unit/authenticate/session/test_sessions.py")
+own_sessions.without("sessions of two tabs end together", "Sessions._add_earlier", always("other_id in earlier"))
+own_sessions.without(
+    "sessions of two users do not",
+    "Sessions._end_together",
+    always("(found.user_id, found.vouched_by) == (session.user_id, session.vouched_by)"),
+)
 own_sessions.without("a session knows its issuer", "Sessions.create", omits("issuer"))
 
 worker = door("authenticate.session.refresh_worker", "unit/authenticate/session/test_refresh_worker.py")

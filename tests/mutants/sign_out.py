@@ -39,6 +39,11 @@ provider_logout.without(
 provider_logout.without("what a provider forgot to name is refreshed", "ProviderLogout.by_token", skips("await self._refresh_others(...)"))
 provider_logout.without("a browser names what can't be guessed", "ProviderLogout.by_browser", never("len(sid) < SHORTEST_UNGUESSABLE"))
 
+front_channel = door("authenticate.session.provider_logout", "unit/authenticate/session/test_provider_logout.py")
+front_channel.without(
+    "a sign-in under way ends by the front channel too", "ProviderLogout.by_browser", skips("await self._note(issuer, sid)")
+)
+front_channel.without("strangers fill no store", "ProviderLogout._note", always("len(self._notes) < MAX_NOTES"))
 other_sessions = door("authenticate.session.other_sessions", "unit/authenticate/session/test_other_sessions.py")
 other_sessions.without(
     "a second sign-out is not forgotten",
@@ -152,6 +157,7 @@ DOORS = (
     logout_token,
     provider_logout,
     other_sessions,
+    front_channel,
     provider_sessions,
     sessions,
     backchannel,

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from authenticate.session import provider_logout
 from authenticate.session.provider_logout import ProviderLogout
-from authenticate.session.provider_sessions import ProviderSessions
+from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from authenticate.session.sessions import SignedOutMeanwhile
 from databroker.client import LocalBroker
-from databroker.records import SESSION
+from databroker.records import SESSION, SIGNED_OUT
 from foundation.errors import BadRequest, BrokerError, ProviderError
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import ABSENT
@@ -89,17 +90,29 @@ async def test_a_token_that_met_our_failure_can_be_sent_again(site: Site) -> Non
         await logout.by_token(token)
 
 
-async def test_a_sign_in_that_was_under_way_ends_too(site: Site) -> None:
+@pytest.mark.parametrize("channel", ["back", "front"])
+async def test_a_sign_in_that_was_under_way_ends_too(channel: str, site: Site) -> None:
     """The provider ends what it has just begun: the ID token is older than the word, the session younger."""
     site.idp.bend.claims = {"sid": SID, "iat": int(site.clock()) - 1}
     browser = site.browser()
     url = site.idp.pick(await browser.to_provider(), "alice")
-    await site.service.provider_logout.by_token(site.idp.logout_token(sid=SID))
+    logout = site.service.provider_logout
+    await (logout.by_token(site.idp.logout_token(sid=SID)) if channel == "back" else logout.by_browser(site.idp.issuer, SID))
     response = await browser.get(url)
     assert response.status == 400
     assert "signed out at the identity provider" in response.text
     assert "_gate" not in browser.cookies
     assert await site.sessions() == []
+
+
+async def test_strangers_have_only_so_many_sign_outs_noted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider_logout, "MAX_NOTES", 3)
+    for number in range(5):
+        await site.service.provider_logout.by_browser(site.idp.issuer, f"{SID}-{number}")
+    assert len(await site.broker.page(SIGNED_OUT, "", 100)) == 3
+    site.clock.ahead = SIGN_IN_TAKES + 1
+    await site.service.provider_logout.by_browser(site.idp.issuer, f"{SID}-later")
+    assert len(await site.broker.page(SIGNED_OUT, "", 100)) == 1
 
 
 async def test_whichever_comes_first_no_session_is_left(site: Site) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from authenticate.portal.own_sessions import others_of
 from authenticate.session import sessions
 from authenticate.session.provider_sessions import _key_of_person
 from databroker.adminsite.audit import ENDS_OLDEST
@@ -40,6 +41,38 @@ async def test_of_two_real_sessions_the_one_that_is_this_browsers_counts(site: S
         assert await site.service.sessions.find([sent], HOST, site.clock()) == session
     assert await site.service.sessions.find([other], HOST, site.clock()) is None
     assert await site.service.sessions.find([other + b"; " + own.partition(b"; ")[2]], HOST, site.clock()) is None
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_sign_ins_of_two_tabs_at_the_same_time_end_together(order: tuple[int, int], site: Site) -> None:
+    """A browser that restores its tabs: each tab's callback is sent before the answer to the other's."""
+    tabs = [site.browser(), site.browser()]
+    tabs[0].cookies = tabs[1].cookies
+    urls = [site.idp.pick(await tab.to_provider(), "alice") for tab in tabs]
+    tabs[0].cookies, tabs[1].cookies = dict(tabs[0].cookies), dict(tabs[1].cookies)
+    for number in order:
+        await tabs[number].get(urls[number])
+    stranger = site.browser()
+    await stranger.sign_in("alice")
+    for tab in tabs:
+        session = await site.service.sessions.find([of_jar(tab.cookies).encode()], HOST, site.clock())
+        assert session is not None
+        others = await others_of(site.service.sessions, session, site.clock())
+        assert len(others) == 1, "the stranger's browser"
+    await site.service.sessions.end(session)
+    for tab, expected in ((tabs[0], False), (tabs[1], False), (stranger, True)):
+        found = await site.service.sessions.find([of_jar(tab.cookies).encode()], HOST, site.clock())
+        assert (found is not None) is expected
+
+
+async def test_sessions_of_two_users_in_two_tabs_do_not_end_together(site: Site) -> None:
+    tabs = [site.browser(), site.browser()]
+    tabs[0].cookies = tabs[1].cookies
+    urls = [site.idp.pick(await tab.to_provider(), person) for tab, person in zip(tabs, ("alice", "bob"), strict=True)]
+    tabs[0].cookies, tabs[1].cookies = dict(tabs[0].cookies), dict(tabs[1].cookies)
+    for tab, url in zip(tabs, urls, strict=True):
+        await tab.get(url)
+    assert all(record.data["earlier"] in ((), []) for record in await site.sessions())
 
 
 async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
