@@ -86,9 +86,11 @@ def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[s
 
 def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
     """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
-    verified it, or it is not for this provider to tell.
+    verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.
     """
     email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
+    if email and canonical_email(session_claims.get("email", email)) != email:
+        return ""
     return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
 
 

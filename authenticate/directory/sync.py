@@ -78,9 +78,11 @@ async def difference(snapshot: DirectorySnapshot, broker: BrokerClient, began: f
                 held = _held(value_type, record)
                 if value is None and isinstance(held, DirectoryUser) and snapshot.unlisted and record.id.startswith(snapshot.unlisted):
                     # Deleted, nobody would know any more that they are in no group.
-                    value = DirectoryUser(record.id, issuer=snapshot.issuer) if held.group_ids or held.is_deactivated else held
+                    value = DirectoryUser(record.id, issuer=snapshot.issuer) if held.group_ids and not held.is_deactivated else held
                     emptied += value is not held
                     known[record_type] -= value is held
+                if value is None and isinstance(held, DirectoryUser) and held.is_deactivated:
+                    continue  # only a directory that lists the user takes the mark away
                 if value is None:
                     delete.append((record_type, record.id))
                 elif held != value:

@@ -162,6 +162,8 @@ class SessionRefresh:
     async def _remember(self, user: UserRecord, before: Record | None) -> None:
         """Write the user over the record that was there before the provider was asked: one that came since then is newer."""
         if before is not None:
+            if UserRecord.from_record(before).last_sign_in > user.last_sign_in:
+                return  # the provider's word to a newer session; to this one it may have said nothing new
             user = replace(user, last_sign_in=UserRecord.from_record(before).last_sign_in)
             if UserRecord.from_record(before) == user:
                 return

@@ -65,24 +65,7 @@ class Sessions:
         the same account end together.
         SignedOutMeanwhile; AskedAnother where a configuration without the provider has replaced this one.
         """
-        session = SessionRecord(
-            id=secrets.token_urlsafe(32),
-            user_id=signed_in.user.id,
-            subject=signed_in.subject,
-            provider=signed_in.provider,
-            issued=now,
-            expires=now + self._lifetime,
-            claims=signed_in.user.claims,
-            userinfo_claims=signed_in.userinfo_claims,
-            id_token=signed_in.tokens.id_token,
-            access_token=signed_in.tokens.access_token,
-            refresh_token=signed_in.tokens.refresh_token,
-            access_token_expires=signed_in.tokens.expires,
-            client_address=client_address,
-            user_agent=user_agent[:MAX_USER_AGENT],
-            earlier=_earlier(before, signed_in.user.id),
-            issuer=signed_in.user.issuer,
-        )
+        session = self._new(signed_in, now, client_address, user_agent, before)
         # The user first: whoever sees the session finds its user, too.
         await self._broker.put(USER, signed_in.user.id, signed_in.user.to_data())
         # The index before the session: whoever ends what the provider says must find it.
@@ -102,6 +85,26 @@ class Sessions:
             await self._end_together(session, other)
         log.info("signed in", session_id=session.id, user_id=session.user_id, client_address=client_address)
         return session
+
+    def _new(self, signed_in: SignedIn, now: float, client_address: str, user_agent: str, before: SessionRecord | None) -> SessionRecord:
+        return SessionRecord(
+            id=secrets.token_urlsafe(32),
+            user_id=signed_in.user.id,
+            subject=signed_in.subject,
+            provider=signed_in.provider,
+            issued=now,
+            expires=now + self._lifetime,
+            claims=signed_in.user.claims,
+            userinfo_claims=signed_in.userinfo_claims,
+            id_token=signed_in.tokens.id_token,
+            access_token=signed_in.tokens.access_token,
+            refresh_token=signed_in.tokens.refresh_token,
+            access_token_expires=signed_in.tokens.expires,
+            client_address=client_address,
+            user_agent=user_agent[:MAX_USER_AGENT],
+            earlier=_earlier(before, signed_in.user.id),
+            issuer=signed_in.user.issuer,
+        )
 
     async def _end_together(self, session: SessionRecord, other_id: str) -> None:
         """Have each of two sessions of one browser end with the other, where they are of one account."""

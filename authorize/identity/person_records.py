@@ -65,7 +65,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         expires=session.expires,
         issued=session.issued,
         authenticated=session.authenticated,
-        email="" if is_foreign else told_email_of(user.email, provider),
+        email="" if is_foreign else told_email_of(_own(user.email, session), provider),
         rule_email=rule_email,
         directory_email="" if is_foreign else told_email_of(person.email, provider),
         name=display_name(_text(user.name) or _text(person.name), rule_email),
@@ -78,6 +78,11 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         is_sole=provider is None or provider.is_sole,
         linked_id=linked_id_of(user, session.claims, provider),
     )
+
+
+def _own(email: str, session: SessionRecord) -> str:
+    """The record's address, "" for a session that began under another one."""
+    return email if canonical_email(session.claims.get("email", email)) == canonical_email(email) else ""
 
 
 def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ConfiguredProvider) -> bool:
@@ -106,8 +111,7 @@ def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: 
     if not (provider.trusts_email or any(map(is_yes, email_assertions(user, session_claims)))):
         return ""
     email = rule_email_of(user, session_claims, provider)
-    said = session_claims.get("email", email)
-    return f"{VERIFIED_EMAIL}/{email}" if email and canonical_email(said) == email else ""
+    return f"{VERIFIED_EMAIL}/{email}" if email else ""
 
 
 def holder_of(user_id: str, issuer: str, linked_id: str) -> AccessHolder:

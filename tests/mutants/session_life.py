@@ -63,7 +63,7 @@ own_sessions.without(
     "Sessions._end_together",
     always("(found.user_id, found.vouched_by) == (session.user_id, session.vouched_by)"),
 )
-own_sessions.without("a session knows its issuer", "Sessions.create", omits("issuer"))
+own_sessions.without("a session knows its issuer", "Sessions._new", omits("issuer"))
 
 worker = door("authenticate.session.refresh_worker", "unit/authenticate/session/test_refresh_worker.py")
 refresh.without("a late answer about a user replaces no newer one", "SessionRefresh._remember", omits("only_if_version"))

@@ -57,7 +57,7 @@ class AnswerFilter:
             "@type": f"{TYPE}extensions.filters.http.header_mutation.v3.HeaderMutation",
             "mutations": {
                 "request_trailers_mutations": [{"remove_on_match": {"key_matcher": {"safe_regex": {"regex": ".*"}}}}],
-                "response_trailers_mutations": [{"remove": "set-cookie"}],
+                "response_trailers_mutations": [{"remove": name.decode()} for name in sorted({b"set-cookie", *HOP_BY_HOP})],
             },
         }
         return [{"name": FILTER, "typed_config": _where_needed({"@type": LUA})}, {"name": "gate-trailers", "typed_config": trailers}]

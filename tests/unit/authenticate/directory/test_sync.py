@@ -76,6 +76,18 @@ def of_members(*users: DirectoryUser) -> DirectorySnapshot:
     return DirectorySnapshot({user.id: user for user in users}, {}, unlisted="github/")
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+async def test_who_was_deactivated_is_let_in_again_only_where_a_directory_lists_them(is_listed: bool, broker: BrokerOverALine) -> None:
+    """The directory of before was pushed (SCIM); this one is a file that may not know them."""
+    user = DirectoryUser("oidc/alice", is_deactivated=True)
+    await broker.put(DIRECTORY_USER, user.id, user.to_data())
+    users = [DirectoryUser("oidc/bob"), *([DirectoryUser("oidc/alice")] if is_listed else [])]
+    await apply(await difference(DirectorySnapshot({each.id: each for each in users}, {}), broker), broker)
+    record = await broker.get(DIRECTORY_USER, "oidc/alice")
+    assert record is not None
+    assert DirectoryUser.from_record(record).is_deactivated is not is_listed
+
+
 async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker: BrokerOverALine) -> None:
     for user in (
         DirectoryUser("github/looked-up", name="L"),
@@ -92,7 +104,7 @@ async def test_who_is_not_listed_for_want_of_groups_is_known_to_have_none(broker
         "github/in": DirectoryUser("github/in", group_ids=("g",)),
         "github/looked-up": DirectoryUser("github/looked-up", name="L"),
         "github/left": DirectoryUser("github/left"),
-        "github/out": DirectoryUser("github/out"),
+        "github/out": DirectoryUser("github/out", is_deactivated=True),
     }
     assert len(await difference(listed, broker)) == 0
 

@@ -261,6 +261,15 @@ async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(on
     assert (await one.user()).name == "Alice of now"
 
 
+async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign_in(one: Renewals) -> None:
+    await one.signed_in()
+    newer = replace(await one.user(), email="renamed@corp.example", last_sign_in=one.clock() + 60)
+    await one.broker.put(USER, newer.id, newer.to_data())
+    one.idp.bend.userinfo = {"name": "Alice Brown"}
+    await one.refresh.renew("session", RefreshStep.CLAIMS)
+    assert await one.user() == newer
+
+
 async def test_while_one_renews_the_other_is_told(processes: list[Renewals]) -> None:
     await expiring(processes[0])
     async with processes[0].refresh._alone("session"):

@@ -124,6 +124,21 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
     assert found.group_names == {"sales"}
 
 
+@pytest.mark.parametrize(
+    ("own", "rule_email", "told"),
+    [
+        ({"email": "ann@corp.com"}, "ann@corp.com", "Ann@corp.com"),
+        ({}, "ann@corp.com", "Ann@corp.com"),
+        ({"email": "zoe@corp.com"}, "", ""),
+        ({"email": 7}, "", ""),
+    ],
+)
+def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], rule_email: str, told: str) -> None:
+    """Another session of the account may have written it."""
+    found = identity(email="Ann@corp.com", email_verified=True, claims=own)
+    assert (found.rule_email, found.email) == (rule_email, told)
+
+
 @pytest.mark.parametrize("name", ["acr", "amr", "auth_time", "sid", "acrs", "loa", "device_trusted", "department"])
 def test_a_session_has_no_claim_of_another_one(name: str) -> None:
     """The user's record has the claims of their latest sign-in, which may have been a stronger one."""
