@@ -52,8 +52,10 @@ def test_half_a_pair_is_refused(problems: Problems, pair: tuple[bytes, bytes]) -
 def test_a_key_of_another_certificate_is_refused(problems: Problems, pair: tuple[bytes, bytes], other_key: bytes, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_bytes(pair[0])
     (tmp_path / "other.pem").write_bytes(other_key)
-    mismatch = "the certificate and the key do not match"
-    assert problems(certificate=encoded(pair[0]), certificate_key=encoded(other_key)) == {"certificate": mismatch}
+    found = problems(certificate=encoded(pair[0]), certificate_key=encoded(other_key))
+    mismatch = found["certificate"]
+    assert list(found) == ["certificate"]
+    assert "do not match" in mismatch
     assert problems(certificate_file="cert.pem", certificate_key_file="other.pem") == {"certificate_file": mismatch}
     assert problems(certificates=[{"cert": "cert.pem", "key": "other.pem"}]) == {"certificates[0]": mismatch}
 
@@ -100,8 +102,10 @@ def test_an_ed25519_signing_key_is_accepted(load: Load) -> None:
 
 def test_client_certificates_need_tls_that_ends_here(problems: Problems, pair: tuple[bytes, bytes], tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(pair[0])
-    message = "requires TLS terminated by gate; not available with insecure_server"
-    assert problems(client_ca=encoded(pair[0])) == {"client_ca": message}
+    found = problems(client_ca=encoded(pair[0]))
+    message = found["client_ca"]
+    assert list(found) == ["client_ca"]
+    assert "insecure_server" in message
     assert problems(client_ca_file="ca.pem") == {"client_ca_file": message}
     assert problems(policy=[{**ROUTE, "tls_downstream_client_ca_file": "ca.pem"}]) == {"policy[0].tls_downstream_client_ca_file": message}
     assert problems(client_ca_file="ca.pem", ext_authz_tokens=["x" * 32]) == {}  # an Envoy tells what it was shown

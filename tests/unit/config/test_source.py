@@ -240,7 +240,7 @@ async def test_what_is_being_written_is_waited_for(path: Path, monkeypatch: pyte
 
 async def test_what_does_not_stop_changing_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ClockOfATest(monkeypatch, while_asleep=lambda: path.write_bytes(path.read_bytes() + b"#\n"))
-    with pytest.raises(ConfigError, match=r"config\.yaml: is not read while it changes. Write config\.yaml under another name"):
+    with pytest.raises(ConfigError, match=r"config\.yaml: .* while it changes"):
         await ConfigSource(path, {}).settle()
 
 

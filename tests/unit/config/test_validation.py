@@ -54,11 +54,12 @@ def test_what_is_right_becomes_the_model() -> None:
 
 def test_a_rule_is_judged_although_another_setting_is_wrong() -> None:
     found = findings({"a": "yes", "b": "yes", "other": "perhaps"})
-    assert found == {("b",): "not with a", ("other",): "must be true or false"}
+    assert found.keys() == {("b",), ("other",)}
+    assert found[("b",)] == "not with a"
 
 
 def test_a_rule_over_a_wrong_setting_is_not_judged() -> None:
-    assert findings({"a": "perhaps", "b": True}) == {("a",): "must be true or false"}
+    assert list(findings({"a": "perhaps", "b": True})) == [("a",)]
 
 
 def test_a_rule_that_is_broken_is_reported_once() -> None:
@@ -67,16 +68,15 @@ def test_a_rule_that_is_broken_is_reported_once() -> None:
 
 def test_a_nested_mistake_carries_its_whole_path() -> None:
     found = findings({"inner": {}, "many": [{"needed": "x"}, {"needed": 5, "old": 1}]})
-    assert found == {
-        ("inner", "needed"): "is required: think of one",
-        ("many", 1, "needed"): "must be text. Put it in quotes",
-        ("many", 1, "old"): "use needed",
-    }
+    assert found.keys() == {("inner", "needed"), ("many", 1, "needed"), ("many", 1, "old")}
+    assert found[("inner", "needed")].endswith("think of one")
+    assert "quotes" in found[("many", 1, "needed")]
+    assert found[("many", 1, "old")] == "use needed"
 
 
 def test_unknown_keys_are_explained() -> None:
     found = findings({"othr": True, "zzzzzz": 1})
-    assert found[("othr",)] == "unknown setting. Did you mean other?"
+    assert "mean other?" in found[("othr",)]
     assert found[("zzzzzz",)] == f"unknown setting (gate v{RELEASE})"
 
 

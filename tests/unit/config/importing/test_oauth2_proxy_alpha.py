@@ -104,5 +104,5 @@ upstreamConfig:
     assert (plain["prefix"], plain["to"]) == ("/app/", "http://app:1")
     assert found["idp_client_secret_file"] == "/run/secret"
     assert "not queries" in printed
-    assert "gate does not serve fixed responses" in printed
-    assert "${API_URL=http://api:8000} is a template of another tool" in printed
+    assert "fixed responses" in printed
+    assert "${API_URL=http://api:8000} is a template" in printed

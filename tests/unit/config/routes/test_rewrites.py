@@ -33,10 +33,10 @@ def test_a_backslash_means_a_group(written):
             {"host_path_regex_rewrite_substitution": "x"},
             {"host_path_regex_rewrite_substitution": "needs host_path_regex_rewrite_pattern too"},
         ),
-        ({"regex_rewrite_pattern": "(", "regex_rewrite_substitution": "/"}, {"regex_rewrite_pattern": "is not a valid RE2 expression"}),
+        ({"regex_rewrite_pattern": "(", "regex_rewrite_substitution": "/"}, {"regex_rewrite_pattern": "RE2"}),
         (
             {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/\2"},
-            {"regex_rewrite_substitution": "refers to a group that regex_rewrite_pattern does not have"},
+            {"regex_rewrite_substitution": "a group that regex_rewrite_pattern"},
         ),
         (
             {"regex_rewrite_pattern": "^/(.*)$", "regex_rewrite_substitution": r"/search?q=\1"},
@@ -45,17 +45,17 @@ def test_a_backslash_means_a_group(written):
         ({"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a b"}, {"regex_rewrite_substitution": "ercent-encode"}),
         (
             {"regex_rewrite_pattern": "^/", "regex_rewrite_substitution": "/a", "prefix_rewrite": "/b"},
-            {"regex_rewrite_pattern": "cannot be combined with prefix_rewrite. Set one of them"},
+            {"regex_rewrite_pattern": "combined with prefix_rewrite"},
         ),
         (
             {"host_rewrite": "a.internal", "preserve_host_header": True},
-            {"preserve_host_header": "cannot be combined with host_rewrite: both set the Host header. Set one of them"},
+            {"preserve_host_header": "combined with host_rewrite:"},
         ),
         (
             {"host_rewrite": "a.internal", "host_rewrite_header": "X-Host", "set_request_headers": {"Host": "b"}},
             {
-                "host_rewrite_header": "cannot be combined with host_rewrite: both set the Host header. Set one of them",
-                "set_request_headers": "cannot be combined with host_rewrite: both set the Host header. Set one of them",
+                "host_rewrite_header": "combined with host_rewrite:",
+                "set_request_headers": "combined with host_rewrite:",
             },
         ),
         ({"host_rewrite": "a b"}, {"host_rewrite": "letters, digits"}),
@@ -63,7 +63,7 @@ def test_a_backslash_means_a_group(written):
         ({"host_rewrite_header": "X Host"}, {"host_rewrite_header": "invalid header name: use"}),
         (
             {"host_rewrite": "a.internal", "to": None, "redirect": {"https_redirect": True}},
-            {"host_rewrite": "requires an upstream. Set `to`"},
+            {"host_rewrite": "Set `to`"},
         ),
     ],
 )

@@ -39,13 +39,13 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
     [
         ("from", None, "is required"),
         ("from", "app.example.com", "scheme and a host"),
-        ("from", "http://app.example.com", "must be https or tcp+https"),
+        ("from", "http://app.example.com", "tcp+https"),
         ("from", "https://app.example.com?x=y", "query"),
         ("from", "https://a*.example.com", "wildcard"),
         ("from", "https://app_1.example.com", "letters, digits"),
         ("to", [], "must be a URL"),
-        ("to", "tcp://a:22", "tcp is for tcp+https only"),
-        ("to", "ftp://a", "must be http or https"),
+        ("to", "tcp://a:22", "tcp+https"),
+        ("to", "ftp://a", "http or https"),
         ("to", "http://a/?x", "query"),
         ("to", "//a", "scheme"),
         ("path", "x", "must start with /"),
@@ -73,7 +73,7 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
         ("set_request_headers", {"X-Gate-Claim-Email": "x"}, "is an identity header"),
         ("set_request_headers", {"Content-Length": "5"}, "is a hop-by-hop header"),
         ("set_request_headers", {"X-A": "a\nb"}, "control characters"),
-        ("remove_request_headers", ["Host"], "needed for a valid request"),
+        ("remove_request_headers", ["Host"], "a valid request"),
         ("pass_identity_headers", "maybe", "true or false"),
         ("tls_server_name", "a b", "letters, digits"),
         ("tls_custom_ca", "c2hvcnQ=", "no valid PEM certificate"),
@@ -91,9 +91,9 @@ def test_a_timeout_of_0_is_not_an_unset_one() -> None:
         ("websocket_origins", ["null"], "every sandboxed frame"),
         ("websocket_origins", ["file://"], "every sandboxed frame"),
         ("websocket_origins", ["FILE:///x"], "every sandboxed frame"),
-        ("websocket_origins", ["https://*.example.com"], "a wildcard, which origins can't have"),
-        ("websocket_origins", ["*"], "a wildcard, which origins can't have"),
-        ("websocket_origins", ["chrome-extension://*"], "a wildcard, which origins can't have"),
+        ("websocket_origins", ["https://*.example.com"], "a wildcard"),
+        ("websocket_origins", ["*"], "a wildcard"),
+        ("websocket_origins", ["chrome-extension://*"], "a wildcard"),
         ("websocket_origins", ["https://app.example.com"], "no effect without allow_websockets"),
         ("tls_downstream_client_ca", "x", "not valid base64"),
         ("tls_downstream_client_ca_file", "missing.pem", "can't be read"),
@@ -153,7 +153,7 @@ def test_a_client_certificate_is_whole_and_shown_to_https_upstreams(route_proble
     assert found(tls_client_cert_file="client.pem", tls_client_key="BASE64-OF-client-key.pem") == {}
     assert found(tls_client_cert="BASE64-OF-client.pem") == {"tls_client_cert": "needs tls_client_key too"}
     assert found(tls_client_key_file="client-key.pem") == {"tls_client_key_file": "needs tls_client_cert too"}
-    assert found(**whole, to="http://u") == {"tls_client_cert": "is for https upstreams only, and `to` has none"}
+    assert [(key, "https upstreams" in message) for key, message in found(**whole, to="http://u").items()] == [("tls_client_cert", True)]
     assert found(**{**whole, "tls_client_key": "BASE64-OF-signing-key.pem"}) == {}
-    assert "private key is not valid PEM" in found(**{**whole, "tls_client_key": "BASE64-OF-ca.pem"})["tls_client_cert"]
+    assert "private key" in found(**{**whole, "tls_client_key": "BASE64-OF-ca.pem"})["tls_client_cert"]
     assert "is set together with" in found(**whole, tls_client_cert_file="client.pem")["tls_client_cert"]

@@ -64,7 +64,7 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
 @pytest.mark.parametrize(
     ("setting", "value", "message"),
     [
-        ("idp_provider", "gogle", "must be one of oidc, google, azure, okta, onelogin, github, gitlab, auth0"),
+        ("idp_provider", "gogle", "oidc, google, azure, okta, onelogin, github, gitlab, auth0"),
         ("idp_provider_url", "http://idp.example.com", "must be https"),
         ("idp_provider_url", "http://127.0.0.1.example.com", "must be https"),
         ("idp_provider_url", "https://idp.example.com/?", "query"),
@@ -76,9 +76,9 @@ def test_the_service_url_may_be_http_with_insecure_server_only(problems: Problem
         ("idp_request_params", {"State": "x"}, "is set by gate"),
         ("idp_request_params", {"code_challenge": "x"}, "is set by gate"),
         ("idp_request_params", {"max_age": 5}, "must be text"),
-        ("idp_request_params", "max_age=5", "must be a JSON object, or Name:value pairs"),
+        ("idp_request_params", "max_age=5", "Name:value pairs"),
         ("idp_client_id", 5, "must be text"),
-        ("authenticate_service_url", "https://auth.example.com/x", "must not have a path"),
+        ("authenticate_service_url", "https://auth.example.com/x", "a path"),
         ("authenticate_service_url", "ftp://auth.example.com", "scheme"),
         ("authenticate_callback_path", "callback", "must start with /"),
         ("authenticate_callback_path", "/callback?x", "query"),

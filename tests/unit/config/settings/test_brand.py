@@ -51,7 +51,7 @@ def test_the_environment_says_it_in_json(problems: Problems) -> None:
         ("accent", "#1234567", "six hexadecimal digits"),
         ("accent", "#ff0000;} * {display: none", "six hexadecimal digits"),
         ("accent", 123456, "must be"),
-        ("logo", "logo.gif", "a .png or .svg file"),
+        ("logo", "logo.gif", ".png or .svg"),
         ("logo", "missing.png", "can't be read"),
         ("logo", "large.svg", "12 KiB"),
         ("logo", "script.svg", "<script>"),

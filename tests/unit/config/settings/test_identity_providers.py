@@ -72,7 +72,7 @@ def test_a_domain_is_the_whole_of_it(load: Load) -> None:
 @pytest.mark.parametrize(
     ("entries", "place", "message"),
     [
-        ([], "identity_providers", "must have from 1 to"),
+        ([], "identity_providers", "from 1 to"),
         ([entry(), entry("partner", id="corp")], "identity_providers[1].id", "identity_providers[0]"),
         (
             [entry(), entry("partner", url="https://idp.corp.example")],
@@ -101,16 +101,16 @@ def test_a_domain_is_the_whole_of_it(load: Load) -> None:
         ([entry(scopes=["email"])], "identity_providers[0].scopes", "must contain openid"),
         ([entry(id="Corp")], "identity_providers[0].id", "must be a short"),
         ([entry(id="a/b")], "identity_providers[0].id", "must be a short"),
-        ([entry(id="corp\n")], "identity_providers[0].id", "ends in a line break"),
-        ([entry(id="co\nrp")], "identity_providers[0].id", "must not contain control characters"),
-        *(([entry(id=id)], "identity_providers[0].id", "is reserved. Choose another id") for id in sorted(OF_NO_PROVIDER - {""})),
+        ([entry(id="corp\n")], "identity_providers[0].id", "line break"),
+        ([entry(id="co\nrp")], "identity_providers[0].id", "control characters"),
+        *(([entry(id=id)], "identity_providers[0].id", "is reserved") for id in sorted(OF_NO_PROVIDER - {""})),
         ([entry(domains=["*.corp.example"])], "identity_providers[0].domains", "is not a domain"),
         ([entry(domains=["bücher.example"])], "identity_providers[0].domains", "xn--"),
         ([entry(domains=["@corp.example"])], "identity_providers[0].domains", "is not a domain"),
         ([entry(request_params={"state": "x"})], "identity_providers[0].request_params", "is set by gate"),
         ([entry(titel="Corp")], "identity_providers[0].titel", "Did you mean title?"),
         ([entry(issuer="https://x.example")], "identity_providers[0].issuer", "is named `url` here"),
-        ([entry(icon="corp.gif")], "identity_providers[0].icon", "must be the path of a .png or .svg file"),
+        ([entry(icon="corp.gif")], "identity_providers[0].icon", ".png or .svg"),
         ([entry(f"p{number}") for number in range(MOST_PROVIDERS + 1)], "identity_providers", f"{MOST_PROVIDERS} entries"),
     ],
 )
@@ -165,8 +165,8 @@ def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
         ({"policy": [{"allow": {"provider": "nobody"}}]}, "policy[0].allow.provider", "Configured: corp, partner"),
         ({"allowed_idp_claims": {"team": ["a"]}}, "allowed_idp_claims", "can be asserted by"),
         ({"policy": [{"allow": {"claim/team": "a"}}]}, "policy[0].allow.claim/team", "can be asserted by"),
-        ({"identity_headers": "oauth2-proxy"}, "identity_headers", "sends preferred_username, which can be asserted by any provider"),
-        ({"set_request_headers": {"X-User": "${claim.upn}"}}, "set_request_headers", "sends upn, which can be asserted by any provider"),
+        ({"identity_headers": "oauth2-proxy"}, "identity_headers", "sends preferred_username"),
+        ({"set_request_headers": {"X-User": "${claim.upn}"}}, "set_request_headers", "sends upn"),
         ({"pass_identity_headers": True}, "pass_identity_headers", "sends nickname"),
         (
             {"allowed_domains": ["a.example"], "access_requests": {"approvers": [{"claim/role": "lead"}]}},
@@ -185,7 +185,7 @@ def test_no_secret_is_shown(load: Load, problems: Problems) -> None:
             "one provider",
         ),
         ({"allow_public_unauthenticated_access": True, "identity_providers": ["corp"]}, "identity_providers", "has no effect"),
-        ({"allowed_groups": ["g"]}, "allowed_groups", "requires service_account, scim_token, directory_file or groups_claim of a provider"),
+        ({"allowed_groups": ["g"]}, "allowed_groups", "scim_token, directory_file or groups_claim"),
     ],
 )
 def test_a_route_says_whose_word_counts_there(problems: Problems, route: dict[str, Any], place: str, message: str) -> None:
@@ -238,7 +238,7 @@ def test_a_directory_is_of_the_entry_that_names_it(load: Load, tmp_path: Path) -
     [
         ({"service_account": '{"api_key": "k"}'}, "service_account", "oidc has no directory API"),
         ({"provider": "okta", "service_account": "e30="}, "service_account", "With provider: okta it must be base64"),
-        ({**OKTA, "directory_url": "http://api.corp.example"}, "directory_url", "the scheme must be https"),
+        ({**OKTA, "directory_url": "http://api.corp.example"}, "directory_url", "must be https"),
         ({"directory_file": "absent.yaml"}, "directory_file", "absent.yaml"),
         ({**OKTA, "directory_file": "people.yaml"}, "directory_file", "cannot be combined with service_account"),
         ({**OKTA, "scim_token": TOKEN}, "scim_token", "cannot be combined with service_account"),

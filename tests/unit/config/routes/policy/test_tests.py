@@ -17,10 +17,10 @@ GOOD = {"url": "https://app.example.com/", "expect": "allow", "user": "ann@examp
     [
         ({"expect": "alow"}, "expect", "must be one of allow, refuse, sign-in, step-up, no-route"),
         ({"expect": None}, "expect", "must be one of"),
-        ({"usr": "x"}, "usr", "unknown setting. Did you mean user?"),
+        ({"usr": "x"}, "usr", "mean user?"),
         ({"claims": ["x"]}, "claims", "must be a map"),
         ({"route": -1}, "route", "must be text"),
-        ({"source_ip": "a.example.com"}, "source_ip", "must be an IP address such as 203.0.113.7"),
+        ({"source_ip": "a.example.com"}, "source_ip", "an IP address"),
         ({"headers": {"a b": "x"}}, "headers", "invalid header name: use"),
         ({"client_certificate": "bad"}, "client_certificate", "must be good, none, untrusted, or a map"),
         ({"client_certificate": {}}, "client_certificate", "must be good, none, untrusted, or a map"),

@@ -11,7 +11,7 @@ SEVERAL = ["http://a.internal:8000", "http://b.internal:8000"]
         ({"lb_policy": "MAGLEV", "maglev_lb_config": {"table_size": 101}}, {}),
         ({"lb_policy": "MAGLEV"}, {}),
         ({"lb_policy": "round_robin"}, {"lb_policy": "must be one of"}),
-        ({"least_request_lb_config": {"choice_count": 3}}, {"least_request_lb_config": "has no effect without lb_policy: LEAST_REQUEST"}),
+        ({"least_request_lb_config": {"choice_count": 3}}, {"least_request_lb_config": "lb_policy: LEAST_REQUEST"}),
         (
             {"lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": 1}},
             {"least_request_lb_config.choice_count": "from 2"},
@@ -34,4 +34,5 @@ def test_settings_of_a_policy(route_problems, keys, expected):
 
 def test_a_table_has_room_for_every_upstream(route_problems):
     found = route_problems(to=[f"http://u{number}.internal" for number in range(4)], lb_policy="MAGLEV", maglev_lb_config={"table_size": 3})
-    assert found == {"maglev_lb_config": "must have at least as many entries as `to` has upstreams"}
+    assert list(found) == ["maglev_lb_config"]
+    assert "as many entries" in found["maglev_lb_config"]
