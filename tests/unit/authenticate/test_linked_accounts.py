@@ -163,9 +163,9 @@ async def test_people_see_what_applications_are_told_of_them(
     browser, session = await signed_in(site, id, email, verified)
     person = await described_person(site.service, session)
     assert (person["told"]["id"], person["told"]["email"]) == told
-    page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("Claims from your identity provider")[0]
+    page = (await browser.get(f"{ORIGIN}/.gate/sessions")).text.partition("Claims from")[0]
     assert told[0] in page
-    assert ("not shared: the address is not verified, or its domain is not allowed for your identity provider" in page) is (not told[1])
+    assert ("not shared:" in page) is (not told[1])
 
 
 @pytest.mark.parametrize("keys", [{"domains": ["shared.example"]}, {"link_by": VERIFIED_EMAIL, "domains": ["shared.example", "a.example"]}])

@@ -41,7 +41,7 @@ def test_a_link_names_some_of_those_that_are_configured_or_all(choice: ProviderC
 
 def test_a_wish_is_for_one_of_them(choice: ProviderChoice) -> None:
     assert choice.wanted(choice.among(""), "partner").id == "partner"
-    with pytest.raises(BadRequest, match="this application does not accept the identity provider in the link"):
+    with pytest.raises(BadRequest, match="in the link"):
         choice.wanted(choice.among("corp none"), "partner")
 
 

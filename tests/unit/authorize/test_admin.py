@@ -17,6 +17,7 @@ from authorize.admin import register
 from authorize.explain import bounded_replay
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
+from authorize.policy.reasons import Reason
 from authorize.state import route_table
 from tests.support.admin import AdminPages, text_of
 from tests.support.options import make_options
@@ -91,11 +92,11 @@ def test_decisions_stand_under_their_day_and_hour_in_the_zone_of_the_reader(page
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"outcome": "<b>"}, "<b> is no outcome of a decision."),
-        ({"from": "soon"}, "soon is no time such as"),
-        ({"from": "0001-01-01T00:00", "zone": "Asia/Tokyo"}, "0001-01-01T00:00 is no time such as"),
+        ({"outcome": "<b>"}, "<b> is no outcome"),
+        ({"from": "soon"}, "soon is no"),
+        ({"from": "0001-01-01T00:00", "zone": "Asia/Tokyo"}, "0001-01-01T00:00 is no"),
         ({"q": "after:soon"}, "after:soon: 'soon' must be a time"),
-        ({"zone": "Mars/Olympus"}, "Mars/Olympus is no time zone that is known here"),
+        ({"zone": "Mars/Olympus"}, "Mars/Olympus is no time zone"),
         ({"zone": "../../etc/passwd"}, "../../etc/passwd is no time zone"),
         ({"q": "no such words"}, "No matching decisions. Clear filters"),
         ({"person": "a\x00b"}, "No matching decisions."),
@@ -110,7 +111,7 @@ def test_what_can_not_be_asked_and_what_fits_nothing_is_told(pages, query: dict[
 
 def test_an_empty_log_says_why(pages, tmp_path: Path) -> None:
     LoggedDecision.objects.all().delete()
-    assert "No decisions yet. Denied requests and a sample of the others are logged." in text_of(pages().get(LOG))
+    assert "No decisions yet" in text_of(pages().get(LOG))
 
 
 def test_a_log_that_keeps_nothing_says_so(pages, tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_decision_s_page_is_its_explanation(pages) -> None:
 
 def test_an_invented_request_is_explained(pages) -> None:
     said = text_of(pages().get(LOG + "explain/", url="https://app.example.com/open/x", headers="X-A: b", address="10.0.0.1"))
-    assert "Allowed: the route is open to everyone" in said
+    assert f"Allowed: {Reason.PUBLIC.value}" in said
     assert said.count("Allowed") == 1
 
 
@@ -204,9 +205,9 @@ def test_a_replay_says_whom_today_s_policy_would_treat_otherwise(pages, tmp_path
         ({"person": "bob@corp.com"}, "1 of 1 decision replayed."),
         ({"route": "Wages"}, "2 of 2 decisions"),
         ({"route": "nowhere"}, "No matching decisions."),
-        ({"hours": "0"}, "0 must be a number of hours from 1 to 744."),
+        ({"hours": "0"}, "from 1 to 744."),
         ({"hours": "9" * 4000}, "must be a number"),
-        ({"hours": "<b>"}, "<b> must be a number of hours"),
+        ({"hours": "<b>"}, "<b> must be"),
     ],
 )
 def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str], said: str) -> None:
@@ -219,7 +220,7 @@ def test_a_replay_is_of_a_route_a_person_and_a_time(pages, form: dict[str, str],
 def test_what_can_not_be_made_again_is_counted(pages) -> None:
     recent(outcome="unavailable")
     said = text_of(pages().post(LOG + "replay/", hours="1"))
-    assert "Not replayed 2 decisions: 2: the data broker was unavailable at the time" in said
+    assert "Not replayed 2 decisions: 2: the data broker" in said
 
 
 def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
@@ -233,9 +234,9 @@ def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeyp
     recent()
     monkeypatch.setattr(bounded_replay, "MOST", 1)
     staff = pages()
-    assert "1 of 1 decision replayed. Only the newest 1 decisions are replayed on this page." in text_of(
-        staff.post(LOG + "replay/", hours="1")
-    )
+    said = text_of(staff.post(LOG + "replay/", hours="1"))
+    assert "1 of 1 decision" in said
+    assert "newest 1 decisions" in said
     with bounded_replay._one_at_a_time:
         assert "another replay is running" in text_of(staff.post(LOG + "replay/", hours="1"))
 

@@ -22,6 +22,7 @@ from authorize.decision_log.recorded_facts import looked_at
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
+from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
@@ -117,41 +118,47 @@ def test_a_policy_test_that_holds_is_silent(tmp_path: Path, test: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("test", "message"),
+    ("test", "message", "because"),
     [
         (
             {"url": "https://app.example.com/admin", "user": "ann@example.com", "expect": "allow", "name": "ann"},
-            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: you are not in any group",
+            "fails (ann): expected allow, got refuse by policy[1] (admin): allowed_groups: ",
+            (Reason.NO_GROUPS.value,),
         ),
         (
             {"url": "https://app.example.com/", "user": "7", "expect": "allow"},
-            "fails: expected allow, got refuse by policy[2]: allowed_domains: your e-mail address is missing, or not verified by the "
-            "identity provider; allowed_idp_claims: none of your claims has a listed value",
+            "fails: expected allow, got refuse by policy[2]: allowed_domains: ",
+            (Reason.EMAIL_NOT_USABLE.value, f"allowed_idp_claims: {Reason.CLAIM_NOT_LISTED.value}"),
         ),
         (
             {"url": "https://open.example.com/", "expect": "sign-in"},
-            "fails: expected sign-in, got allow by policy[0]: allow_public_unauthenticated_access: the route is open to everyone",
+            "fails: expected sign-in, got allow by policy[0]: allow_public_unauthenticated_access: ",
+            (Reason.PUBLIC.value,),
         ),
         (
             {"url": "https://nowhere.example.com/", "expect": "refuse"},
-            "fails: expected refuse, got no-route: No page exists at this address",
+            "fails: expected refuse, got no-route: ",
+            (),
         ),
         (
             {"url": "https://app.example.com/admin", "user": "7", "groups": ["admins"], "expect": "allow", "route": 2},
             "fails: expected route 2, got policy[1] (admin)",
+            (),
         ),
         (
             {"url": "https://app.example.com//admin", "expect": "allow"},
-            (
-                "fails: expected allow, got refuse: an upstream may interpret the path as /admin, which belongs to "
-                "route 'admin'; as sent it belongs to route 'https://app.example.com'"
-            ),
+            "fails: expected allow, got refuse: ",
+            ("as /admin,", "route 'admin'", "route 'https://app.example.com'"),
         ),
-        ({"url": "app", "expect": "allow"}, "fails: invalid URL 'app': must be a URL such as https://app.example.com/path"),
+        ({"url": "app", "expect": "allow"}, "fails: invalid URL 'app': ", ("https://app.example.com/path",)),
     ],
 )
-def test_a_policy_test_that_fails_says_what_came_instead_and_why(tmp_path: Path, test: dict[str, Any], message: str) -> None:
-    assert failures(tmp_path, test) == [message]
+def test_a_policy_test_that_fails_says_what_came_instead_and_why(
+    tmp_path: Path, test: dict[str, Any], message: str, because: tuple[str, ...]
+) -> None:
+    (failure,) = failures(tmp_path, test)
+    assert failure.startswith(message)
+    assert all(words in failure for words in because)
 
 
 def test_a_failing_test_stands_at_its_place(tmp_path: Path) -> None:
@@ -191,9 +198,8 @@ def test_a_route_behind_one_that_takes_everything_is_named_with_both_lines(tmp_p
     bad = {"from": "nothing"}
     found = warnings(tmp_path, bad, ROUTES[2], ROUTES[1])
     line = (tmp_path / "config.yaml").read_text().splitlines().index("- from: https://app.example.com") + 1
-    assert [(problem.key, problem.message) for problem in found] == [
-        ("policy[2]", f"can never match: policy[1] (line {line}) is before it and matches all its requests")
-    ]
+    assert [problem.key for problem in found] == ["policy[2]"]
+    assert f"policy[1] (line {line})" in found[0].message
 
 
 def test_a_route_without_anybody_is_a_warning(tmp_path: Path) -> None:
@@ -208,9 +214,8 @@ def test_a_route_that_names_what_others_read_otherwise_is_a_warning(tmp_path: Pa
 
     (found,) = warnings(tmp_path, *ROUTES, there(path="/a;v=1", name="first version"), there(prefix="/a%2Fb"), there(path="/a b"))
     assert found.key == f"policy[{len(ROUTES)}]"
-    assert (
-        "rejects the path that it names: an upstream may interpret the path as /a, which belongs to no route of this host" in found.message
-    )
+    assert "the path as /a," in found.message
+    assert "no route" in found.message
     assert [problem.key for problem in warnings(tmp_path, there(prefix="//x"), there(prefix="/x"))] == ["policy[0]"]
     assert "which belongs to route 'https://p.example.com'" in warnings(tmp_path, there(prefix="/v;1/"), there())[0].message
     assert warnings(tmp_path, there(regex="/a(;v=[0-9]+)?"), there(path="/b", regex="/b")) == []

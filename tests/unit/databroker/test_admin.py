@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from databroker import admin
 from databroker.admin import SessionAdmin
 from databroker.adminsite import group_admin
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
 from databroker.claims import CountedWords
 from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
@@ -178,16 +179,17 @@ async def test_a_session_ends_also_from_within_the_running_loop(pages, people, s
 @pytest.mark.parametrize(
     ("page", "actions"),
     [
-        ("databroker/session/", {"end_sessions": "End the selected sessions", "end_all": "End all sessions of these users"}),
-        ("databroker/user/", {"end_all": "End all sessions of the selected users"}),
-        ("databroker/group/", {}),
-        ("databroker/auditentry/", {"as_csv": "Save as CSV", "as_json": "Save as JSON"}),
+        ("databroker/session/", {"end_sessions", "end_all"}),
+        ("databroker/user/", {"end_all"}),
+        ("databroker/group/", set()),
+        ("databroker/auditentry/", {"as_csv", "as_json"}),
     ],
 )
 def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s4"])
-    offered = dict(re.findall(r'<option value="([a-z_]+)">([^<]+)</option>', pages.get(page).content.decode()))
-    assert offered == actions
+    offered = re.findall(r'<option value="([a-z_]+)">[^<]+</option>', pages.get(page).content.decode())
+    assert set(offered) == actions
+    assert len(offered) == len(actions)
 
 
 def test_all_sessions_of_a_person_end_from_the_list_of_people(pages, people, store):
@@ -219,14 +221,14 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     text = text_of(pages.get("databroker/auditentry/"))
     assert "3 entries" in text
-    for words in ("ends the session alice@a.org, from 192.0.2.1", "ends all sessions of this user bob@a.org"):
+    for words in (f"{ENDS} alice@a.org, from 192.0.2.1", f"{ENDS_ALL} bob@a.org"):
         assert f"ann account with a password ann {words}" in text
     assert "boss@a.org" not in text
     assert "1 entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
     assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="ann"))
     entry = AuditEntry.objects.get(object_id="s1")
     detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
-    assert [words for words in ("account with a password", "ends the session", "s1", "192.0.2.9") if words not in detail] == []
+    assert [words for words in ("account with a password", ENDS, "s1", "192.0.2.9") if words not in detail] == []
     assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
 
 
@@ -309,10 +311,10 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
         pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
         pages.post("databroker/session/s1/delete/", post="yes"),
     ):
-        assert "The data broker is unavailable" in text_of(response)
+        assert "data broker is unavailable" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
     told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
-    assert told == 2 * [("ends the session", "s1"), ("could not end the session", "s1")]
+    assert told == 2 * [(ENDS, "s1"), (NOT_ENDED, "s1")]
 
 
 def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
@@ -323,7 +325,7 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
     pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(Away()))
     for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
         text = text_of(pages.get(page))
-        assert "The data broker is unavailable" in text
+        assert "data broker is unavailable" in text
         assert "alice@a.org" in text
 
 
@@ -380,7 +382,7 @@ def told_apart(tmp_path: Path) -> AdminPages:
 def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_path):
     pages = told_apart(tmp_path)
     people = pages.get("databroker/user/").content.decode()
-    marked = "<s>ceo@corp.example</s>, not verified, or not assertable by the provider"
+    marked = "<s>ceo@corp.example</s>, not verified"
     # Of whose it is, the row has it as their address, their name, and beside the box to choose them.
     assert (people.count(marked), people.count("ceo@corp.example")) == (1, 4)
     assert marked in pages.get("databroker/user/partner_2Feve/change/").content.decode()

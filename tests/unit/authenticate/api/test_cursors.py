@@ -59,7 +59,9 @@ def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
     with pytest.raises(ApiProblem) as caught:
         keys_in("people", cursor)
     assert caught.value.status == 400
-    assert caught.value.members["errors"] == [{"in": "query", "name": "cursor", "reason": "is not valid for this list"}]
+    (error,) = caught.value.members["errors"]
+    assert (error["in"], error["name"]) == ("query", "cursor")
+    assert "not valid" in error["reason"]
 
 
 @given(st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", max_size=LONGEST_CURSOR))

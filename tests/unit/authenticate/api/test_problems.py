@@ -19,10 +19,10 @@ def test_what_pydantic_finds_is_said_in_our_words() -> None:
     except ValidationError as error:
         problem = of_validation("query", error)
     assert problem.status == 400
-    assert problem.members["errors"] == [
-        {"in": "query", "name": "limit", "reason": "must be a whole number"},
-        {"in": "query", "name": "colour", "reason": "unknown key"},
-    ]
+    limit, colour = problem.members["errors"]
+    assert (limit["in"], limit["name"]) == ("query", "limit")
+    assert "whole number" in limit["reason"]
+    assert colour == {"in": "query", "name": "colour", "reason": "unknown key"}
     assert "a secret" not in str(problem.members) + str(problem)
 
 

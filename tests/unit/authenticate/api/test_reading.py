@@ -38,7 +38,9 @@ def test_what_a_query_does_not_know_is_named() -> None:
 
 @pytest.mark.parametrize("query", ["q", "&", "q=%ff", "q=%ed%a0%80", "&".join(f"a{n}=1" for n in range(MOST_KEYS + 1))])
 def test_what_is_no_query_is_refused(query: str) -> None:
-    assert refused(query) == [("", "is not written as key=value, in UTF-8")]
+    ((name, reason),) = refused(query)
+    assert name == ""
+    assert "key=value, in UTF-8" in reason
 
 
 @pytest.mark.parametrize("query", ["q=a%00b", "user_id=%0d%0aX:1", "q=%7f"])

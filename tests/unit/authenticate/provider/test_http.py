@@ -60,7 +60,7 @@ async def test_compression_is_neither_asked_for_nor_undone(http: ProviderHttp, i
 async def test_a_slow_answer_ends_in_time(impatient: ProviderHttp, idp: FakeIdP) -> None:
     idp.bend.answers["/jwks"] = Answer(delay=30)
     async with asyncio.timeout(5):
-        with pytest.raises(ProviderError, match="did not respond in time"):
+        with pytest.raises(ProviderError, match="in time"):
             await impatient.get(f"{idp.issuer}/jwks")
 
 
@@ -78,7 +78,7 @@ async def test_an_answer_that_drips_in_ends_in_time(impatient: ProviderHttp) -> 
             writer.close()
 
     async with await asyncio.start_server(drip, "127.0.0.1", 0) as server, asyncio.timeout(5):
-        with pytest.raises(ProviderError, match="did not respond in time"):
+        with pytest.raises(ProviderError, match="in time"):
             await impatient.get(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x")
 
 

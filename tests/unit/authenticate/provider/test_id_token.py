@@ -249,7 +249,7 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 
 def test_an_encrypted_token_is_refused() -> None:
     encrypted = ".".join([encoded(b'{"alg":"RSA-OAEP","enc":"A256GCM"}'), *["AAAA"] * 4])
-    assert "ID token is encrypted (JWE). Turn off its encryption for this client at the provider" in refused(encrypted)
+    assert "ID token is encrypted (JWE)" in refused(encrypted)
 
 
 def test_a_nested_token_is_refused() -> None:

@@ -55,8 +55,8 @@ async def test_a_request_that_can_not_be_pushed_goes_nowhere(par: Site, answer: 
 @pytest.mark.parametrize(
     ("description", "status", "advice"),
     [
-        ("Authentication failed.", 401, "invalid_request (Authentication failed.). The client id or client secret is wrong"),
-        ("Invalid parameter: redirect_uri", 400, "Register this redirect URI for the client at the provider: https://auth.example.com"),
+        ("Authentication failed.", 401, "client secret"),
+        ("Invalid parameter: redirect_uri", 400, "https://auth.example.com"),
     ],
 )
 async def test_the_log_says_what_is_likely_wrong(
@@ -64,7 +64,9 @@ async def test_the_log_says_what_is_likely_wrong(
 ) -> None:
     par.idp.bend.answers["/par"] = Answer.json({"error": "invalid_request", "error_description": description}, status)
     assert (await par.browser().get(par.sign_in_url())).status == 503
-    assert advice in capsys.readouterr().out
+    logged = capsys.readouterr().out
+    assert f"invalid_request ({description})" in logged
+    assert advice in logged
 
 
 async def test_a_provider_that_wants_pushed_requests_says_where(site: Site) -> None:

@@ -147,9 +147,7 @@ async def test_a_hidden_route_is_asked_for_by_who_is_led_to_it(site: Site) -> No
 async def test_of_any_other_route_the_page_says_the_same(site: Site, route: str) -> None:
     alice = await signed_in(site)
     for wanted in (route, route_id(site, "app")):
-        assert (
-            "This application does not accept access requests." in (await alice.get(f"{PAGE}?route={wanted.replace(chr(0), '%00')}")).text
-        )
+        assert "does not accept" in (await alice.get(f"{PAGE}?route={wanted.replace(chr(0), '%00')}")).text
         assert (await ask(alice, route=wanted)).status == 400
     assert await audited() == []
 

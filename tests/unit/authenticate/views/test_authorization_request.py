@@ -62,7 +62,7 @@ async def test_a_weak_one_is_asked_then_pressed_and_then_told(site: Site) -> Non
     assert (params["acr_values"], params["prompt"]) == ("mfa hw", "login")
     told = await answered(site, browser, second, acr="pwd")
     assert told.status == 403
-    assert "This application requires a stronger sign-in method." in told.text
+    assert "stronger sign-in method" in told.text
     assert "Try again" in told.text
     assert f"{APP}/wages" in told.text
     # The session that was there is as it was, and no other came of it.
@@ -102,7 +102,7 @@ async def test_a_session_of_unknown_age_is_asked_for_it_and_an_answer_without_it
     assert params["claims"] == '{"id_token":{"auth_time":{"essential":true}}}'
     told = await answered(site, browser, url.replace("max_age=900", "x=y"))
     assert told.status == 403
-    assert "Your identity provider did not report when you last signed in, which this application requires." in told.text
+    assert "did not report" in told.text
     assert [record.id for record in await site.sessions()] == [before.id]
     url, _ = await asked_of_provider(site, browser, **RECENT)
     assert is_home(await answered(site, browser, url))
@@ -132,7 +132,7 @@ async def test_a_provider_that_cannot_says_so_and_the_page_explains_it(site: Sit
     error = f"{ORIGIN}/oauth2/callback?error=unmet_authentication_requirements&state={params['state']}&iss={site.idp.issuer}"
     response = await browser.get(error)
     assert response.status == 403
-    assert "This application requires a stronger sign-in method." in response.text
+    assert "stronger sign-in method" in response.text
 
 
 async def test_what_is_asked_cannot_be_taken_out_of_the_link(site: Site) -> None:

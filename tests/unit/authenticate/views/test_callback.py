@@ -115,10 +115,10 @@ async def test_a_code_of_another_provider_than_the_one_configured_now_is_shown_t
     with capture_logs() as logs:
         response = await browser.get(callback)
     assert response.status == 400
-    assert "This sign-in has expired, was already completed, or was started in another browser." in response.text
+    assert "another browser" in response.text
     assert len(site.idp.requests) == requests
     (line,) = [entry for entry in logs if entry["event"] == "sign-in refused"]
-    assert line["reason"] == f"the sign-in started at {site.idp.issuer}, which is no longer configured"
+    assert f"started at {site.idp.issuer}," in line["reason"]
     site.client.provider = provider
     assert (await browser.get(site.idp.pick(await browser.to_provider(), "alice"))).status == 302
 
@@ -301,14 +301,14 @@ ENCRYPTED = ".".join([encoded(b'{"alg":"RSA-OAEP","enc":"A256GCM"}'), *["AAAA"] 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(200, ENCRYPTED, "application/jwt"), "the userinfo response is encrypted (JWE). Turn off its encryption"),
+        (Answer(200, ENCRYPTED, "application/jwt"), "userinfo response is encrypted"),
         (
             Answer(200, FORGED, "application/jwt"),
             "signature",
         ),
         (Answer(200, b"\xff.\xff.\xff", "application/jwt"), "the userinfo response can't be read"),
         (Answer(200, b'{"sub": "alice"}', "application/jwt"), "the userinfo response is not a signed token"),
-        (Answer(200, b"<html>", "text/html"), "userinfo response is neither a JSON object nor a signed JWT (application/jwt)"),
+        (Answer(200, b"<html>", "text/html"), "nor a signed JWT"),
     ],
     ids=["encrypted", "another key", "no ASCII", "JSON", "HTML"],
 )

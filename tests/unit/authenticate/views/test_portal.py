@@ -41,7 +41,7 @@ async def test_without_a_session_the_page_leads_to_sign_in_and_back(site: Site) 
 async def test_programs_without_a_session_get_401_as_json(site: Site) -> None:
     response = await site.browser().get("/.gate/", accept="application/json")
     assert response.status == 401
-    assert json.loads(response.text)["reason"] == "You are not signed in."
+    assert "not signed in" in json.loads(response.text)["reason"]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json"])
@@ -127,8 +127,8 @@ async def test_each_way_to_sign_out_says_what_it_does(site: Site) -> None:
     text = (await browser.get("/.gate/")).text
     buttons = re.findall("<button[^>]*>([^<]*)</button>", text)
     assert [each for each in buttons if each.startswith("Sign out")] == ["Sign out", "Sign out on all devices"]
-    assert "in this browser for all applications" in text
-    assert "in other browsers and for authorized programs" in text
+    assert "in this browser" in text
+    assert "in other browsers" in text
 
 
 ROUTES: list[dict[str, Any]] = [

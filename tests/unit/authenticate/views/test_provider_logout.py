@@ -86,7 +86,7 @@ async def test_a_token_is_taken_once(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
     assert (await told(site, token)).status == 200
     response = await told(site, token)
-    assert (response.status, json.loads(response.text)["error_description"]) == (400, "the logout token was used before")
+    assert (response.status, "used before" in json.loads(response.text)["error_description"]) == (400, True)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_provider_whose_keys_are_away_can_try_again(site: Site) -> None:
     for sent in (token, late):
         response = await told(site, sent)
         assert (response.status, response.headers["retry-after"]) == (503, "30")
-        assert json.loads(response.text)["error_description"] == "the logout token can't be verified now"
+        assert "can't be verified" in json.loads(response.text)["error_description"]
     site.idp.bend.answers.clear()
     site.clock.ahead = 3710
     assert (await told(site, late)).status == 200

@@ -1,5 +1,6 @@
 """Does an explanation say all: the route, each rule with what it compared, the one that decided, and how old the data was?"""
 
+import re
 from pathlib import Path
 
 from authorize.explain.explanation import CHANGED, explained, explained_again
@@ -53,8 +54,8 @@ def test_an_address_with_two_readings_says_so(tmp_path: Path) -> None:
     options = make_options(tmp_path, policy=POLICY)
     found = explained(request("//open"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"], found["rules"]) == ("bad request", False, [])
-    assert "an upstream may interpret the path as /open, which belongs to route 'https://app.example.com prefix /open'" in found["reason"]
-    assert "as sent it belongs to route 'Wages'" in found["reason"]
+    for words in ("path as /open,", "'https://app.example.com prefix /open'", "route 'Wages'"):
+        assert words in found["reason"]
 
 
 def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None:
@@ -62,4 +63,4 @@ def test_a_rule_that_two_readings_divide_names_the_other(tmp_path: Path) -> None
     options = make_options(tmp_path, policy=policy)
     found = explained(request("/users;%2Fx"), None, options, route_table(options), NOW)
     assert (found["outcome"], found["allowed"]) == ("forbidden", False)
-    assert found["rules"][0]["compared"] == "/users;%2Fx, which an upstream may interpret as /users"
+    assert re.fullmatch("/users;%2Fx, .* as /users", found["rules"][0]["compared"])

@@ -58,7 +58,7 @@ def test_a_tunnel_is_described_by_its_url() -> None:
     tunnel = described_request("tcp+https://db.example.com:443", "GET", PORTS)
     assert (tunnel.method, tunnel.host_port, tunnel.path) == ("CONNECT", "db.example.com:443", "/")
     for url, method, said in (
-        ("tcp+https://db.example.com", "GET", "a host and a port"),
+        ("tcp+https://db.example.com", "GET", "a port"),
         ("tcp+https://db.example.com:22/x", "GET", "no path"),
         ("https://db.example.com:22", "connect", "CONNECT is for"),
     ):

@@ -52,7 +52,7 @@ class Known:
         if self.is_away:
             raise ProviderError("away")
         if token != self.token:
-            return RefusedToken("idp_id_token: it is for another audience")
+            return RefusedToken("idp_id_token: another audience")
         if self.given is None:
             session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, self.claims, issuer=ISSUER)
             self.given = Given(session, UserRecord("oidc/1", "ann@corp.com", self.claims.get("email_verified"), "Ann", self.claims))

@@ -51,15 +51,15 @@ BAD = {
     "of another authority": ([authority("other", now=NOW).issue(now=NOW)], "no chain"),
     "of another authority of the same name": ([authority(now=NOW).issue(now=NOW)], "no chain"),
     "expired": ([ROOT.issue(now=NOW, begins=-9 * DAY, ends=-DAY)], "it expired on 2027-01-14"),
-    "not valid yet": ([ROOT.issue(now=NOW, begins=DAY)], "it is not valid before 2027-01-16"),
-    "for servers": ([ROOT.issue(now=NOW, usages=(SERVER,))], "it is not for clients"),
+    "not valid yet": ([ROOT.issue(now=NOW, begins=DAY)], "not valid before 2027-01-16"),
+    "for servers": ([ROOT.issue(now=NOW, usages=(SERVER,))], "not for clients"),
     "for nothing in particular": ([ROOT.issue(now=NOW, usages=())], "no chain"),
     "self-signed": ([authority("ann", now=NOW).issue(now=NOW)], "no chain"),
-    "the authority's own": ([ROOT], "it is a CA certificate"),
-    "another authority's": ([MIDDLE], "it is a CA certificate"),
+    "the authority's own": ([ROOT], "a CA certificate"),
+    "another authority's": ([MIDDLE], "a CA certificate"),
     "without its intermediate": ([MIDDLE.issue(now=NOW)], "no chain"),
     "issued by one that is no authority": ([ANN.issue("bob", now=NOW), ANN], "no chain"),
-    "a key that may not sign": ([ROOT.issue(now=NOW, extensions=[usage(certifies=True)])], "its key may not sign"),
+    "a key that may not sign": ([ROOT.issue(now=NOW, extensions=[usage(certifies=True)])], "may not sign"),
     "with a critical extension that nobody knows": (
         [ROOT.issue(now=NOW, extensions=[(x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\x05\x00"), True)])],
         "no chain",
@@ -70,7 +70,7 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_certificate_is_told_from_a_good_one(kind: str) -> None:
     chain, words = BAD[kind]
-    assert problem(*chain).startswith(words)
+    assert words in problem(*chain)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_verdict_that_is_remembered_ends_with_the_certificate_and_counts_for_o
     assert verdict(certificates, shown, ROOT_CA, NOW + 29 * DAY) == ""
     assert verdict(certificates, shown, other)
     assert verdict(certificates, shown, ROOT_CA, NOW + 31 * DAY).startswith("it expired")
-    assert verdict(certificates, shown, ROOT_CA, NOW - 2 * DAY).startswith("it is not valid before")
+    assert "not valid before" in verdict(certificates, shown, ROOT_CA, NOW - 2 * DAY)
     assert repr(certificates) == "<ClientCertificates 1 good chains>"
 
 

@@ -1,6 +1,7 @@
 """Who shows the secret of a service account is that account, until it ends, and nobody else (classes B13, B15)."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
@@ -235,11 +236,13 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
     await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
     await world.keep(ServiceAccountRecord("old", (), 1000.0, NOW, hash_of(ended)))
     expected = {
-        token: "service account ci: it has another secret",
-        ended: "service account old: it has expired",
-        new_token("nobody"): "service account nobody: not found or revoked",
-        token[:-1]: "service account: the secret is mistyped or truncated",
+        token: "service account ci: .* another secret",
+        ended: "service account old: .* expired",
+        new_token("nobody"): "service account nobody: not found",
+        token[:-1]: "service account: .* mistyped",
     }
     for shown, reason in expected.items():
-        assert await world.loader.identify(shown, NOW) == RefusedToken(reason)
-        assert shown not in reason
+        refused = await world.loader.identify(shown, NOW)
+        assert isinstance(refused, RefusedToken)
+        assert re.match(reason, refused.reason)
+        assert shown not in refused.reason

@@ -196,7 +196,7 @@ def test_a_first_route_that_takes_every_path_needs_no_readings() -> None:
 )
 def test_a_path_of_too_many_readings_is_refused_whatever_the_routes(layout: list[dict[str, str]]) -> None:
     for target in (STRANGEST, "/a;b//c%2Fd;e"):
-        with pytest.raises(TooManyReadings, match="the path contains too many semicolons, double slashes or encoded delimiters"):
+        with pytest.raises(TooManyReadings, match="semicolons"):
             name_of(table(*(make_route(name="it", **keys) for keys in layout)), target)
 
 

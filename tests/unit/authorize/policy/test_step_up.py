@@ -82,7 +82,7 @@ def test_the_trace_shows_it_as_a_step() -> None:
         ("allow_any_authenticated_user", True),
         ("acr_values", False),
     ]
-    assert decision_text.sentence(weak).startswith("This application requires a stronger sign-in:")
+    assert decision_text.sentence(weak).params == {"reason": weak.trace[-1].reason.value}
     assert "mfa" not in decision_text.sentence(weak)
     assert decision_text.ways_in(weak) == ["acr_values: one of hw, mfa"]
     assert decision_text.decisive_rows(weak) == [1]

@@ -10,6 +10,7 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 from google.rpc import code_pb2
 
 from authorize.envoy_answers import ExtAuthzParts
+from authorize.policy.reasons import Reason
 from authorize.rpc.attributes import ROUTE, SEEN
 from authorize.rpc.ext_authz import CHECK
 from authorize.service import AuthorizeService
@@ -150,7 +151,7 @@ async def test_who_is_not_signed_in_is_sent_to_sign_in_with_the_cookie_that_bind
 async def test_who_is_refused_is_told_why_as_a_page_or_as_json(envoy):
     page = await envoy.ask("/bob", cookie=envoy.cookie(), accept="text/html")
     assert page.denied_response.status.code == 403
-    assert "you are not a listed user" in page.denied_response.body
+    assert Reason.USER_NOT_LISTED.value in page.denied_response.body
     assert denied(page)["content-type"].startswith("text/html")
     data = await envoy.ask("/bob", cookie=envoy.cookie(), accept="application/json")
     assert data.denied_response.body.startswith("{")

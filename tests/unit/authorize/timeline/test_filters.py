@@ -68,7 +68,9 @@ def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options:
     assert found(options, outcome="forbidden") == ["bob"]
     assert "decision_by_outcome (outcome=?)" in plan(options, outcome="forbidden")
     filters = TimelineFilters.of({"outcome": "perhaps"}, BERLIN, options.policy)
-    assert (list(filters.rows()), filters.problems) == ([], ["perhaps is no outcome of a decision."])
+    assert list(filters.rows()) == []
+    (problem,) = filters.problems
+    assert problem.startswith("perhaps is no outcome")
 
 
 def test_what_shadow_would_do_is_found(options: Options) -> None:

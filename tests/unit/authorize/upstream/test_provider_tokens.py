@@ -142,7 +142,7 @@ async def test_without_a_refresh_token_a_token_is_used_to_its_end_and_no_further
     stage.clock.ahead = 3590
     assert await tokens.headers_for(ACCESS, person) == ((b"authorization", b"Bearer " + session.access_token.encode()),)
     stage.clock.ahead = 3601
-    with pytest.raises(NobodyToActFor, match="sign out and in again"):
+    with pytest.raises(NobodyToActFor, match="sign out"):
         await tokens.headers_for(ACCESS, person)
 
 
@@ -173,7 +173,7 @@ async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> Non
 )
 async def test_what_is_no_token_goes_nowhere(stage: Stage, token: str) -> None:
     await stage.renewals.signed_in(access_token=token)
-    with pytest.raises(NobodyToActFor, match="none that can be passed on"):
+    with pytest.raises(NobodyToActFor, match="passed on"):
         await stage.tokens(ACCESS).headers_for(ACCESS, ann())
 
 

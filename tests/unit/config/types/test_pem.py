@@ -16,10 +16,10 @@ def test_a_certificate_and_its_key_belong_together(pair: tuple[bytes, bytes], ot
 
 def test_a_pair_must_be_pem(pair: tuple[bytes, bytes]) -> None:
     for certificate in (b"", b"x", pair[1], pair[0][:100]):
-        with pytest.raises(ValueError, match="certificate .* PEM"):
+        with pytest.raises(ValueError, match=r"certificate .* PEM"):
             check_pair(certificate, pair[1])
     for key in (b"", b"x", pair[0], pair[1][:60]):
-        with pytest.raises(ValueError, match="private key .* PEM"):
+        with pytest.raises(ValueError, match=r"private key .* PEM"):
             check_pair(pair[0], key)
 
 

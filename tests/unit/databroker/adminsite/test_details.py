@@ -112,4 +112,4 @@ def test_a_broker_that_is_away_is_said() -> None:
         raise BrokerError("no route")
 
     for shown in (shown_claims, shown_facts):
-        assert "The data broker is unavailable" in shown(broker_answer(away))
+        assert "data broker is unavailable" in shown(broker_answer(away))

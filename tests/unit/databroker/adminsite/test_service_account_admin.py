@@ -63,7 +63,7 @@ def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: 
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
     assert record is not None
     assert (list(record.data["groups"]), record.data["created_by"]) == (["a", "b"], "ann")
-    assert told() == [("creates the service account", "ci")]
+    assert told() == [(service_account_admin.CREATES, "ci")]
     row(ServiceAccount, id="ci", groups="a, b")
     assert secret not in pages.get(LIST).content.decode()
     assert "ci" in text_of(pages.get(LIST))
@@ -95,9 +95,9 @@ def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
     assert "already" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
     assert "A name must have" in text_of(pages.post(ADD, name="C I", groups="", lifetime=""))
     assert told() == [
-        ("creates the service account", "ci"),
-        ("creates the service account", "ci"),
-        ("could not change the service account", "ci"),
+        (service_account_admin.CREATES, "ci"),
+        (service_account_admin.CREATES, "ci"),
+        (service_account_admin.FAILED, "ci"),
     ]
     assert "Add service account" in text_of(pages.get(ADD))
 
@@ -108,7 +108,7 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
     second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
     assert is_secret(second, kept_hash(store))
     assert not is_secret(first, kept_hash(store))
-    assert told()[-1] == ("rotates the secret of the service account", "ci")
+    assert told()[-1] == (service_account_admin.ROTATES, "ci")
 
 
 def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store: MemoryStore) -> None:
@@ -124,7 +124,7 @@ def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:
     row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert kept_hash(store) == ""
-    assert told()[-1] == ("revokes the service account", "ci")
+    assert told()[-1] == (service_account_admin.REVOKES, "ci")
     assert not ServiceAccount.objects.exists()
 
 
@@ -143,7 +143,7 @@ def test_a_broker_that_is_away_is_told_of(store: MemoryStore) -> None:
     row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert ServiceAccount.objects.filter(pk="ci").exists()
-    assert told()[-1] == ("could not change the service account", "ci")
+    assert told()[-1] == (service_account_admin.FAILED, "ci")
 
 
 def test_nobody_else_is_let_near(store: MemoryStore) -> None:

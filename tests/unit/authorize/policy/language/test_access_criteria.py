@@ -6,8 +6,10 @@ from authorize.policy.criteria import Case
 from authorize.policy.decision import Outcome, decide, judge
 from authorize.policy.decision_text import rows, sentence, ways_in
 from authorize.policy.identity import AccessSpan, Identity
+from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
+from foundation.web.message import enumerated
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 from tests.unit.authorize.policy.written_policies import criterion
 
@@ -99,10 +101,10 @@ def test_the_explanation_says_from_when_to_when() -> None:
     (compiled,) = table(WIKI).routes()
     found = judge(request(), holder(), compiled, NOW)
     (row,) = [row for row in rows(found) if row["rule"].endswith("granted")]
-    assert (row["answer"], row["reason"]) == ("yes", "temporary access was granted")
+    assert (row["answer"], row["reason"]) == ("yes", Reason.ACCESS_GIVEN.value)
     assert row["compared"] == "access from 2027-01-15 07:50:00 UTC until 2027-01-15 08:10:00 UTC"
     refused = judge(request(), user(), compiled, NOW)
-    assert sentence(refused) == "You don't have access to this page: you are not in any group, and you have no temporary access."
+    assert sentence(refused).params == {"reasons": enumerated([Reason.NO_GROUPS.value, Reason.NO_ACCESS_GIVEN.value])}
     assert any("temporary access" in way for way in ways_in(refused))
 
 

@@ -1,5 +1,6 @@
 """What the policy language can ask of a request."""
 
+import re
 from typing import Any
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_path_of_too_many_readings_is_unknown_to_every_comparison(operator: st
 def test_an_explanation_names_the_reading_that_differs() -> None:
     compared = criterion({"http_path": {"starts_with": "/users/"}}).words.compared
     assert compared(Case(request("/users/1"), None, NOW)) == "/users/1"
-    assert compared(Case(request("/users;%2Fx"), None, NOW)) == "/users;%2Fx, which an upstream may interpret as /users/x"
+    assert re.fullmatch("/users;%2Fx, .* as /users/x", compared(Case(request("/users;%2Fx"), None, NOW)))
 
 
 def test_a_secret_header_is_not_shown() -> None:

@@ -98,7 +98,7 @@ def test_an_unusable_service_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cloud_serverless_authentication_service_account: is not the JSON"):
         make_options(tmp_path, cloud_serverless_authentication_service_account="c2VjcmV0")
     (tmp_path / "account.json").write_text("{}")
-    with pytest.raises(ConfigError, match="cloud_serverless_authentication_service_account_file: .* key file"):
+    with pytest.raises(ConfigError, match=r"cloud_serverless_authentication_service_account_file: .* key file"):
         make_options(tmp_path, cloud_serverless_authentication_service_account_file="account.json")
 
 
