@@ -105,7 +105,7 @@ async def _mix(seed: int, target: Target) -> Outcome:
         hits = target.ledger.hits(question.marker)
         is_answered = number < len(answers)
         expect(bool(hits) <= question.is_forwarded and len(hits) <= 1, f"question {number} ({question.status}) reached {hits}", data)
-        expect(number < until or not hits, f"question {number} came after the end of the connection", data)
+        expect(number < until or not hits, f"question {number} came after the end", data)
         expect(
             not (is_answered and question.is_forwarded) or len(hits) == 1, f"question {number} was answered, but not by its upstream", data
         )

@@ -89,7 +89,7 @@ def forgeries() -> Iterator[tuple[str, Make]]:
     yield "RS256 with 256 zeros", _unsigned("RS256", encoded(bytes(256)))
     yield "RS256 with a signature of one", _unsigned("RS256", encoded(bytes(255) + b"\x01"))
     yield "ES256 with r = s = 0", _unsigned("ES256", encoded(bytes(64)))
-    yield "ES256 of a key that is not published", lambda header, claims: signed({**header, "alg": "ES256"}, claims, EC_KEY, "ES256")
+    yield "ES256 of an unpublished key", lambda header, claims: signed({**header, "alg": "ES256"}, claims, EC_KEY, "ES256")
     yield "another key, same kid", lambda header, claims: signed(header, claims, OTHER_RSA_KEY, "RS256")
     yield "another key, no kid", lambda header, claims: signed(without_absent({**header, "kid": ABSENT}), claims, OTHER_RSA_KEY, "RS256")
     yield (

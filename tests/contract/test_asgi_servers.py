@@ -237,7 +237,7 @@ def test_an_upstream_learns_nothing_that_a_client_pretends(stage: Stage, kind: s
 
 # (host, request): none of these reaches an application.
 KEPT_OUT = {
-    "you are not signed in": (APP, "GET / HTTP/1.1\nHost: HOST"),
+    "no session": (APP, "GET / HTTP/1.1\nHost: HOST"),
     "a forged cookie": (APP, "GET / HTTP/1.1\nHost: HOST\nCookie: _gate=FORGED; __Host-_gate=FORGED"),
     "a forged token": (APP, "GET / HTTP/1.1\nHost: HOST\nAuthorization: Gate FORGED"),
     "an identity that somebody writes": (APP, f"GET / HTTP/1.1\nHost: HOST\n{FORGED.partition('Cookie')[0].strip()}"),
@@ -265,7 +265,7 @@ KEPT_OUT = {
     },
 }
 WEBSOCKETS_KEPT_OUT = {
-    "you are not signed in": (APP, ""),
+    "no session": (APP, ""),
     "a forged cookie": (APP, "Cookie: _gate=FORGED"),
     "a page of another origin": (PUBLIC, "Origin: https://evil.example"),
     "two origins": (PUBLIC, "Origin: https://HOST\nOrigin: https://evil.example"),

@@ -11,6 +11,7 @@ from authorize.client import Authorizer
 from authorize.envoy_answers import ExtAuthzParts, Responder
 from authorize.policy.decision import Outcome
 from authorize.policy.decision_text import sentence
+from authorize.policy.reasons import Reason
 from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
@@ -180,7 +181,7 @@ async def test_what_an_application_wants_and_nobody_has_is_told_in_the_same_word
 async def test_who_is_refused_is_told_why_and_attested_nowhere(world):
     check = await world.authorizer.check(request("/bob"), world.cookie())
     assert check.identity_headers == ()
-    assert sentence(check.decision) == "You don't have access to this page: you are not a listed user."
+    assert sentence(check.decision).params == {"reasons": Reason.USER_NOT_LISTED.value}
     assert check.identity is not None
 
 

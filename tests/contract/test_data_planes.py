@@ -303,7 +303,8 @@ async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: s
     assert b"ambiguous" in answer.body
     assert b"secret route" not in answer.body
     line = logged(gate, lambda entry: entry["request_id"] == answer.header("x-request-id"))
-    assert "an upstream may interpret the path as /admin/users, which belongs to route 'secret route'" in line["problem"]
+    assert "as /admin/users," in line["problem"]
+    assert "route 'secret route'" in line["problem"]
 
 
 @pytest.mark.parametrize("target", ["/users", "/users;x", "/users;%2Fx", "/users%3Fx", "//users", "//x/users", "/%2Fusers"])

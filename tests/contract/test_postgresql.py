@@ -127,7 +127,7 @@ def test_nobody_waits_for_ever_for_a_server_that_hangs(postgresql, monkeypatch):
 
         with ThreadPoolExecutor(1) as executor:
             first, second = executor.submit(lambda: list(ask())).result(30)
-    assert first == "the server did not respond in time"
+    assert "in time" in first
     assert second == "the connection is closed"
 
 

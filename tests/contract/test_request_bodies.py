@@ -13,7 +13,6 @@ import pytest
 
 from foundation.web.next_steps import next_step
 from proxy.envoy.head import LARGEST_BODY
-from proxy.listener.http1.head import RequestRefused
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
@@ -176,7 +175,7 @@ async def test_a_client_that_says_nothing_more_of_its_body_is_told_so(gate: Runn
     path = f"/stops/{length}/{sent}"
     async with CanaryUpstream(port=PORT):
         answer = await asyncio.to_thread(stopped, path)
-        assert (answer.status, answer.body) == (408, RequestRefused(408, "The request body took too long.").body)
+        assert (answer.status, b"request body" in answer.body) == (408, True)
         assert answer.header("content-type") == "text/plain; charset=utf-8"
         assert not [name for name, _ in answer.headers if name.lower().startswith("x-gate")]
         await has_left(gate, path)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import ssl
 import threading
@@ -27,7 +28,7 @@ from tests.support.raw_http import RawClient
 pytestmark = pytest.mark.slow
 
 APP = "app.localhost"
-NO_ANSWER = "sent an invalid HTTP response"
+NO_ANSWER = "invalid HTTP response"
 END = b"Content-Length: 2\r\n\r\nok"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -60,7 +61,7 @@ FAILING = {
     "status 099": Failing(502, ("the status 099", NO_ANSWER)),
     "status 600": Failing(502, ("the status 600", NO_ANSWER)),
     "status 999": Failing(502, ("the status 999", NO_ANSWER)),
-    "switches unasked": Failing(502, ("switched protocols without an upgrade request", NO_ANSWER)),
+    "switches unasked": Failing(502, ("without an upgrade", NO_ANSWER)),
     # Envoy shows gate no interim response, and counts none: the route's time bounds them there.
     "only interim": Failing(502, ("interim responses", "timed out"), 504),
 }
@@ -222,10 +223,7 @@ async def test_each_failure_has_its_own_words_in_the_line_of_the_request(
             if plane == "envoy" and name == "switches unasked":
                 assert body == b"", "Envoy's side of it has no end"
             else:
-                assert json.loads(body)["reason"] in (
-                    "The application behind this address can't be reached.",
-                    "The application behind this address did not answer in time.",
-                ), name
+                assert re.search("can't be reached|in time", json.loads(body)["reason"]), name
             assert any(words in line["problem"] for words in failing.words), (name, line["problem"])
             where = upstreams.to[name].partition("://")[2]
             assert where in line["problem"], (name, line["problem"])

@@ -36,7 +36,6 @@ from tests.support.sample_upstream import SampleUpstream
 
 AUTHENTICATE, APP, HTTP_ONLY, LATER, ELSEWHERE = (f"{name}.gate.test" for name in ("auth", "app", "http", "later", "elsewhere"))
 YEAR = 365 * 24 * 3600
-NONE_YET = "CN=gate has no certificate for this host yet"
 
 
 @dataclass
@@ -253,7 +252,7 @@ def test_an_authority_that_is_away_stops_no_start(plane: str, tmp_path: Path, up
         with socket.create_connection(("127.0.0.1", builder.port), 10) as plain, anybody.wrap_socket(plain, server_hostname=APP) as client:
             shown = client.getpeercert(binary_form=True)
             assert shown is not None
-            assert x509.load_der_x509_certificate(shown).subject.rfc4514_string() == NONE_YET
+            assert "no certificate" in x509.load_der_x509_certificate(shown).subject.rfc4514_string()
             client.sendall(f"GET /ping HTTP/1.1\r\nHost: {APP}:{builder.port}\r\nConnection: close\r\n\r\n".encode())
             assert client.recv(100).startswith(b"HTTP/1.1 200")
 

@@ -64,15 +64,15 @@ def test_each_way_in_which_an_upstream_fails_has_its_words_and_its_place(
             "refused": ({"to": f"http://127.0.0.1:{refusing}"}, f"127.0.0.1:{refusing} refused the connection"),
             "unresolved": ({"to": "http://upstream.invalid"}, "can't be resolved"),
             "untrusted": ({"to": f"https://127.0.0.1:{port['tls']}"}, "presented an untrusted certificate"),
-            "other name": ({"to": f"https://127.0.0.1:{port['tls']}", "tls_custom_ca_file": ca}, "a certificate for another name"),
+            "other name": ({"to": f"https://127.0.0.1:{port['tls']}", "tls_custom_ca_file": ca}, "for another name"),
             "as the route says": (
                 {"to": f"https://127.0.0.1:{port['tls']}", "tls_custom_ca_file": ca, "tls_server_name": "upstream.localhost"},
                 None,
             ),
             "unverified": ({"to": f"https://127.0.0.1:{port['tls']}", "tls_skip_verify": True}, None),
-            "plain": ({"to": f"https://127.0.0.1:{port['plain']}"}, "does not speak TLS on that port"),
+            "plain": ({"to": f"https://127.0.0.1:{port['plain']}"}, "not speak TLS"),
             "mutual": ({"to": f"https://127.0.0.1:{port['mutual']}", "tls_skip_verify": True}, "requires a client certificate"),
-            "silent": ({"to": f"https://127.0.0.1:{port['silent']}"}, "did not respond in time"),
+            "silent": ({"to": f"https://127.0.0.1:{port['silent']}"}, "in time"),
             "second": ({"to": [upstream.url, f"http://127.0.0.1:{free_port()}"]}, "refused the connection"),
         }
         builder = GateBuilder(provider.url)

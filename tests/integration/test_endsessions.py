@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from config.options import Options
+from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
 from databroker.models import AuditEntry
 from databroker.records import SESSION, USER
 from gateproject.management.broker_access import opened_broker
@@ -57,12 +58,12 @@ def run(options: Options, *arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("arguments", "left", "told", "logged"),
     [
-        (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [("ends the session", "a2")]),
-        (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [("ends the session", "a1"), ("ends the session", "b1")]),
-        (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [("ends the session", "none")]),
-        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [("ends all sessions of this user", "ann@A.org")]),
-        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [("ends all sessions of this user", "oidc/gone")]),
-        (("--everybody",), [], "4 sessions ended", [("ends all sessions of this user", "everybody")]),
+        (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [(ENDS, "a2")]),
+        (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [(ENDS, "a1"), (ENDS, "b1")]),
+        (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [(ENDS, "none")]),
+        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [(ENDS_ALL, "ann@A.org")]),
+        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [(ENDS_ALL, "oidc/gone")]),
+        (("--everybody",), [], "4 sessions ended", [(ENDS_ALL, "everybody")]),
     ],
 )
 def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], told: str, logged: list[Any]) -> None:
@@ -111,7 +112,7 @@ def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said:
 
 
 def test_an_address_that_nobody_has_ends_nobody(options: Options) -> None:
-    with pytest.raises(CommandError, match=r"eve@a\.org: no user has this verified address"):
+    with pytest.raises(CommandError, match=r"eve@a\.org: no user"):
         run(options, "--user", "ann@a.org", "eve@a.org")
     assert not AuditEntry.objects.exists(), "the log tells of no ending that was not tried"
     assert asyncio.run(_left(options)) == ["a1", "a2", "b1", "c1"]
@@ -121,9 +122,9 @@ def test_a_store_that_is_away_is_told_and_logged(tmp_path: Path) -> None:
     options = make_options(
         tmp_path, databroker_storage_type="kvstore", databroker_storage_connection_string="redis://127.0.0.1:1", grpc_client_timeout="1s"
     )
-    with pytest.raises(CommandError, match="some sessions were not ended"):
+    with pytest.raises(CommandError, match="not ended"):
         run(options, "--session", "a1")
-    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["ends the session", "could not end the session"]
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [ENDS, NOT_ENDED]
 
 
 def test_what_has_no_audit_log_says_where_to_run_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 import yaml
 
+from authorize.policy.reasons import Reason
 from tests.support.browser import headless_browser
 from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
@@ -120,7 +121,7 @@ def look_at_the_pages(gate: RunningGate, profile: Path, request_id: str) -> None
 
         def is_explained() -> bool:  # the log is written by and by
             browser.open(gate.url("authenticate.localhost", f"{LOG}explain/?request={request_id}"))
-            return "none of your groups is listed" in browser.text
+            return Reason.GROUP_NOT_LISTED.value in browser.text
 
         wait_until(is_explained, "the last decision is in the log")
         browser.find("#url").send_keys(gate.url("wages.localhost", "/x"))

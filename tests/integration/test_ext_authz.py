@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from authorize.policy.paths.canonical import canonical_path
+from authorize.policy.reasons import Reason
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BadRequest
 from tests.support.browser import headless_browser
@@ -105,7 +106,7 @@ async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, a
         page = await sign_in(client, envoy.url("/reports"), "bob")
         assert application.hits == before
     assert page.status_code == 403
-    assert "none of your groups is listed" in page.text
+    assert Reason.GROUP_NOT_LISTED.value in page.text
     assert "bob@example.com" in page.text
 
     def lines() -> list[dict]:

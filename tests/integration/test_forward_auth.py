@@ -7,6 +7,7 @@ from functools import cache
 import httpx
 import pytest
 
+from authorize.policy.reasons import Reason
 from proxy.rewriting.header_names import fold, is_internal_header
 from tests.support import front_proxies, ingress_nginx
 from tests.support.cookies import of_client
@@ -89,7 +90,7 @@ async def test_a_refused_person_reads_why(proxy: Front, application: SampleUpstr
         page = await sign_in(client, proxy.url("/"), "bob")
         assert application.hits == before
     assert page.status_code == 403
-    assert "none of your groups is listed" in page.text
+    assert Reason.GROUP_NOT_LISTED.value in page.text
     assert "bob@example.com" in page.text
 
 

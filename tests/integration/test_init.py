@@ -72,7 +72,7 @@ def test_a_person_answers_and_gate_runs(tmp_path: Path) -> None:
                 answer = client.send(head.encode()).response()
             again = run(tmp_path / "gate", "--offline")
         assert answer.status == 302
-        assert "note: gate is already running here" in again.stdout
+        assert "already running" in again.stdout
         assert "another program" not in again.stdout
         assert dict(answer.headers)["location"].startswith(f"https://{SIGN_IN}:{port}/")
 
@@ -106,7 +106,7 @@ def test_a_file_answers_and_the_provider_is_asked_before_anything_is_written(ups
         before = (folder / "config.yaml").read_bytes()
         again = run(folder, "--answers", file)
         assert again.returncode == 0, again.stderr
-        assert "already exists and was not changed" in again.stdout
+        assert "was not changed" in again.stdout
         assert "0 errors" in again.stdout, again.stdout
         assert (folder / "config.yaml").read_bytes() == before
     away = run(folder)

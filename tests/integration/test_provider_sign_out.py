@@ -99,7 +99,8 @@ async def test_the_endpoint_is_on_the_authenticate_host_only(gate: tuple[Running
             running.url(running.builder.authenticate_host, "/.gate/backchannel_logout"), data={"logout_token": "x" * 100_000}
         )
     assert (elsewhere.status_code, here.status_code, large.status_code) == (404, 400, 413)
-    assert here.json() == {"error": "invalid_request", "error_description": "the logout token can't be read"}
+    assert here.json()["error"] == "invalid_request"
+    assert "can't be read" in here.json()["error_description"]
 
 
 @pytest.mark.parametrize(

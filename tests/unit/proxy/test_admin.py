@@ -118,7 +118,7 @@ def test_the_page_looks_like_the_admin():
             ["e-mail addresses at a.org, or group engineering, or user ann@b.org"],
         ),
         ({"allowed_idp_claims": {"department": ["a", "b"]}}, ["claim department = a, or claim department = b"]),
-        ({"cors_allow_preflight": True}, ["CORS preflight requests, without sign-in"]),
+        ({"cors_allow_preflight": True}, ["CORS preflight requests"]),
     ],
 )
 def test_a_route_is_told_in_words(settings, expected):
@@ -179,7 +179,7 @@ def test_what_decides_nothing_what_is_open_and_what_a_policy_says_is_seen_at_onc
         route(policy=policy), route(mode="shadow", allowed_users=["a@b.c"]), route(allow_public_unauthenticated_access=True)
     ).get("proxy/route/")
     text = text_of(shown)
-    assert "users that the policy allows allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
+    assert "allow: domain is corp.com deny: groups is <sales> (shadow mode)" in text
     assert "<sales>" not in shown.content.decode()
     assert text.count("Shadow mode: not enforced") == 1
     assert text.count("Public everyone, without sign-in") == 1

@@ -161,7 +161,7 @@ def test_the_verdict_on_a_form_follows_from_what_became_of_it() -> None:
     kept = KeptForm("/.gate/form/1", "form=x")
     assert with_form(sign_in, kept, incoming) == SignIn("https", None, kept)
     assert with_form(sign_in, None, incoming) == sign_in
-    refusal = with_form(sign_in, NotKept("it is larger than 1 MiB"), incoming)
+    refusal = with_form(sign_in, NotKept("larger than 1 MiB"), incoming)
     assert isinstance(refusal, Refuse)
     assert (refusal.status, "larger than 1 MiB" in refusal.reason) == (401, True)
 

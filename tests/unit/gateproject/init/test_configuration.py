@@ -33,7 +33,7 @@ def test_it_has_no_problems_and_says_what_was_answered(tmp_path: Path, changed: 
     assert checked.options.idp_client_secret.reveal() == answers["client_secret"]
     assert str(checked.options.signout_redirect_url) == "https://authenticate.example.com/.gate/signed_out"
     assert checked.options.data_dir == tmp_path / "data"
-    assert "Redirect URI to register at the provider: https://authenticate.example.com/oauth2/callback" in text
+    assert ": https://authenticate.example.com/oauth2/callback" in text
 
 
 def test_where_the_environment_names_the_data_directory_the_file_does_not(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_who_may_enter(who: str, rules: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"who": "bob"}, "'bob' is neither an e-mail address"),
+        ({"who": "bob"}, "'bob' is neither"),
         ({"who": "everyone, @example.com"}, "cannot be combined with"),
         ({"who": " , "}, "list at least one"),
         ({"domain": "https://example.com"}, "write the domain only"),

@@ -33,7 +33,9 @@ def test_a_taken_port_is_told_with_how_to_find_who_has_it(tmp_path: Path, settin
         port = taken.server_port
         (note,) = notes(options(tmp_path, free_port(), **{setting: f"127.0.0.1:{port}"}))
         taken.shutdown()
-    assert note == f"{setting}: can't listen on 127.0.0.1:{port}: another process uses the port (`ss -ltnp 'sport = :{port}'` shows it)"
+    assert note.startswith(f"{setting}: ")
+    assert f"127.0.0.1:{port}" in note
+    assert f"`ss -ltnp 'sport = :{port}'`" in note
 
 
 class Ready(BaseHTTPRequestHandler):
@@ -54,7 +56,9 @@ def test_ports_of_a_gate_that_runs_with_this_configuration_are_no_trouble(tmp_pa
         address = f"127.0.0.1:{gate.server_port}"
         (note,) = notes(options(tmp_path, gate.server_port, metrics_address=address))
         gate.shutdown()
-    assert note == f"gate is already running here (metrics_address {address}). Show its state with `gate status`"
+    assert "already running" in note
+    assert f"(metrics_address {address})" in note
+    assert "`gate status`" in note
 
 
 def test_another_trouble_has_its_own_words(tmp_path: Path) -> None:
@@ -66,4 +70,5 @@ def test_another_trouble_has_its_own_words(tmp_path: Path) -> None:
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:
     unknown = options(tmp_path, free_port(), authenticate_service_url="https://authenticate.invalid")
     (note,) = notes(unknown)
-    assert note == "authenticate.invalid does not resolve yet. Create a DNS record for it that points to gate"
+    assert note.startswith("authenticate.invalid ")
+    assert "DNS record" in note

@@ -83,7 +83,7 @@ async def test_a_client_that_the_provider_does_not_take_is_told(
             "Invalid parameter: redirect_uri",
             400,
             "idp_client_id",
-            f"{REGISTER} for the client at the provider: https://",
+            REGISTER,
         ),
         ("unauthorized_client", "no PAR", 400, "idp_client_id", "Allow pushed authorization requests"),
         ("invalid_scope", "Invalid scopes: x", 400, "idp_client_id", "invalid_scope (Invalid scopes: x)"),
@@ -118,8 +118,8 @@ async def test_any_other_refusal_says_nothing_of_the_client(tmp_path: Path, idp:
     [
         ({"issuer": "https://evil.example"}, "issuer is 'https://evil.example'"),
         ({"token_endpoint": None}, "token_endpoint is missing"),
-        ({"jwks_uri": "http://keys.example.com"}, "jwks_uri is missing, or is not https"),
-        ({"id_token_signing_alg_values_supported": ["HS256"]}, "signs ID tokens with none of"),
+        ({"jwks_uri": "http://keys.example.com"}, "jwks_uri"),
+        ({"id_token_signing_alg_values_supported": ["HS256"]}, "ID tokens"),
     ],
 )
 async def test_what_a_sign_in_would_refuse_is_told(tmp_path: Path, idp: FakeIdP, bent: dict[str, Any], words: str) -> None:
@@ -137,7 +137,9 @@ async def test_an_endpoint_that_gate_will_not_request_is_reported(
     idp.bend.discovery = {key: "https://10.0.0.1/x"}
     (found,) = await online_checks.findings(options(tmp_path, idp))
     assert found[0] == ("idp_provider_url",)
-    assert "10.0.0.1: the discovery document of the public host 127.0.0.1 refers to this host, which is at a private address" in found[1]
+    assert "10.0.0.1: " in found[1]
+    assert "host 127.0.0.1" in found[1]
+    assert "private address" in found[1]
 
 
 @pytest.mark.parametrize("path", [DISCOVERY, "/jwks"])
@@ -162,7 +164,7 @@ def test_a_configuration_that_is_wrong_otherwise_is_not_asked_about() -> None:
     ("setting", "key", "words"),
     [
         ({"idp_provider_url": "https://127.0.0.1:{refusing}"}, "idp_provider_url", "refused the connection"),
-        ({"idp_provider_url": "https://127.0.0.1:{plain}"}, "idp_provider_url", "does not speak TLS on that port"),
+        ({"idp_provider_url": "https://127.0.0.1:{plain}"}, "idp_provider_url", "not speak TLS"),
         ({"idp_provider_url": "https://127.0.0.1:{tls}"}, "idp_provider_url", "presented an untrusted certificate"),
         ({"idp_provider_url": "https://idp.invalid"}, "idp_provider_url", "can't be resolved"),
         (

@@ -60,7 +60,7 @@ def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_end_of_the_con
 ) -> None:
     with server.connect() as connection:
         connection.longest_wait, connection.until = longest_wait, time.monotonic() + until
-        with pytest.raises(psycopg.OperationalError, match="did not respond in time"):
+        with pytest.raises(psycopg.OperationalError, match="in time"):
             connection.execute("SET a = 1")
         assert connection.closed
         server.answer()

@@ -39,7 +39,7 @@ def test_a_database_of_a_newer_release_is_left_as_it_is(tmp_path: Path) -> None:
         database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('gone', '0001_initial', '2020-01-01')")
     with prepare(tmp_path) as child:
         assert child.process.wait(60) != 0
-        child.wait_for_line("database_url: the database was written by a newer release (databroker 0999_later; this is gate v0.")
+        child.wait_for_line("databroker 0999_later")
 
 
 def test_a_file_that_is_no_database_is_named_by_its_setting(tmp_path: Path) -> None:

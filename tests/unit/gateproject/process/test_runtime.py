@@ -128,13 +128,13 @@ async def test_a_file_that_the_new_configuration_names_has_settled_too(running: 
 
 async def test_a_configuration_that_does_not_stop_changing_is_not_read(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     async def changes(_: ConfigSource) -> None:
-        raise ConfigError([Problem("", "is not read while it changes")])
+        raise ConfigError([Problem("", "still changes")])
 
     monkeypatch.setattr(ConfigSource, "settle", changes)
     before = running.services
     await running.reload()
     assert running.services is before
-    assert [problem.message for problem in running.status.problems] == ["is not read while it changes"]
+    assert [problem.message for problem in running.status.problems] == ["still changes"]
     await running.stop()
 
 
@@ -239,7 +239,7 @@ async def test_each_part_that_is_told_is_made_to_fail_above_and_access_is_told_f
 
 
 async def test_an_envoy_that_is_silent_holds_up_no_policy(running: Runtime) -> None:
-    running.envoy = EnvoyOfATest(late="it did not apply the new configuration in time")  # type: ignore[assignment]
+    running.envoy = EnvoyOfATest(late="not in time")  # type: ignore[assignment]
     world = running.services
     await running.reload()
     assert running.services is not world

@@ -36,7 +36,7 @@ def test_a_proxy_has_a_directory_of_its_own_and_no_database(proxy):
 
 def test_a_directory_that_can_not_be_written_is_named_by_its_setting(proxy, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"data_dir: gate must be able to write in .*file/data: Not a directory"):
+    with pytest.raises(ConfigError, match=r"data_dir: .*file/data: Not a directory"):
         prepare(proxy.model_copy(update={"data_dir": tmp_path / "file" / "data"}))
 
 
@@ -58,7 +58,7 @@ def test_without_a_configuration_nothing_is_started(capsys):
     with override_settings(GATE_CONFIG_PATH=None), pytest.raises(SystemExit) as end:
         from_settings()
     assert "startup failed" in str(end.value)
-    assert "environment (no configuration file was read. Use --config FILE)" in str(end.value)
+    assert "--config FILE" in str(end.value)
 
 
 def test_who_begins_speaks_without_waiting_for_a_reader():

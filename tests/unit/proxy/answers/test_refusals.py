@@ -10,6 +10,7 @@ import pytest
 from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE, Outcome, decide
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from authorize.route_links import RouteLinks
 from authorize.service import AuthorizeService
 from config.options import Options
@@ -83,7 +84,7 @@ async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Pa
     assert "Get help" not in plain
     check = forbidden(user(), refusal_message="Payroll <lets> you in.")
     helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
-    assert "You are signed in as ann@corp.com. Payroll &lt;lets&gt; you in." in helped
+    assert "ann@corp.com. Payroll &lt;lets&gt; you in." in helped
     assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Get help' in helped
     page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
     assert 'href="https://help.corp.com/new">Get help' in page.body.decode()
@@ -136,7 +137,7 @@ async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, he
     assert answer.status == 401
     assert answer.values("www-authenticate") == [
         'Bearer realm="gate", error="insufficient_user_authentication", '
-        'error_description="your sign-in method does not meet the requirement", acr_values="mfa hw", max_age="900"'
+        f'error_description="{Reason.STRENGTH_OTHER.value}", acr_values="mfa hw", max_age="900"'
     ]
     assert answer.values("cache-control")[-1] == "no-store"
     assert b"stronger sign-in" in answer.body
@@ -224,9 +225,9 @@ async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, 
     ("error", "status", "said"),
     [
         (UpstreamError("db.internal:5432 refused"), 502, "can't be reached"),
-        (UpstreamTimeout("db.internal:5432"), 504, "did not answer in time"),
+        (UpstreamTimeout("db.internal:5432"), 504, "in time"),
         (TooManyTunnels("1024 tunnels are already open"), 429, "1024 tunnels"),
-        (HandshakeRefused(501, "this server can't hand a connection over"), 501, "can't hand a connection over"),
+        (HandshakeRefused(501, "no hand-over here"), 501, "no hand-over here"),
     ],
 )
 async def test_of_an_error_a_person_is_told_what_to_do_and_never_the_cause(error: GateError, status: int, said: str) -> None:

@@ -2,10 +2,13 @@ import json
 
 import pytest
 
-from foundation.web.message import Message
+from foundation.web.languages import in_language
+from foundation.web.pages import TITLES
 from proxy.answers.send import send_grpc_error, send_redirect, send_refusal, send_text
 from proxy.verdict import Refuse
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
+
+GONE = TITLES[410]
 
 
 async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> None:
@@ -25,23 +28,24 @@ async def test_an_error_has_the_form_the_client_reads_and_the_request_id() -> No
 
 
 async def test_a_page_is_in_the_language_of_its_reader_and_says_that_it_varies() -> None:
-    refusal = Refuse(404, Message("No page exists at this address."), more=[(b"vary", b"Origin")])
+    assert len({GONE, in_language(GONE, "de"), in_language(GONE, "fr")}) == 3
+    refusal = Refuse(404, GONE, more=[(b"vary", b"Origin")])
     for headers, said, vary in (
-        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, "Unter dieser Adresse gibt es keine Seite.", "Accept, Accept-Language"),
+        ({**NAVIGATION, "accept-language": "de-DE,de;q=0.9"}, in_language(GONE, "de"), "Accept, Accept-Language"),
         (
             {**NAVIGATION, "accept-language": "\xff;q=\xfe, fr;q=0.1"},
-            "Aucune page n\u2019existe \u00e0 cette adresse.",
+            in_language(GONE, "fr"),
             "Accept, Accept-Language",
         ),
-        (NAVIGATION, "No page exists at this address.", "Accept, Accept-Language"),
-        ({"accept": "application/json", "accept-language": "de"}, "No page exists at this address.", "Accept"),
-        ({"accept-language": "de"}, "No page exists at this address.", "Accept"),
+        (NAVIGATION, GONE, "Accept, Accept-Language"),
+        ({"accept": "application/json", "accept-language": "de"}, GONE, "Accept"),
+        ({"accept-language": "de"}, GONE, "Accept"),
     ):
         answer, incoming = Answer(), incoming_from("https://a.example/", headers=headers)
         await send_refusal(incoming, refusal, answer.send)
         assert said in answer.body.decode()
         assert answer.values("vary") == [vary, "Origin"]
-        assert incoming.told == "No page exists at this address."  # the log's
+        assert incoming.told == GONE  # the log's
 
 
 async def test_head_gets_the_headers_of_get_and_no_body() -> None:

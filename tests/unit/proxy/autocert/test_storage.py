@@ -89,7 +89,7 @@ def test_a_challenge_is_found_by_every_process_until_it_is_forgotten(storage, tm
 @pytest.mark.parametrize("host", ["", ".", "..", "../account", "a/../../account", "a\0b", "A.example.com", "a" * 300, ".a", "-", "a_b"])
 def test_no_name_leads_out_of_the_directory(storage, host):
     assert storage.challenge(host) is None
-    with pytest.raises(ValueError, match="is not a host name"):
+    with pytest.raises(ValueError, match="host name"):
         storage.certificate(host)
 
 

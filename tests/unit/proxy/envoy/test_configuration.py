@@ -158,7 +158,7 @@ async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stay
     assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
     await comes(lambda: 1001 in told.ports())
     told.envoy.said = [ConfigurationRejected("cannot bind")]
-    with pytest.raises(ConfigError, match="envoy rejected the generated configuration: cannot bind"):
+    with pytest.raises(ConfigError, match="cannot bind"):
         await told.configuration.prepare(told.options(1002, headers="2"))
     assert dict(told.configuration.options.headers)["X-Of"] == "1"
     told.envoy.said = [DiscoveryTimeout("not in time")]

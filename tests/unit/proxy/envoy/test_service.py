@@ -51,7 +51,7 @@ def test_two_gates_do_not_share_the_files_of_envoy(tmp_path: Path) -> None:
     first = plane(tmp_path, free_port())
     before = (tmp_path / "envoy" / "bootstrap.json").read_text()
     try:
-        with pytest.raises(ConfigError, match="data_dir: another gate with `data_plane: envoy` uses"):
+        with pytest.raises(ConfigError, match="data_dir: another gate"):
             plane(tmp_path, free_port())
         assert (tmp_path / "envoy" / "bootstrap.json").read_text() == before
     finally:

@@ -56,7 +56,8 @@ async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> No
         answer = await gate.ask("https://app.example.com/;x/admin/x")
         ((path, outcome, problem),) = await kept(gate)
     assert (path, outcome) == ("/;x/admin/x", "bad request")
-    assert problem.startswith("an upstream may interpret the path as /admin/x, which belongs to route 'hidden'")
+    assert "as /admin/x," in problem
+    assert "route 'hidden'" in problem
     # The client learns that its path is refused, and nothing of other routes.
     assert answer.status == 400
     assert b"ambiguous" in answer.body

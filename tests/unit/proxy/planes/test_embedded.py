@@ -10,6 +10,7 @@ import pytest
 
 from authorize.client import Check
 from authorize.policy.decision import NO_ROUTE
+from authorize.policy.reasons import Reason
 from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
 from proxy.observe.access_log import CLIENT_LEFT
@@ -205,7 +206,7 @@ async def test_each_request_is_one_line_in_the_log_without_its_query(
     line = json.loads(output)
     expected = {"event": "request", "method": "GET", "host": "app.example.com", "path": "/page", "status": 200, "level": "info"}
     assert expected.items() <= line.items()
-    assert (line["user_id"], line["outcome"], line["reason"]) == ("oidc/ann", "allowed", "any signed-in user has access")
+    assert (line["user_id"], line["outcome"], line["reason"]) == ("oidc/ann", "allowed", Reason.SIGNED_IN.value)
     assert "s3cret" not in output
     assert ann.cookie("app.example.com") not in output
 

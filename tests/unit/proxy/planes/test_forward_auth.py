@@ -389,7 +389,7 @@ async def test_no_permission_is_kept_longer_than_its_session_lives(tmp_path: Pat
 @pytest.mark.parametrize(
     ("peer", "forwarded_for", "status"),
     [("10.0.0.1", "203.0.113.9", 200), ("10.0.0.1", "198.51.100.7", 403), ("10.0.0.1", None, 403), ("203.0.113.1", "203.0.113.9", 403)],
-    ids=["let in", "not let in", "a front proxy that does not say", "a front proxy that is not trusted"],
+    ids=["let in", "not let in", "a silent front proxy", "an untrusted front proxy"],
 )
 async def test_the_address_is_the_clients_never_the_front_proxys(tmp_path: Path, peer: str, forwarded_for: str | None, status: int) -> None:
     async with asked(tmp_path, forward_auth_cache="5m") as front:

@@ -158,13 +158,13 @@ async def test_what_is_asked():
         ("503", b"", "status 503"),
         ("404", SERVES, "status 404"),
         ("200", b"", "grpc-status missing"),
-        ("200", b"\0\0", "its response is not gRPC"),
-        ("200", b"\x01" + SERVES[1:], "its response is not gRPC"),
-        ("200", SERVES + b"\x08", "its response is not gRPC"),
-        ("200", SERVES + SERVES, "its response is not gRPC"),
+        ("200", b"\0\0", "not gRPC"),
+        ("200", b"\x01" + SERVES[1:], "not gRPC"),
+        ("200", SERVES + b"\x08", "not gRPC"),
+        ("200", SERVES + SERVES, "not gRPC"),
         ("200", b"\0\0\0\0\0", "it returned UNKNOWN"),
         ("200", b"\0\0\0\0\x02\x08\x63", "it returned 99"),
-        ("200", b"x" * 60_000, "its response is not gRPC"),
+        ("200", b"x" * 60_000, "not gRPC"),
     ],
 )
 async def test_nothing_but_serving_is_healthy(status, body, reason):

@@ -166,5 +166,5 @@ def test_without_any_directory_it_says_what_names_one(several: Desk, tmp_path: P
     keys = {"provider": "oidc", "client_id": "gate", "client_secret": "secret"}
     entries = [{"id": "corp", "url": "https://corp.example", **keys}]
     several.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=entries)
-    with pytest.raises(CommandError, match="service_account or directory_file of a provider in identity_providers"):
+    with pytest.raises(CommandError, match=r"service_account or directory_file .* identity_providers"):
         several.run()

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("db.example.com",), "must be a host and a port"),
-        (("db.example.com:22/x",), "must be a host and a port"),
+        (("db.example.com",), "host and a port"),
+        (("db.example.com:22/x",), "host and a port"),
         (("ann@db.example.com:22",), "user name"),
         (("db.example.com:0",), "port"),
         (("db.example.com:22", "--url", "http://db.example.com"), "must be https://host"),

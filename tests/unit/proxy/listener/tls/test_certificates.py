@@ -240,7 +240,7 @@ def test_before_there_is_any_certificate_one_is_shown_that_says_so():
     certificates = Certificates((), obtained=AcmeState())
     for name in ("app.example.com", None):
         shown = shake(certificates, name)
-        assert (shown.names, shown.subject) == ([], "CN=gate has no certificate for this host yet")
+        assert (shown.names, "no certificate" in shown.subject) == ([], True)
 
 
 def test_what_was_obtained_is_shown_by_the_next_handshake(tmp_path):

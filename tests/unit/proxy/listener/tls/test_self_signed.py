@@ -60,6 +60,6 @@ def test_what_is_shown_for_want_of_another_says_so_and_is_for_no_host():
     pair = none_yet()
     check_pair(pair.certificate, pair.key)
     certificate = x509.load_pem_x509_certificate(pair.certificate)
-    assert certificate.subject.rfc4514_string() == "CN=gate has no certificate for this host yet"
+    assert "no certificate" in certificate.subject.rfc4514_string()
     with pytest.raises(x509.ExtensionNotFound):
         certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
