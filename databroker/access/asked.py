@@ -176,7 +176,7 @@ class AskedAccesses:
     async def close_all(self, user_id: str, issuer: str, route: str) -> None:
         """Close each request that waits of this person for this route; AccessBusy where others change them each time."""
         for _ in range(TRIES):
-            waiting = [held for held in await self.of_person(user_id, issuer) if held.asked.route == route]
+            waiting = await self._waiting(place(user_id, issuer, route), MOST_OPEN)
             if not waiting:
                 return
             for held in waiting:
@@ -185,8 +185,10 @@ class AskedAccesses:
         raise busy(user_id)
 
     async def of_person(self, user_id: str, issuer: str) -> list[HeldRequest]:
-        beginning = place(user_id, issuer)
-        found = await self._broker.page(ASKED_ACCESS, beginning, AT_ONCE)
+        return await self._waiting(place(user_id, issuer), AT_ONCE)
+
+    async def _waiting(self, beginning: str, most: int) -> list[HeldRequest]:
+        found = await self._broker.page(ASKED_ACCESS, beginning, most)
         own = [_readable(record) for record in found if record.id.startswith(beginning)]
         return [held for held in own if held is not None and self._waits(held)]
 
