@@ -17,7 +17,7 @@ from tests.attack.target import Target
 
 GATES = 40
 RELOADS = 25  # of each gate: a thousand together
-REFUSED_LINE = "configuration refused"
+REFUSED_LINE = "configuration rejected"
 BROKEN = (
     b"",
     b"policy: [",

@@ -57,13 +57,13 @@ FAILING = {
     "resets": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
     "closes": Failing(502, (ConnectionFault.BROKE_OFF.words,)),
     "no HTTP": Failing(502, (NO_ANSWER,)),
-    "status 000": Failing(502, ("the status 000", NO_ANSWER)),
-    "status 099": Failing(502, ("the status 099", NO_ANSWER)),
-    "status 600": Failing(502, ("the status 600", NO_ANSWER)),
-    "status 999": Failing(502, ("the status 999", NO_ANSWER)),
+    "status 000": Failing(502, ("status 000", NO_ANSWER)),
+    "status 099": Failing(502, ("status 099", NO_ANSWER)),
+    "status 600": Failing(502, ("status 600", NO_ANSWER)),
+    "status 999": Failing(502, ("status 999", NO_ANSWER)),
     "switches unasked": Failing(502, ("without an upgrade", NO_ANSWER)),
     # Envoy shows gate no interim response, and counts none: the route's time bounds them there.
-    "only interim": Failing(502, ("interim responses", "timed out"), 504),
+    "only interim": Failing(502, ("interim responses", "timeout"), 504),
 }
 
 

@@ -219,7 +219,7 @@ async def test_a_call_of_grpc_may_think(provider: DevelopmentProvider, tmp_path:
 def endings(child: Child) -> list[object]:
     """Of what was cut, as the access log tells it."""
     told = [(event.get("status"), event.get("problem") or event.get("ending")) for event in child.events]
-    return [each for each in told if each[1] in ("timed out", "silent")]
+    return [each for each in told if each[1] in ("timeout", "idle_timeout")]
 
 
 @pytest.mark.parametrize("timeout_idle", ["1s", "5m"])
@@ -230,10 +230,10 @@ async def test_an_answer_that_its_timeout_cuts_is_told_as_cut(timeout_idle: str,
         async with asyncio.timeout(60):
             assert (await whole(port, APP, "/pause")).endswith(b"so")
         await asyncio.to_thread(child.wait_for, lambda: bool(endings(child)), "line of the access log")
-        assert endings(child) == [(200, "timed out")]
+        assert endings(child) == [(200, "timeout")]
 
 
-@pytest.mark.parametrize(("host", "idle", "told"), [(APP, "1s", "silent"), (UNBOUNDED, "1s", "silent"), (APP, "5m", "timed out")])
+@pytest.mark.parametrize(("host", "idle", "told"), [(APP, "1s", "idle_timeout"), (UNBOUNDED, "1s", "idle_timeout"), (APP, "5m", "timeout")])
 async def test_what_envoy_cuts_over_http_2_is_told_as_cut(
     host: str, idle: str, told: str, provider: DevelopmentProvider, tmp_path: Path
 ) -> None:
