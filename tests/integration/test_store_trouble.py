@@ -25,7 +25,7 @@ HTML = {"Accept": "text/html"}
 STALENESS = 4.0
 # A call to the database may take 5 s, and another waits for its turn; nothing takes longer, whoever comes.
 BOUND = 20.0
-SILENT = "did not answer within"  # said of any store, also of one that would have said something else a moment later
+SILENT = "did not respond within"  # said of any store, also of one that would have said something else a moment later
 POSTGRESQL_FILE = 16 * 1024 * 1024  # bytes: its log is written in files of that size, which exist before
 
 During = Callable[[RunningGate], AbstractContextManager[None]]
