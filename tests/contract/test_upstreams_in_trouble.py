@@ -63,7 +63,7 @@ FAILING = {
     "status 999": Failing(502, ("status 999", NO_ANSWER)),
     "switches unasked": Failing(502, ("without an upgrade", NO_ANSWER)),
     # Envoy shows gate no interim response, and counts none: the route's time bounds them there.
-    "only interim": Failing(502, ("interim responses", "timeout"), 504),
+    "only interim": Failing(502, ("interim responses", "timed out"), 504),
 }
 
 
