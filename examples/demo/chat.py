@@ -1,4 +1,4 @@
-"""The demo's chat room: whoever gate lets in talks with everybody else there, under the name that gate vouches for."""
+"""Chat room of the demo. Names come from gate's assertion, so a sender cannot choose one."""
 
 import collections
 import contextlib

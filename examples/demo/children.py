@@ -1,4 +1,4 @@
-"""Child processes of the demo: start one, know that it is ours, hear of its end, stop it."""
+"""Child processes of the demo: start, identify, watch and stop them."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,7 @@ class Child:
 
 
 def require_free_port(port: int, what: str, setting: str) -> None:
-    """Raises DemoError where somebody listens on it already: on IPv6, too, because browsers try `localhost` there first."""
+    """Raises DemoError if a process listens on it, on IPv6 too: browsers try `localhost` there first."""
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -96,4 +96,4 @@ def require_free_port(port: int, what: str, setting: str) -> None:
                     ) from None
                 if error.errno == errno.EACCES:
                     raise DemoError(f"port {port} for {what} needs root; choose one above 1023: make demo {setting}=8443") from None
-                # No IPv6 here: nobody can listen on it either.
+                # No IPv6 here, so no process listens on it.

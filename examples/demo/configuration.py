@@ -1,4 +1,4 @@
-"""What the demo keeps between runs (secrets, authority, certificate) and the configuration it writes for gate."""
+"""Files of the demo between runs (secrets, authority, certificate), and the configuration that it writes for gate."""
 
 import base64
 import secrets
@@ -103,7 +103,7 @@ class Folder:
 def write_config(folder: Folder, ports: Ports, upstream_ports: Mapping[str, int]) -> Path:
     config = {
         "address": f"{ports.address}:{ports.gate}",
-        "grpc_address": "",  # nobody else asks the demo, and two of them may run
+        "grpc_address": "",  # no other service connects, and two demos may run
         "data_dir": str(folder.path),
         "certificate_file": str(folder.certificate_file),
         "certificate_key_file": str(folder.key_file),

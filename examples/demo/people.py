@@ -1,4 +1,4 @@
-"""Who lives in the demo, what are its sites, and who may see which."""
+"""Users and sites of the demo, and the access of each user."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Person:
         return f"{self.sub}@example.com"
 
     def claims(self) -> dict[str, Any]:
-        """What the provider says about this person, as JSON-ready claims."""
+        """Claims of this user, as JSON-ready values."""
         return {
             "sub": self.sub,
             "name": self.full_name,
@@ -41,7 +41,7 @@ AUTHENTICATE_HOST = "authenticate.localhost"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One host of the demo: `access` are the route keys that say who may enter, `visitors` is None where nobody need sign in."""
+    """One host of the demo: `access` has the route keys of its policy; `visitors` is None for a public site."""
 
     name: str
     title: str
@@ -88,7 +88,7 @@ SITES = (
     Site("finance", "Finance", "this quarter's numbers", {"allowed_users": [ALICE.email]}, (ALICE,), "money", passes_identity=True),
     Site("public", "Public", "a page that needs no sign-in", {"allow_public_unauthenticated_access": True}, None, "globe"),
 )
-# A route for TCP at the host of a site; its port is a name, nobody listens there.
+# TCP route at the host of a site; its port is a name only.
 ECHO = "echo"
 ECHO_AUTHORITY = "hello.localhost:7"
 HOSTS = (AUTHENTICATE_HOST, *(site.host for site in SITES))

@@ -33,7 +33,7 @@ def main() -> None:
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"  # plain HTTP, which is what a loopback provider speaks
-    # Bound here and not by uvicorn: whoever reads the line below knows that this port is ours.
+    # Bound here and not by uvicorn, so that the line below is printed by the process that has the port.
     listening = socket.create_server((arguments.address, arguments.port))
     print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
     server = uvicorn.Server(uvicorn.Config(provider_app(people), interface="wsgi", log_config=None, timeout_graceful_shutdown=1))
@@ -48,7 +48,7 @@ def _key(jwk: str) -> Any:
     return _read_key(json.loads(jwk))
 
 
-# Without this, each ID token's key is read and checked anew (authlib 1.9.8), which costs ten times as much as all else of a sign-in.
+# Without this, each ID token's key is parsed and checked each time (authlib 1.9.8), which costs ten times as much as the rest of a sign-in.
 id_tokens.import_any_key = lambda jwk: _key(json.dumps(jwk))
 
 

@@ -1,4 +1,4 @@
-"""The demo's applications: what stands behind gate.  One process, one loopback port for each.
+"""Applications of the demo, in one process with a loopback port for each.
 
 `python -m examples.demo.upstreams --issuer HOST[:PORT] --ca FILE` prints one JSON line with the ports once it listens.
 """
@@ -166,7 +166,7 @@ def web_application(site: Site, issuer: str, ca_file: Path) -> web.Application:
 
 
 async def say_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What stands behind the route for TCP."""
+    """Upstream of the TCP route: echoes what it receives."""
     with contextlib.suppress(OSError):
         while data := await reader.read(UNITS["KIB"] * 64):
             writer.write(data)
