@@ -29,12 +29,12 @@ PING = "/upstream-ping"
 VERDICT = web.RequestKey("verdict", Verdict)
 SECRETS = ("cookie", "authorization")
 CLAIM_MEANINGS = {
-    "iss": "who says so",
-    "aud": "for which application",
-    "jti": "the session",
+    "iss": "issuer",
+    "aud": "application",
+    "jti": "session",
     "iat": "signed in",
     "exp": "valid until",
-    "sub": "the person, for good",
+    "sub": "user id",
 }
 
 
