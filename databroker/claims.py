@@ -89,9 +89,19 @@ def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider:
     verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.
     """
     email = canonical_email(user.email) if may_match_by_email(user, session_claims) else ""
-    if email and canonical_email(session_claims.get("email", email)) != email:
+    if not is_address_of_session(email, session_claims):
         return ""
     return email if provider is not None and provider.speaks_for(email.rpartition("@")[2]) else ""
+
+
+def is_address_of_session(email: str, session_claims: Mapping[str, Any]) -> bool:
+    """Whether a session began under this address of its user's record, or its provider named none (`email`, or `mail` as at Ping).
+
+    Another session of the account may have written the record.
+    """
+    said = [session_claims[name] for name in ("email", "mail") if name in session_claims]
+    named = next((value for value in said if isinstance(value, str) and value), "")
+    return not said or canonical_email(named) == canonical_email(email)
 
 
 def may_match_by_email(user: UserRecord, session_claims: Mapping[str, Any]) -> bool:

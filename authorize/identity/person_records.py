@@ -9,7 +9,16 @@ from config.identity_provider import ConfiguredProvider, provider_of
 from config.routes.bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
-from databroker.claims import email_assertions, flattened, groups_among, is_yes, may_match_by_email, names_all_groups, rule_email_of
+from databroker.claims import (
+    email_assertions,
+    flattened,
+    groups_among,
+    is_address_of_session,
+    is_yes,
+    may_match_by_email,
+    names_all_groups,
+    rule_email_of,
+)
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from foundation.email_address import canonical_email, display_name
@@ -54,7 +63,9 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         claims["email"] = NullValues()
     for alias in EMAIL_ALIASES:
         # `email_verified` says nothing of another address than that of `email`.
-        if not (is_foreign and may_match) and any(canonical_email(value) != rule_email for value in claims.get(alias, ())):
+        if not (is_foreign and may_match) and any(
+            not rule_email or canonical_email(value) != rule_email for value in claims.get(alias, ())
+        ):
             claims[alias] = NullValues()
     group_ids = () if is_foreign else tuple(dict.fromkeys([*person.group_ids, *groups_among(claims, groups_claim)]))
     return Identity(
@@ -65,7 +76,7 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         expires=session.expires,
         issued=session.issued,
         authenticated=session.authenticated,
-        email="" if is_foreign else told_email_of(_own(user.email, session), provider),
+        email="" if is_foreign else told_email_of(user.email if is_address_of_session(user.email, session.claims) else "", provider),
         rule_email=rule_email,
         directory_email="" if is_foreign else told_email_of(person.email, provider),
         name=display_name(_text(user.name) or _text(person.name), rule_email),
@@ -78,11 +89,6 @@ def identity_of(facts: PersonRecords, provider: ConfiguredProvider | None) -> Id
         is_sole=provider is None or provider.is_sole,
         linked_id=linked_id_of(user, session.claims, provider),
     )
-
-
-def _own(email: str, session: SessionRecord) -> str:
-    """The record's address, "" for a session that began under another one."""
-    return email if canonical_email(session.claims.get("email", email)) == canonical_email(email) else ""
 
 
 def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...]], provider: ConfiguredProvider) -> bool:

@@ -250,10 +250,11 @@ def watch_connections(count: Callable[[], tuple[int, int]]) -> None:
 def set_certificate_expiries(source: str, ends: Mapping[str, float]) -> None:
     """Expiry of the certificates of one source, by a name that each is for, in place of those that the source set before."""
     before, _expiries[source] = _expiries.get(source, {}), ends
-    for name in before.keys() - _expiries[source].keys():
-        certificate_expiry.remove(name)
-    for name, seconds in ends.items():
-        certificate_expiry.labels(name).set(seconds)
+    for name in before.keys() | ends.keys():
+        if found := [each[name] for each in _expiries.values() if name in each]:
+            certificate_expiry.labels(name).set(min(found))
+        else:
+            certificate_expiry.remove(name)
 
 
 _expiries: dict[str, Mapping[str, float]] = {}

@@ -20,7 +20,7 @@ addresses = door("databroker.claims", "unit/authorize/identity/test_person_recor
 addresses.without(
     "a session of another address is another person's",
     "rule_email_of",
-    never('email and canonical_email(session_claims.get("email", email)) != email'),
+    never("not is_address_of_session(email, session_claims)"),
 )
 desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))

@@ -131,6 +131,9 @@ def test_a_name_equal_to_one_of_the_persons_group_ids_is_no_name() -> None:
         ({}, "ann@corp.com", "Ann@corp.com"),
         ({"email": "zoe@corp.com"}, "", ""),
         ({"email": 7}, "", ""),
+        ({"mail": "zoe@corp.com"}, "", ""),
+        ({"email": "", "mail": "zoe@corp.com"}, "", ""),
+        ({"email": ""}, "", ""),
     ],
 )
 def test_an_address_of_the_record_counts_for_sessions_that_began_under_it(own: dict[str, Any], rule_email: str, told: str) -> None:
