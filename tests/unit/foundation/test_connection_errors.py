@@ -188,3 +188,9 @@ def test_no_two_have_the_same_words() -> None:
     assert (
         len({trouble.words for trouble in ConnectionFault}) == len({trouble.advice for trouble in ConnectionFault}) == len(ConnectionFault)
     )
+
+
+@pytest.mark.parametrize("fault", ConnectionFault)
+def test_each_fault_is_in_the_troubleshooting_table(fault: ConnectionFault) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "upstreams.md").read_text()
+    assert f"`{fault.words}`" in page
