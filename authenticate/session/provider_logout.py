@@ -17,6 +17,7 @@ from databroker.client import BrokerClient
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, SPENT
 from foundation.errors import BadRequest
+from foundation.telemetry.bounded_log import BoundedLog
 from foundation.web.message import Message
 
 # Back-channel tokens are signed; of a front-channel request only this can't be guessed.
@@ -38,6 +39,7 @@ class ProviderLogout:
         self._clock = clock
         self._others = OtherSessions(broker, clock)
         self._notes: deque[float] = deque()
+        self._full = BoundedLog("front-channel logout not noted")
 
     async def stop(self) -> None:
         await self._others.stop()
@@ -80,9 +82,11 @@ class ProviderLogout:
         now = self._clock()
         while self._notes and self._notes[0] <= now - SIGN_IN_TAKES:
             self._notes.popleft()
-        if len(self._notes) < MAX_NOTES:
-            self._notes.append(now)
-            await self._sessions.note_sign_out(issuer, subject="", sid=sid, issued=now, now=now)
+        if len(self._notes) >= MAX_NOTES:
+            self._full.tell(maximum=MAX_NOTES)
+            return
+        self._notes.append(now)
+        await self._sessions.note_sign_out(issuer, subject="", sid=sid, issued=now, now=now)
 
     def _sender(self, token: str) -> ProviderClient:
         """The client of the provider that a token names, by which it must be verified; WrongToken where none is called so."""
