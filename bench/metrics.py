@@ -29,7 +29,7 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder
 from tests.support.proxied import Proxied, proxied
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 MOST_MICROSECONDS = 7.0
 MOST_SECONDS, MOST_WAIT = 0.3, 0.02

@@ -21,8 +21,8 @@ from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.signed_in import SignedIn, sign_in
+from tests.support.upstream import SampleUpstream
 
 HOST = "app.localhost"
 MANY = 10_000

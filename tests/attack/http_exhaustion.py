@@ -18,7 +18,7 @@ from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
 from tests.support.cookies import of_client
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HOST = "app.localhost"
 DESCRIPTORS = 1500

@@ -27,9 +27,8 @@ from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, PEOPLE
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder
 from tests.support.raw_http import Broken, RawClient
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient
+from tests.support.upstream import SampleUpstream, TcpUpstream
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 PAGES, SOCKETS, CLAIMED, ANYBODY = (f"{name}.localhost" for name in ("pages", "sockets", "claimed", "anybody"))

@@ -25,8 +25,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import manage, python
 from tests.support.raw_http import WAIT, Broken, RawClient
-from tests.support.recording_upstream import RecordingUpstream
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import RecordingUpstream, SampleUpstream
 from tests.support.websockets import BINARY, CLOSE, TEXT, RawWebSocket, SocketUpstream, handshake
 
 pytestmark = pytest.mark.slow

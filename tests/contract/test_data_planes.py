@@ -26,8 +26,7 @@ from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
-from tests.support.upstreams import OK, CanaryUpstream, Conversation
+from tests.support.upstream import OK, CanaryUpstream, Conversation, SampleUpstream
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient, RawResponse
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 PUBLIC, MEMBERS = "public.localhost", "members.localhost"

@@ -14,7 +14,7 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.internal_headers import dropped_names
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstream import CanaryUpstream
 
 pytestmark = pytest.mark.slow
 HOST = "public.localhost"

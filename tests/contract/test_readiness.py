@@ -24,7 +24,7 @@ from tests.support.postgresql import PostgresServer
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload, replace
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 HOST = "open.localhost"

@@ -22,7 +22,7 @@ from tests.support.fake_idp import EC_KEY, OTHER_RSA_KEY, public_jwk, signed
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import run
 from tests.support.raw_http import RawClient
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.websockets import KEY
 
 pytestmark = pytest.mark.slow

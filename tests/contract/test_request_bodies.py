@@ -18,7 +18,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.upstreams import OK, CanaryUpstream, Conversation, ReceivedRequest
+from tests.support.upstream import OK, CanaryUpstream, Conversation, ReceivedRequest
 
 pytestmark = pytest.mark.slow
 

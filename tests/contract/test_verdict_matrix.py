@@ -25,9 +25,8 @@ from tests.support.fake_idp import EC_KEY, public_jwk, signed
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.raw_http import RawClient
-from tests.support.recording_upstream import RecordingUpstream
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, token_of
+from tests.support.upstream import RecordingUpstream, TcpUpstream
 from tests.support.websockets import KEY
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 
 @pytest.fixture(scope="session")

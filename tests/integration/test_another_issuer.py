@@ -14,7 +14,7 @@ import pytest
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from tests.support.gate import GateBuilder, sign_in
 from tests.support.postgresql import PostgresServer
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
+from tests.support.upstream import SampleUpstream
 from tests.support.workers import WORKERS
 
 pytestmark = pytest.mark.slow

@@ -32,7 +32,7 @@ from tests.support.gate import GateBuilder
 from tests.support.pebble import Pebble
 from tests.support.prepared import manage
 from tests.support.reloading import rewrite
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 AUTHENTICATE, APP, HTTP_ONLY, LATER, ELSEWHERE = (f"{name}.gate.test" for name in ("auth", "app", "http", "later", "elsewhere"))
 YEAR = 365 * 24 * 3600

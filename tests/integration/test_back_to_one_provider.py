@@ -15,7 +15,7 @@ from tests.integration.test_several_providers import HTML, IDP_KEYS, OPEN, entry
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.reloading import hears, rewrite
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

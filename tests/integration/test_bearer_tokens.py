@@ -13,7 +13,7 @@ import pytest
 from foundation.challenges import BAD_TOKEN
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 

@@ -12,7 +12,7 @@ from tests.support.children import Child, free_port, wait_until
 from tests.support.options import MINIMAL
 from tests.support.prepared import python
 from tests.support.raw_http import RawClient, ask
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

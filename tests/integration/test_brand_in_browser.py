@@ -10,7 +10,7 @@ from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

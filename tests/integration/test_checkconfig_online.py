@@ -13,8 +13,8 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.troubled_servers import plain_http, server, silent, tls
+from tests.support.upstream import SampleUpstream
 
 
 def checked(path: Path, *arguments: str) -> tuple[int, str]:

@@ -26,9 +26,8 @@ from tests.support.postgresql import PostgresServer
 from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import Split
-from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP, PUBLIC, ADMIN = "app.localhost", "public.localhost", "authenticate.localhost"

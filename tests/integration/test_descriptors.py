@@ -14,7 +14,7 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient, RawResponse
-from tests.support.recording_upstream import RecordingUpstream
+from tests.support.upstream import RecordingUpstream
 
 pytestmark = pytest.mark.slow
 

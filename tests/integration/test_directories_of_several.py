@@ -18,9 +18,9 @@ from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, foll
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.several_providers import WITHOUT, entry
 from tests.support.split import Split
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 TOKEN = "0123456789abcdefghijklmnopqrstuv"

@@ -13,7 +13,7 @@ from tests.support.fake_directories import Okta
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.prepared import run
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"
 HTML = {"Accept": "text/html"}

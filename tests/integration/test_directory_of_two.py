@@ -15,7 +15,7 @@ from tests.support.fake_directories import Okta
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.websockets import TEXT, RawWebSocket, SocketUpstream
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,7 @@ from tests.support.options import MINIMAL
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import RELOADED, hears, reload, replace
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"

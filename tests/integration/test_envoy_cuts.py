@@ -19,7 +19,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 HOST, API = "app.localhost", "api.localhost"

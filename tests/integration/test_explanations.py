@@ -14,7 +14,7 @@ from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.prepared import run
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 SHADOW = {"mode": "shadow", "deny": {"groups": "sales"}}

@@ -20,7 +20,7 @@ from tests.support.gate import sign_in
 from tests.support.jobs import REFUSED_JOBS, token_of_job
 from tests.support.own_envoy import APP, AUTHENTICATE, OwnEnvoy, own_envoy
 from tests.support.raw_http import RawClient, RawResponse
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

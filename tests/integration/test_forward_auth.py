@@ -17,7 +17,7 @@ from tests.support.gate import sign_in
 from tests.support.internal_headers import dropped_names
 from tests.support.jobs import REFUSED_JOBS, token_of_job
 from tests.support.raw_http import RawClient
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from tests.support import front_proxies
 from tests.support.browser import headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.front_proxies import AUTHENTICATE, front
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -17,7 +17,7 @@ from tests.support.children import Child, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import make_options
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HOST = "hello.localhost"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.children import ROOT
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 PROGRAM = ROOT / "tests" / "support" / "h2spec" / "built" / "h2spec"

@@ -20,7 +20,7 @@ from tests.support.http3_client import Http3Answer, Http3Client, http3_client
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP, OPEN, CERTIFIED, GRPC, HERE, NOBODY = (f"{name}.localhost" for name in ("app", "open", "certified", "grpc", "here.of-all", "nobody"))

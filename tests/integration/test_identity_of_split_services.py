@@ -15,8 +15,8 @@ from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.gate import follow, status_or_cut
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import AUTHENTICATE_HOST, Split
+from tests.support.upstream import SampleUpstream
 from tests.support.vendors import ALICE, Emulators, OktaAdministration, emulators
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]

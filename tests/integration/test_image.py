@@ -16,7 +16,7 @@ from tests.support.children import free_ports
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, EverythingOnLoopback, GateBuilder, sign_in
 from tests.support.image import Container, ImageBuilder
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test waits for the image: a minute, or more beside other tests
 HOST = "app.localhost"

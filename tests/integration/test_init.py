@@ -14,9 +14,9 @@ from tests.support.certs import certificate_files
 from tests.support.children import ROOT, clean_environment, free_port
 from tests.support.prepared import manage
 from tests.support.raw_http import RawClient
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.terminal import terminal
 from tests.support.troubled_servers import server, tls
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 DOMAIN = "corp.localhost"

@@ -21,8 +21,8 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import Split
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.upstreams import OK, CanaryUpstream, Conversation
+from tests.support.upstream import OK, CanaryUpstream, Conversation
 
 HTML = {"Accept": "text/html"}
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata\n\n\r\n"

@@ -16,7 +16,7 @@ from tests.support.children import Child, clean_environment, free_port, wait_unt
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import python
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP = "app.localhost"

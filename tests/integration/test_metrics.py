@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 

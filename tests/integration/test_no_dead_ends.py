@@ -12,7 +12,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in
 from tests.support.next_steps import next_steps
 from tests.support.raw_http import RawClient
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

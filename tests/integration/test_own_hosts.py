@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.reloading import hears, rewrite
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 # Below a domain that browsers let its hosts share.

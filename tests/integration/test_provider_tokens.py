@@ -22,7 +22,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import make_options
 from tests.support.prepared import run
-from tests.support.recording_upstream import RecordingUpstream
+from tests.support.upstream import RecordingUpstream
 
 pytestmark = pytest.mark.slow
 

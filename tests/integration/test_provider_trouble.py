@@ -15,7 +15,7 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP, Request
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 

@@ -25,7 +25,7 @@ from tests.support.options import MINIMAL
 from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 REFUSED = "configuration rejected"

@@ -13,8 +13,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
 from tests.support.prepared import python
-from tests.support.sample_upstream import SampleUpstream
-from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
 
 HTML = {"Accept": "text/html"}
 

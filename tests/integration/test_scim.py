@@ -10,7 +10,7 @@ import pytest
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 TOKEN = "a-random-token-0123456789-abcdefghij"
 APP, GROUP, DENIED = "app.localhost", "group.localhost", "denied.localhost"

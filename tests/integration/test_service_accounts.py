@@ -14,7 +14,7 @@ from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import run
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

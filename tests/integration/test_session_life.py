@@ -11,7 +11,7 @@ from tests.support.cookies import of_client
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 APP = "app.localhost"

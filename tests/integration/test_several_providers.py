@@ -17,7 +17,7 @@ from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -19,8 +19,8 @@ from tests.support.postgresql import PostgresServer
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import AUTHENTICATE_HOST, Split
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

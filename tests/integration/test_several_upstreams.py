@@ -10,7 +10,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.support.upstream import CanaryUpstream, Conversation
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from authorize.policy.reasons import Reason
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import RunningGate, follow, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
 

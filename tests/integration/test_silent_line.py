@@ -24,8 +24,8 @@ from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import Split
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP = "app.localhost"

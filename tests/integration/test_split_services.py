@@ -27,11 +27,10 @@ from tests.support.gate import sign_in, status_or_cut
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.trace_backend import EnvoyRequestHead, TraceBackend, until
 from tests.support.tunnels import TunnelClient, token_of
+from tests.support.upstream import SampleUpstream, TcpUpstream
 
 TUNNEL = f"{ROUTE_HOST}:7"
 POLICY = [

@@ -9,8 +9,8 @@ import pytest
 from tests.support.children import ROOT, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.terminal import terminal
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 APP = "app.localhost"

@@ -14,9 +14,8 @@ from tests.support.certs import spki_hash
 from tests.support.children import clean_environment
 from tests.support.gate import GateBuilder, RunningGate, follow
 from tests.support.prepared import python
-from tests.support.sample_upstream import SampleUpstream
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, agree, token_of
+from tests.support.upstream import SampleUpstream, TcpUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
 HTML, SCRIPT = {"Accept": "text/html"}, {"Accept": "application/json", "Sec-Fetch-Mode": "cors"}

@@ -23,7 +23,7 @@ from tests.integration.test_store_trouble import (
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import RunningGate, follow, sign_in
 from tests.support.postgresql import PostgresServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 CALLBACK = "/.gate/callback/"
 WRITE_VERSION = 18  # the offset of a byte of the file: above 2, SQLite may only read it (its file format, 1.3.3)

@@ -18,7 +18,7 @@ from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HOST, PUBLIC_HOST = "app.localhost", "public.localhost"
 HTML = {"Accept": "text/html"}

@@ -22,7 +22,7 @@ from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, RunningGate, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 HOST = "app.localhost"
 HTML = {"Accept": "text/html"}

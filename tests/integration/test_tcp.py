@@ -21,8 +21,8 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import TunnelClient, token_of
+from tests.support.upstream import TcpUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,8 @@ from tests.support.faulty_line import FaultyLine
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.split import Split
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstream import CanaryUpstream, SampleUpstream
 
 pytestmark = pytest.mark.slow
 

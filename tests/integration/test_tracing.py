@@ -11,8 +11,8 @@ import pytest
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
-from tests.support.sample_upstream import SampleUpstream
 from tests.support.trace_backend import EnvoyRequestHead, TraceAgent, TraceBackend, until
+from tests.support.upstream import SampleUpstream
 
 HOST, OPEN = "hello.localhost", "open.localhost"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

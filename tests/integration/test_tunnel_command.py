@@ -18,8 +18,8 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import python
 from tests.support.redis_server import RedisServer
-from tests.support.tcp_upstream import TcpUpstream
 from tests.support.tunnels import token_of
+from tests.support.upstream import TcpUpstream
 
 pytestmark = pytest.mark.slow
 

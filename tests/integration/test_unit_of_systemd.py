@@ -13,7 +13,7 @@ from tests.support.children import ROOT, Child, clean_environment, free_ports
 from tests.support.confinement import calls_of_unit, confined, write_filter
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"
 UNIT = (ROOT / "deploy" / "systemd" / "gate@.service").read_text()

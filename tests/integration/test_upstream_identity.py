@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.children import clean_environment, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "verify-assertion.md"

@@ -13,7 +13,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.front_proxies import APP, Front, front
 from tests.support.own_envoy import OwnEnvoy, own_envoy
 from tests.support.raw_http import Broken, RawClient
-from tests.support.recorder import Recorder
+from tests.support.upstream import RecordingUpstream
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ class Place:
 
     proxy: Front | OwnEnvoy
     cookie: str
-    application: Recorder
+    application: RecordingUpstream
 
     @property
     def host(self) -> str:
@@ -65,7 +65,7 @@ class Place:
                 client.send("\r\n".join(head).encode("latin-1") + body.encode("latin-1")).response(method)
             except Broken:
                 return b""
-        return self.application.requests.get(case, b"")
+        return self.application.by_case.get(case, b"")
 
 
 def hosts_of(request: bytes) -> list[str]:
@@ -76,12 +76,12 @@ def hosts_of(request: bytes) -> list[str]:
 @pytest.fixture(scope="module")
 def opened(
     provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], tuple[Front | OwnEnvoy, Recorder]]]:
+) -> Iterator[Callable[[str], tuple[Front | OwnEnvoy, RecordingUpstream]]]:
     with ExitStack() as stack:
 
         @cache
-        def start(name: str) -> tuple[Front | OwnEnvoy, Recorder]:
-            application = stack.enter_context(Recorder())
+        def start(name: str) -> tuple[Front | OwnEnvoy, RecordingUpstream]:
+            application = stack.enter_context(RecordingUpstream())
             directory = tmp_path_factory.mktemp(name)
             if name == "Envoy":
                 return stack.enter_context(own_envoy(directory, provider.url, application.url)), application
@@ -91,7 +91,7 @@ def opened(
 
 
 @pytest.fixture(params=[*PROXIES, "Envoy"])
-async def place(request: pytest.FixtureRequest, opened: Callable[[str], tuple[Front | OwnEnvoy, Recorder]]) -> Place:
+async def place(request: pytest.FixtureRequest, opened: Callable[[str], tuple[Front | OwnEnvoy, RecordingUpstream]]) -> Place:
     proxy, application = opened(request.param)
     return Place(proxy, await session_of(proxy, "alice"), application)  # type: ignore[arg-type]
 

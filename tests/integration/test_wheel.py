@@ -24,7 +24,7 @@ from tests.support.confinement import confined
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, sign_in
 from tests.support.reloading import rewrite
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 PACKAGES = ("gateproject", "proxy", "authenticate", "authorize", "databroker", "config", "foundation", "examples/demo")
 APP = "app.localhost"

@@ -16,7 +16,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.wrong_clock import wrong_clock
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import OpenStreams
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstream import CanaryUpstream
 
 
 @dataclass

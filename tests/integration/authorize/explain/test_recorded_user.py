@@ -12,7 +12,7 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from foundation.errors import UpstreamError, UpstreamTimeout
 from proxy.forwarding.http import ABORT, Ending, ForwardResult, StreamHandle, forward
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
-from tests.support.upstreams import OK, CanaryUpstream
+from tests.support.upstream import OK, CanaryUpstream
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

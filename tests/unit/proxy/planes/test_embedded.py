@@ -19,7 +19,7 @@ from proxy.verdict import JudgedRequest
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from
 from tests.support.proxied import proxied
 from tests.support.signed_in import sign_in
-from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.support.upstream import CanaryUpstream, Conversation
 from tests.unit.authorize.builders import user
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 

@@ -16,7 +16,7 @@ from proxy.sign_in.kept_forms import LARGEST, PLACES
 from tests.support.asgi import NAVIGATION, Answer, incoming_from
 from tests.support.proxied import Proxied, proxied
 from tests.support.signed_in import sign_in
-from tests.support.upstreams import CanaryUpstream, Conversation
+from tests.support.upstream import CanaryUpstream, Conversation
 
 HOST = "app.example.com"
 URL = f"https://{HOST}/orders?year=2026&q=a%20b"

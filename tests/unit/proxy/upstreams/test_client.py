@@ -10,7 +10,7 @@ from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.upstreams.client import StaleConnection, UpstreamClient
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from proxy.upstreams.request import OutgoingRequest, Upstream
-from tests.support.upstreams import OK, CanaryUpstream
+from tests.support.upstream import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]
 

@@ -7,7 +7,7 @@ from foundation.errors import UpstreamError
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.request import OutgoingRequest
-from tests.support.upstreams import OK, CanaryUpstream
+from tests.support.upstream import OK, CanaryUpstream
 
 
 def make_route(*to, **keys):

@@ -9,7 +9,7 @@ from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstream import CanaryUpstream
 
 
 @pytest.fixture

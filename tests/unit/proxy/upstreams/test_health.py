@@ -9,7 +9,7 @@ from foundation.telemetry import metrics
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.health import HealthChecks, HealthState
-from tests.support.upstreams import OK, CanaryUpstream
+from tests.support.upstream import OK, CanaryUpstream
 
 CHECK = {"timeout": "10s", "interval": "20ms", "unhealthy_threshold": 2, "healthy_threshold": 2}
 HTTP = {**CHECK, "http_health_check": {"path": "/healthz"}}

@@ -12,7 +12,7 @@ from proxy.state import ProxyState
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.route_statistics import BUCKETS, RouteStatistics, StatisticsInForce, route_label, stat_name
 from tests.support.options import make_options
-from tests.support.upstreams import OK, CanaryUpstream
+from tests.support.upstream import OK, CanaryUpstream
 from tests.unit.proxy.upstreams.test_client import fetch, make_request
 
 ROUTES = ({"name": "one"}, {"name": "two"}, {})

@@ -13,7 +13,7 @@ from foundation.values import SecretBytes
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from proxy.upstreams.tls import client_context
-from tests.support.upstreams import CanaryUpstream
+from tests.support.upstream import CanaryUpstream
 
 NOW = datetime.now(UTC)
 

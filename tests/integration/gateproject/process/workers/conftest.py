@@ -8,7 +8,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.workers import WORKERS
 
 

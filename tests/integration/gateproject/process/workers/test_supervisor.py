@@ -14,7 +14,7 @@ from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import manage, python
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.workers import HTML, WORKERS, client_of, metric, metrics_of, on_each, processes
 
 

@@ -10,7 +10,7 @@ import httpx
 
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
-from tests.support.sample_upstream import SampleUpstream
+from tests.support.upstream import SampleUpstream
 from tests.support.workers import HTML, WORKERS, client_of, on_each, processes
 
 
