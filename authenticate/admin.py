@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 
 from authenticate.access.desk import Caller, duration_words
 from authenticate.access.telling import AuditLogAway
-from authenticate.page_context import page_context
+from authenticate.service import page_context
 from authenticate.views.answers import cookie_headers
 from authenticate.views.callers import audit_record, caller_of
 from config.settings.linked_accounts import VERIFIED_EMAIL

@@ -5,6 +5,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import structlog
 
@@ -31,6 +32,7 @@ from authenticate.session.provider_logout import ProviderLogout
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
+from authorize.client import AuthorizePageContext
 from config.options import Options
 from config.routes.configured_routes import ConfiguredRoutes
 from databroker.client import BrokerClient
@@ -48,6 +50,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, GateError
 from foundation.readiness import PartReadiness
 from foundation.tasks import spawn
+from foundation.web.page_context import request_context
 
 log = structlog.get_logger(__name__)
 
@@ -214,6 +217,18 @@ class AuthenticateService:
         """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
         token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"
+
+
+class AuthenticatePageContext(AuthorizePageContext, Protocol):
+    """Page context with the authenticate service."""
+
+    @property
+    def authenticate(self) -> AuthenticateService:
+        """RuntimeError in a process without it, which serves none of its pages."""
+        ...
+
+
+page_context: Callable[[Any], AuthenticatePageContext] = request_context
 
 
 def _essence(code: str) -> str:

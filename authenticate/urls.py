@@ -4,9 +4,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path, re_path
 
 from authenticate import post_logout_redirect
-from authenticate.page_context import page_context
 from authenticate.scim.access import PATH as SCIM_PATH
-from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
+from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, page_context
 from authenticate.views.access import PAGE as ACCESS
 from authenticate.views.access import access
 from authenticate.views.api import api

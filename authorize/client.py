@@ -1,10 +1,10 @@
 """Authorizer: the interface by which the proxy asks; AuthorizeService in the same process, else one over gRPC."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from authorize.openings import Opening
 from authorize.policy.compiled_route import CompiledRoute
@@ -13,6 +13,9 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.upstream.identity_headers import Headers
+from databroker.client import BrokerPageContext
+from foundation.readiness import ReadinessReport
+from foundation.web.page_context import request_context
 
 
 class WithheldCredentials(Enum):
@@ -121,3 +124,21 @@ class Authorizer(Protocol):
     def is_public(self, request: AccessRequest) -> bool: ...
 
     def wants_certificate(self, server_name: str | None) -> bool: ...
+
+
+class AuthorizePageContext(BrokerPageContext, Protocol):
+    """Page context with the authorizer.  `configuration` is the status of what is in force, gateproject's ConfigurationStatus, `in_force`
+    is what is known of it, gateproject's InForce.
+    """
+
+    @property
+    def authorize(self) -> Authorizer: ...
+    @property
+    def configuration(self) -> Any: ...
+    @property
+    def in_force(self) -> Any: ...
+    @property
+    def readiness(self) -> Callable[[], ReadinessReport]: ...
+
+
+page_context: Callable[[Any], AuthorizePageContext] = request_context

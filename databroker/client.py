@@ -5,9 +5,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from config.options import Options
 from databroker.records import SPENT, Record
 from databroker.store.base import ANEW, Lease, RecordChange, StartOver, StoreBackend, VersionConflict
 from foundation.errors import BrokerError
+from foundation.web.page_context import PageContext, request_context
 
 # Spent ids outlive what they guard by this many seconds, because the clocks of two machines may differ.
 CLOCK_SKEW = 60.0
@@ -45,6 +47,18 @@ class BrokerClient(Protocol):
         The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
         """
         ...
+
+
+class BrokerPageContext(PageContext, Protocol):
+    """Page context with the configuration in force and the data broker."""
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def broker(self) -> BrokerClient: ...
+
+
+page_context: Callable[[Any], BrokerPageContext] = request_context
 
 
 class ForgettingBroker:

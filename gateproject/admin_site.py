@@ -21,7 +21,7 @@ import databroker.adminsite.directory_runs
 import databroker.adminsite.group_admin
 import databroker.adminsite.service_account_admin
 import proxy.admin
-from authenticate.page_context import page_context
+from authenticate.service import page_context
 from authorize.policy.identity import Identity
 from databroker.adminsite.audit import USER_ID_KEY, Actor, ActorKind
 from databroker.adminsite.read_only import SESSION_KEY

@@ -15,8 +15,7 @@ django.setup()
 from channels.routing import ProtocolTypeRouter  # noqa: E402 - Django must be set up first
 from django.core.asgi import get_asgi_application  # noqa: E402
 
-from authenticate.page_context import AuthenticatePageContext  # noqa: E402
-from authenticate.service import AuthenticateService  # noqa: E402
+from authenticate.service import AuthenticatePageContext, AuthenticateService  # noqa: E402
 from authorize.client import Authorizer  # noqa: E402
 from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
@@ -36,8 +35,7 @@ from proxy.listener import listen  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
 from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
-from proxy.page_context import ProxyPageContext  # noqa: E402
-from proxy.service import ProxyService  # noqa: E402
+from proxy.service import ProxyPageContext, ProxyService  # noqa: E402
 from proxy.verdict import Refuse  # noqa: E402
 
 # Django gathers a body whole, on disk, before it asks whose it is.  Our largest form is the admin's, with a page of ids.

@@ -12,7 +12,7 @@ from config.shown.places import Places
 from config.shown.values import ShownValue, route_in_force, settings_in_force
 from databroker.adminsite.read_only import PageAdmin
 from proxy.admin import found_routes, told_of
-from proxy.page_context import page_context
+from proxy.service import page_context
 
 ROUTES_PER_PAGE = 50
 Setting = tuple[str, list[ShownValue], list[ShownValue]]  # title of a group, what is set, what has its default

@@ -22,7 +22,7 @@ from databroker.models import DirectoryRun, Session, User
 from foundation.errors import BrokerError
 from foundation.readiness import PartReadiness, ReadinessState
 from proxy.admin import last_errors
-from proxy.page_context import ProxyPageContext, page_context
+from proxy.service import ProxyPageContext, page_context
 
 # A count of a whole day would take as long as the day was busy.
 LATEST = 5_000

@@ -19,7 +19,7 @@ from foundation.web.languages import LANGUAGES
 from foundation.web.message import Message
 from foundation.web.preferences import preferred_language
 from foundation.web.responses import error_page
-from proxy.page_context import page_context
+from proxy.service import page_context
 
 log = structlog.get_logger(__name__)
 

@@ -20,8 +20,8 @@ from databroker.access.temporary import TemporaryAccesses
 from databroker.admin import UserAdmin
 from databroker.adminsite.group_admin import origin_of
 from databroker.adminsite.read_only import SHOWN
+from databroker.client import page_context
 from databroker.models import Group, Membership, ServiceAccount, Session, User
-from databroker.page_context import page_context
 from databroker.records import ProgramRecord, UserRecord
 from foundation.email_address import name_in_evidence
 from foundation.errors import BrokerError

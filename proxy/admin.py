@@ -19,7 +19,7 @@ from config.routes.route import Route as ConfiguredRoute
 from config.routes.told_headers import tells_person
 from config.shown.policy_words import policy_words
 from databroker.adminsite.read_only import PageAdmin
-from proxy.page_context import page_context
+from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any, Protocol
 
-from authorize.client import Authorizer
+from authorize.client import AuthorizePageContext, Authorizer
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from config.options import Options
 from config.routes.route import Route
@@ -13,6 +14,7 @@ from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
+from foundation.web.page_context import request_context
 from proxy.answers import own_pages
 from proxy.answers.site_facts import site_facts
 from proxy.client_address import client_address, source_ip, trusted_peers
@@ -138,6 +140,18 @@ class ProxyService:
 
     async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
         await own_pages.answer(found, incoming, self._options, send, is_well=is_well)
+
+
+class ProxyPageContext(AuthorizePageContext, Protocol):
+    """Page context with the proxy."""
+
+    @property
+    def incoming(self) -> IncomingRequest: ...
+    @property
+    def proxy(self) -> ProxyService: ...
+
+
+page_context: Callable[[Any], ProxyPageContext] = request_context
 
 
 def _host_facts(options: Options, authorize: Authorizer) -> Callable[[tuple[str, int | None]], HostFacts]:

@@ -10,9 +10,8 @@ from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.access.desk import Caller, duration_words, route_words
 from authenticate.access.telling import AuditLogAway
-from authenticate.page_context import page_context
 from authenticate.service import ACCESS_PATH as PAGE
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from authenticate.views.callers import audit_record, caller_of
 from authenticate.views.portal import STYLE, portal_files

@@ -8,8 +8,7 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.page_context import page_context
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from databroker.records import SessionRecord
 from foundation.client_network import client_network
 from foundation.crypto.csrf_token import FIELD, HEADER

@@ -14,8 +14,7 @@ from authenticate.api.call import ApiCall, ApiSurroundings
 from authenticate.api.openapi import openapi_document
 from authenticate.api.problems import ApiProblem
 from authenticate.api.reading import allowed, body_of, operation_of, query_of
-from authenticate.page_context import page_context
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from foundation.errors import BrokerError, GateError
 from foundation.web import responses
 from foundation.web.problems import PROBLEM, problem_document

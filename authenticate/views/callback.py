@@ -6,11 +6,11 @@ from typing import Any
 import structlog
 from django.http import HttpRequest, HttpResponse
 
-from authenticate.page_context import page_context
 from authenticate.provider.claim_limits import ClaimsTooLarge
 from authenticate.provider.django_oidc import AskedAnother, CodeRefused, GateCallbackView, ScopeReduced
 from authenticate.provider.tokens import cleaned
 from authenticate.redirect_targets import RedirectTarget
+from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider

@@ -5,7 +5,7 @@ from django.db import Error
 
 from authenticate.access.desk import Caller, Record
 from authenticate.access.telling import AuditLogAway
-from authenticate.page_context import AuthenticatePageContext
+from authenticate.service import AuthenticatePageContext
 from databroker.adminsite.audit import Actor, ActorKind, access_entry
 from databroker.records import USER, SessionRecord
 from databroker.session_reader import user_of

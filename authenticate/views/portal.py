@@ -7,12 +7,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from authenticate.page_context import page_context
 from authenticate.portal import choices
 from authenticate.portal.applications import Application
 from authenticate.portal.icons import PATH as ICONS
 from authenticate.portal.portal import LONGEST_SEARCH, Applications
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person

@@ -6,10 +6,9 @@ import structlog
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.page_context import page_context
 from authenticate.portal import programs
 from authenticate.redirect_targets import RedirectTarget
-from authenticate.service import CALLBACK_PATH, AuthenticateService
+from authenticate.service import CALLBACK_PATH, AuthenticateService, page_context
 from authenticate.step_up import StepUpRequest
 from authenticate.views import answers
 from authorize.policy.reasons import Reason

@@ -5,8 +5,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
-from authenticate.page_context import page_context
 from authenticate.provider.signed_token import WrongTime, WrongToken
+from authenticate.service import page_context
 from authenticate.views import answers
 from foundation.errors import BadRequest, BrokerError, ProviderError
 from foundation.web import responses

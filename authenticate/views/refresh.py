@@ -3,8 +3,7 @@
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.page_context import page_context
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
 from databroker.records import SessionRecord

@@ -9,7 +9,6 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.page_context import page_context
 from authenticate.provider import strict_json
 from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
@@ -17,7 +16,7 @@ from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.query import SEARCH, AttributeSelection, ScimQuery
 from authenticate.scim.resources import shown_group, shown_user, version_of
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from databroker.adminsite.audit import pushed_entry
 from databroker.records import SCIM_GROUP, SCIM_USER, Record
 from foundation.challenges import BAD_TOKEN

@@ -6,9 +6,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.page_context import page_context
 from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person

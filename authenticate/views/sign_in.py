@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
-from authenticate.page_context import page_context
 from authenticate.portal.icons import PATH as ICONS
 from authenticate.provider_choice import ProviderChoice, Providers
+from authenticate.service import page_context
 from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider

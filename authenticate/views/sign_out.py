@@ -5,8 +5,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 
-from authenticate.page_context import page_context
-from authenticate.service import AuthenticateService
+from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, session_entry
 from databroker.records import SessionRecord

@@ -3,8 +3,7 @@
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authenticate.page_context import page_context
-from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH
+from authenticate.service import BACKCHANNEL_LOGOUT_PATH, FRONTCHANNEL_LOGOUT_PATH, page_context
 from foundation.web import responses
 
 JWKS_PATH = "/.well-known/gate/jwks.json"

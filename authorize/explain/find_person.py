@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from asgiref.sync import async_to_sync
 
+from authorize.client import AuthorizePageContext
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.explain.recorded_user import ACCOUNT_PREFIX, recorded_user
-from authorize.page_context import AuthorizePageContext
 from authorize.policy.identity import Identity
 from databroker.models import Session, User
 from foundation.errors import BrokerError

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Mapping
 
+from authorize.client import AuthorizePageContext
 from authorize.explain.explanation import Explanation, explained, explained_again
 from authorize.explain.find_person import found_person
 from authorize.explain.invented_request import described_address, described_header, described_moment, described_request
 from authorize.models import LoggedDecision
-from authorize.page_context import AuthorizePageContext
 from authorize.state import default_ports
 from databroker.adminsite.directory_runs import last_reading
 

@@ -16,8 +16,8 @@ from django.utils import timezone
 
 from config.identity_provider import ConfiguredProvider
 from databroker.claims import verified_email
+from databroker.client import page_context
 from databroker.models import AuditEntry, Session, User
-from databroker.page_context import page_context
 from databroker.records import SessionRecord
 from foundation.email_address import name_in_evidence
 from foundation.web.plain_text import plain_text

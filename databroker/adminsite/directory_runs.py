@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from config.options import Options
 from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.adminsite.times import time_column
+from databroker.client import page_context
 from databroker.models import DirectoryRun
-from databroker.page_context import page_context
 from foundation.web.times import time_element
 
 

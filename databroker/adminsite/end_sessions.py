@@ -8,9 +8,9 @@ from asgiref.sync import async_to_sync
 from django.http import HttpRequest
 
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
+from databroker.client import page_context
 from databroker.end_sessions import earlier_of, end_sessions
 from databroker.models import Session, User
-from databroker.page_context import page_context
 from databroker.records import SESSION
 from foundation.errors import BrokerError
 

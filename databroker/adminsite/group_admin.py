@@ -14,8 +14,8 @@ from config.issuers import counts_for
 from config.options import Options
 from config.settings.directory import ways_to_groups
 from databroker.adminsite.read_only import ReadOnlyAdmin
+from databroker.client import page_context
 from databroker.models import Group, Membership, User
-from databroker.page_context import page_context
 
 READ_ONLY = "Groups are read-only here: they come from {sources}, and rules (allowed_groups) use them."
 BEARERS = " Groups that exist only in bearer tokens are not listed."

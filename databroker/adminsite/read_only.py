@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from databroker.adminsite.cached_paginator import CachedPaginator
+from databroker.client import page_context
 from databroker.models import AuditEntry, Session
-from databroker.page_context import page_context
 from databroker.records import Record
 from foundation.web.times import time_element
 

@@ -15,8 +15,8 @@ from django.views.decorators.csrf import csrf_protect
 from databroker.adminsite.audit import administrator, record_actions
 from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
 from databroker.adminsite.times import time_column
+from databroker.client import page_context
 from databroker.models import ServiceAccount
-from databroker.page_context import page_context
 from databroker.permissions import PERMISSIONS
 from databroker.records import SESSION
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name, made_by

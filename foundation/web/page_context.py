@@ -1,6 +1,7 @@
 """Page context: what a Django view of ours knows of its request, and which parts of gate it may ask.
 
-There is one, made by gateproject/asgi.py; each floor has a `page_context` of its own that shows of it what that floor may import.
+There is one, made by gateproject/asgi.py.  Each layer describes as much of it as that layer may import, beside the service that it adds,
+and gives `request_context` that type.
 """
 
 from typing import Any, Protocol
@@ -22,7 +23,6 @@ class PageContext(Protocol):
     def at_authenticate_host(self) -> bool: ...
 
 
-def page_context(request: Any) -> PageContext:
-    """Page context of a Django request that came in by gateproject/asgi.py; KeyError for any other."""
-    context: PageContext = request.scope["gate"]
-    return context
+def request_context(request: Any) -> Any:
+    """Return the page context of a Django request that came in by gateproject/asgi.py.  Raise KeyError for any other."""
+    return request.scope["gate"]

@@ -11,9 +11,11 @@ from foundation.web import pages
 from foundation.web.brand import NO_BRAND, Brand
 from foundation.web.languages import ENGLISH, LANGUAGES
 from foundation.web.message import Message
-from foundation.web.page_context import page_context
+from foundation.web.page_context import PageContext, request_context
 from foundation.web.problems import PROBLEM, is_api
 from foundation.web.site_facts import Links
+
+page_context: Callable[[HttpRequest], PageContext] = request_context
 
 
 def page(

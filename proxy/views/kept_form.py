@@ -7,7 +7,7 @@ from foundation.web.message import Message
 from foundation.web.responses import error_page, page, redirect
 from foundation.web.times import time_element
 from proxy.answers.refusals import GONE_ADVICE, LOOP, LOOP_ADVICE
-from proxy.page_context import page_context
+from proxy.service import page_context
 from proxy.sign_in.kept_forms import FIELD
 
 GONE = Message("The form is no longer kept: it was already sent, or more than ten minutes have passed.")

@@ -8,7 +8,7 @@ from databroker.records import SESSION
 from foundation.errors import SealError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, finished, redirect
-from proxy.page_context import page_context
+from proxy.service import page_context
 from proxy.sign_in.programs import with_token
 
 log = structlog.get_logger(__name__)

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from foundation.web.page_context import page_context
+from foundation.web.page_context import request_context
 
 
 def test_a_view_finds_the_page_context_of_its_request() -> None:
     context = object()
-    assert page_context(SimpleNamespace(scope={"gate": context})) is context
+    assert request_context(SimpleNamespace(scope={"gate": context})) is context
     with pytest.raises(KeyError):
-        page_context(SimpleNamespace(scope={}))
+        request_context(SimpleNamespace(scope={}))
