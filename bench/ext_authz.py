@@ -37,6 +37,7 @@ from authorize.envoy_answers import ExtAuthzParts
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from bench.support.load import Failed, wrk
+from bench.support.process_stats import processor_seconds
 from bench.support.rig import child, free_port, pin, wait_for
 from config.options import Options
 from databroker.client import LocalBroker
@@ -127,18 +128,13 @@ def report(turns: dict[str, list[Turn]]) -> bool:
 def turn(asked: Asked, seconds: int) -> Turn:
     """Each request was let through, or the benchmark ends."""
     headers = [f"-H{name}: {value}" for name, value in {**HEADERS, "Cookie": asked.cookie}.items()]
-    began, before = time.perf_counter(), cpu_seconds(asked.pid)
+    began, before = time.perf_counter(), processor_seconds(asked.pid)
     try:
         report = wrk(["-c32", *headers, f"http://127.0.0.1:{asked.envoy}/page?a=1"], seconds)
     except Failed as failure:
         sys.exit(f"not every request was let through\n{failure}")
-    took, elapsed = cpu_seconds(asked.pid) - before, time.perf_counter() - began
+    took, elapsed = processor_seconds(asked.pid) - before, time.perf_counter() - began
     return Turn(report.rate, took / report.requests * 1e6, took / elapsed)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of all threads, by the scheduler's own account: /proc/<pid>/stat counts in hundredths of a second."""
-    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 
 def start_envoy(stack: ExitStack, directory: Path, asked: int) -> int:

@@ -9,7 +9,6 @@ does beside a thread that sleeps (medians of the longest waits).  The same with 
 """
 
 import asyncio
-import os
 import statistics
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any
 import httpx
 import structlog
 
+from bench.support.process_stats import own_processor_seconds
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import MetricsPage
 from proxy.upstreams.route_statistics import RouteStatistics, StatisticsInForce
@@ -131,9 +131,9 @@ def scrapes_with_envoy(directory: Path) -> bool:
             quiet, spent, waits = longest_answer(asks, lambda: time.sleep(0.3)), [], []
             sizes: list[int] = []
             for _ in range(SCRAPES):
-                before = processor_seconds(pid)
+                before = own_processor_seconds(pid)
                 waits.append(longest_answer(asks, lambda: sizes.append(len(httpx.get(f"http://{address}/metrics", timeout=30).content))))
-                spent.append(processor_seconds(pid) - before)
+                spent.append(own_processor_seconds(pid) - before)
     seconds, wait = statistics.median(spent), statistics.median(waits) - quiet
     print(f"with Envoy's of {ROUTES} routes, {sizes[-1] / 1e6:.1f} MB: {seconds * 1000:.0f} ms (goal {MOST_SECONDS * 1000:.0f})", end=", ")
     print(f"another question waits {wait * 1000:.1f} ms at most (goal {MOST_WAIT * 1000:.0f})")
@@ -150,11 +150,6 @@ def longest_answer(asks: httpx.Client, meanwhile: Callable[[], object]) -> float
         longest = max(longest, time.perf_counter() - began)
         time.sleep(0.002)
     return longest
-
-
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from typing import Self
 
 from bench.support.contender import Contender, Turns, give_alike_cookies
 from bench.support.load import Figure, Sample, counting
-from bench.support.processes import mebibytes
+from bench.support.process_stats import mebibytes
 from bench.support.proxies import BARE_ENVOY, EMBEDDED, FORWARDER, PEERS, WORKERS, Stage, apache_modules
 from bench.support.rig import HOST, start_nginx, start_provider
 from foundation.version import version

@@ -13,7 +13,6 @@ and is waited for.  Goals: 0.2 s from the signal to the log line, 100 ms, no fai
 import argparse
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,7 +25,9 @@ from typing import Any
 import yaml
 
 from bench.configuration import configuration
-from bench.support.rig import child, free_port, gate_settings, wait_for
+from bench.support.process_stats import own_processor_seconds, resident
+from bench.support.rig import free_port, gate_settings, run_gate
+from bench.support.upstream import start_upstream
 from config.source import SETTLED_SECONDS
 
 HOST = "reload.localhost"
@@ -52,9 +53,7 @@ def main() -> None:
         config = directory / "config.yaml"
         settings = settings_of(directory, port, data_plane)
         write(config, settings, upstream, 0)
-        command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
-        process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
-        wait_for(port)
+        process = run_gate(stack, config, port, stdout=subprocess.PIPE)
         count = asyncio.run(Run(process, config, settings, upstream, port).measure(arguments.reloads))
     is_good = report(arguments.reloads, count)
     for routes in (ROUTES // 10, ROUTES):
@@ -77,9 +76,8 @@ def large(routes: int, reloads: int, data_plane: str, *, moves: bool) -> bool:
         settings = settings_of(directory, port, data_plane)
         run = LargeRun(config, settings, (free_port(), free_port()) if moves else (free_port(),), port, routes)
         run.write(0)
-        command, began = [sys.executable, "manage.py", "rungate", "-config", str(config)], time.monotonic()
-        process = stack.enter_context(child(command, core=0, stdout=subprocess.PIPE))
-        wait_for(port)
+        began = time.monotonic()
+        process = run_gate(stack, config, port, stdout=subprocess.PIPE)
         start = time.monotonic() - began
         found = asyncio.run(run.measure(process, reloads, READ_BY_ENVOY if moves and data_plane == "envoy" else ""))
     slowest, longest, quiet = max(found["seconds"]), max(found["waits"]), found["quiet"]
@@ -121,7 +119,7 @@ class Run:
         self._worlds: set[str] = set()
 
     async def measure(self, reloads: int) -> dict[str, Any]:
-        async with await asyncio.start_server(answer, "127.0.0.1", self._upstream):
+        async with await start_upstream(respond, self._upstream):
             askers = [asyncio.ensure_future(self._ask()) for _ in range(CONNECTIONS)]
             started = time.monotonic()
             for world in range(1, reloads + 1):
@@ -176,14 +174,14 @@ class LargeRun:
         """`until`: the line that ends it, after the reloads."""
         async with AsyncExitStack() as stack:
             for upstream in self._upstreams:
-                await stack.enter_async_context(await asyncio.start_server(answer, "127.0.0.1", upstream))
+                await stack.enter_async_context(await start_upstream(respond, upstream))
             askers = [asyncio.ensure_future(self._ask()) for _ in range(PROBES)]
             await asyncio.sleep(2.0)
             quiet, self._waits = max(self._waits), []
-            seconds, used = [], processor_seconds(process.pid)
+            seconds, used = [], own_processor_seconds(process.pid)
             for version in range(1, reloads + 1):
                 seconds.append(await asyncio.to_thread(self._reload, process, version))
-            used = processor_seconds(process.pid) - used
+            used = own_processor_seconds(process.pid) - used
             if until:
                 await asyncio.to_thread(wait_for_line, process, until)
             self._is_over = True
@@ -196,7 +194,7 @@ class LargeRun:
             "asked": asked,
             "failed": self._failed,
             "processor": used / reloads,
-            "mebibytes": resident_mebibytes(process.pid),
+            "mebibytes": resident(process.pid) / 2**20,
         }
 
     def _reload(self, process: subprocess.Popen[str], version: int) -> float:
@@ -235,24 +233,11 @@ def wait_for_line(process: subprocess.Popen[str], wanted: str) -> None:
     sys.exit("gate has ended")
 
 
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mebibytes(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while True:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            world = head.lower().split("x-world: ")[1].split("\r\n")[0]
-            body = json.dumps({"target": head.split(" ")[1], "world": world}).encode()
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-    except (asyncio.IncompleteReadError, asyncio.CancelledError):
-        writer.close()  # the run is over
+def respond(head: str) -> tuple[int, list[bytes]]:
+    """The target and the world that the upstream was shown."""
+    world = head.split("x-world: ")[1].split("\r\n")[0]
+    body = json.dumps({"target": head.split(" ")[1], "world": world}).encode()
+    return len(body), [body]
 
 
 if __name__ == "__main__":

@@ -15,22 +15,17 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-import yaml
-
-from bench.support.held import allow_many_files, resident
-from bench.support.rig import HOST, child, free_port, gate_settings, wait_for
+from bench.support.held import allow_many_files
+from bench.support.process_stats import family, resident
+from bench.support.rig import HOST, free_port, gate_settings, start_gate
 from tests.support.zero_window import EndlessUpstream, Silent1, Silent2
 
 IDLE, GRACE = 10, 6  # seconds
 CLAIMS = {"nothing": {}, "a stream": {"Accept": "text/event-stream"}}
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def weight(pid: int) -> int:
-    return sum(map(resident, [pid, *children_of(pid)]))
+    return sum(map(resident, family(pid)))
 
 
 async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[Silent1 | Silent2], count: int, claims: dict) -> tuple:
@@ -53,7 +48,7 @@ async def measured(pid: int, port: int, upstream: EndlessUpstream, silent: type[
     async with silent(port, HOST, "/large", count, claims):
         await watch(60, for_all=True)
         await watch(IDLE + GRACE, for_all=False)
-        return (heaviest - before) / count, most, upstream.open["/large"]
+        return (heaviest - before) / count / 1024, most, upstream.open["/large"]
 
 
 async def main(count: int) -> int:
@@ -73,10 +68,7 @@ async def main(count: int) -> int:
                     "timeout_idle": f"{IDLE}s",
                     "proxy_log_level": "warn",
                 }
-                (directory / "config.yaml").write_text(yaml.safe_dump(settings))
-                command = [sys.executable, "manage.py", "rungate", "-config", str(directory / "config.yaml")]
-                gate = stack.enter_context(child(command, core=0))
-                wait_for(port)
+                gate = start_gate(stack, directory, settings)
                 for silent in silents:
                     for claimed, headers in CLAIMS.items():
                         growth, held, after = await measured(gate.pid, port, upstream, silent, count, headers)

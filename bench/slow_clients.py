@@ -29,10 +29,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import yaml
-
-from bench.support.held import resident
-from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
+from bench.support.process_stats import resident
+from bench.support.rig import (
+    HOST,
+    free_port,
+    gate_settings,
+    pin,
+    signed_in_cookie,
+    start_gate,
+    start_nginx,
+    start_provider,
+)
 from bench.support.stalls import Stalls, watched
 
 CONNECTIONS = 2000
@@ -62,7 +69,7 @@ class Heard:
     attacks: list[float] = field(default_factory=list)
     coming: float = 0.0
     stalled: int | None = 0  # None where this machine lets nobody watch it
-    memory: int = 0  # KiB, of gate at the end
+    memory: int = 0  # bytes, of gate at the end
 
     def p(self, percent: int, *, coming: bool | None = None) -> float:
         waits = [wait for when, wait in self.answers if coming is None or coming == self._is_coming(when)]
@@ -87,7 +94,7 @@ def main() -> None:
         sys.exit(f"missing: {', '.join(missing)} (apt-get install slowhttptest nginx-light)")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port, process = start_gate(stack, directory)
+        port, process = start(stack, directory)
         other = start_other(stack, directory / "other")
         cookie = signed_in_cookie(port)
         pin(1)
@@ -112,18 +119,15 @@ def main() -> None:
     sys.exit(not good)
 
 
-def start_gate(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen[str]]:
+def start(stack: ExitStack, directory: Path) -> tuple[int, subprocess.Popen[str]]:
     upstream = start_nginx(stack, directory)
     directory.chmod(0o711)  # nginx gives up root where it has it
     (directory / "files").mkdir()
     (directory / "files" / "big").write_bytes(bytes(BIG))
-    port, config = free_port(), directory / "gate.yaml"
+    port = free_port()
     settings = gate_settings(directory, port, start_provider(stack), upstream)
     public = {"from": f"https://{SLOW_HOST}:{port}", "to": upstream, "allow_public_unauthenticated_access": True}
-    config.write_text(yaml.safe_dump({**settings, "policy": [*settings["policy"], public]}))
-    process = stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=0))
-    wait_for(port)
-    return port, process
+    return port, start_gate(stack, directory, {**settings, "policy": [*settings["policy"], public]})
 
 
 def start_other(stack: ExitStack, directory: Path) -> str:
@@ -221,7 +225,7 @@ def show(name: str, heard: Heard, before: Heard, beside: Heard) -> None:
     print(f"{name:16} {len(heard.answers):8} {stalled:>7} {failed:>6} {heard.p(50) * 1000:7.2f} {heard.p(99) * 1000:7.2f}", end="")
     print(f" {before.p(99) * 1000:7.2f} {heard.p(99) / before.p(99):6.2f}", end="")
     print("".join(f" {wait * 1000:7.2f}" for wait in (heard.p(99, coming=True), heard.p(99, coming=False), beside.p(99))), end="")
-    print(f" {(heard.memory - before.memory) / CONNECTIONS:9.0f}", flush=True)
+    print(f" {(heard.memory - before.memory) / 1024 / CONNECTIONS:9.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import yaml
-
-from bench.support.rig import child, free_port, gate_settings, wait_for
+from bench.support.process_stats import resident
+from bench.support.rig import free_port, gate_settings, start_gate
+from bench.support.upstream import start_upstream
 
 BODY = 1 << 30
 CHUNK = b"x" * (1 << 16)
@@ -27,21 +28,17 @@ def main() -> None:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream, port = free_port(), free_port()
-        config = directory / "config.yaml"
         route = {
             "from": f"https://{HOST}",
             "to": f"http://127.0.0.1:{upstream}",
             "allow_public_unauthenticated_access": True,
             "timeout": "10m",
         }
-        settings = gate_settings(directory, port, "http://127.0.0.1:9", f"http://127.0.0.1:{upstream}")
-        config.write_text(yaml.safe_dump({**settings, "policy": [route]}))
-        command = [sys.executable, "manage.py", "rungate", "-config", str(config)]
-        with child(command, core=0):
-            wait_for(port)  # the first start makes the database
+        settings = {**gate_settings(directory, port, "http://127.0.0.1:9", f"http://127.0.0.1:{upstream}"), "policy": [route]}
+        with ExitStack() as first:
+            start_gate(first, directory, settings)  # makes the database
         started = time.monotonic()
-        process = stack.enter_context(child(command, core=0))
-        wait_for(port)
+        process = start_gate(stack, directory, settings)
         ready = time.monotonic() - started
         growth, speeds = asyncio.run(measure(port, upstream, process.pid))
     print(f"{'ready after':34} {ready:8.2f} s      goal {GOAL_READY:.0f} s")
@@ -53,10 +50,10 @@ def main() -> None:
 
 async def measure(port: int, upstream: int, process_id: int) -> tuple[int, dict[str, float]]:
     """(peak resident memory less that before, bytes a second each way)."""
-    async with await asyncio.start_server(answer, "127.0.0.1", upstream):
+    async with await start_upstream(respond, upstream):
         await transfer(port, 1 << 20, 1 << 20)  # what is allocated once is not growth
-        reset_peak(process_id)
-        before = resident(process_id, "VmRSS")
+        Path(f"/proc/{process_id}/clear_refs").write_text("5")  # the peak begins anew
+        before = resident(process_id)
         speeds = {}
         for name, up, down in (("1 GiB up", BODY, 0), ("1 GiB down", 0, BODY)):
             started = time.monotonic()
@@ -81,29 +78,10 @@ async def transfer(port: int, up: int, down: int) -> None:
         sys.exit(f"{up} up, {down} down: got {count} bytes after\n{received.decode()}")
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """An upstream that counts what it is sent and sends what it is asked for."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+def respond(head: str) -> tuple[int, Iterator[bytes]]:
+    """As many bytes as the request asks for."""
     down = int(head.split("down=")[1].split(" ")[0])
-    left = int(head.split("content-length: ")[1].split("\r\n")[0])
-    while left:
-        left -= len(await reader.read(1 << 18))
-    writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {down}\r\nConnection: close\r\n\r\n".encode())
-    for sent in range(0, down, len(CHUNK)):
-        writer.write(CHUNK[: down - sent])
-        await writer.drain()
-    writer.close()
-
-
-def resident(process_id: int, field: str) -> int:
-    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) << 10
-    raise LookupError(field)
-
-
-def reset_peak(process_id: int) -> None:
-    Path(f"/proc/{process_id}/clear_refs").write_text("5")
+    return down, (CHUNK[: down - sent] for sent in range(0, down, len(CHUNK)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ turns with the forwarder; medians.  `python -m bench.tcp echo PORT` is what they
 import argparse
 import asyncio
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from bench.support.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
-from bench.support.rig import HOST, free_port, gate_settings, pin, start_provider, wait_for
+from bench.support.rig import HOST, free_port, gate_settings, pin, run_gate, start_provider, wait_for
 from bench.websockets import start
 from tests.support.certs import certificate_files
 
@@ -90,9 +91,7 @@ def start_gate(stack: ExitStack, directory: Path, provider: str, echo: int, **se
     }
     file = directory / f"{port}.yaml"
     file.write_text(yaml.safe_dump(made))
-    process = start(stack, "manage.py", "rungate", "-config", str(file), core=0)
-    wait_for(port)
-    return process.pid, port
+    return run_gate(stack, file, port, stdout=subprocess.DEVNULL).pid, port
 
 
 def main() -> None:

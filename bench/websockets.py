@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from bench.support.held import HeldClient, allow_many_files, connect, disconnect, idle_memory
-from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_provider, wait_for
+from bench.support.rig import HOST, child, free_port, gate_settings, pin, run_gate, signed_in_cookie, start_provider, wait_for
 from tests.support.certs import certificate_files
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -71,9 +71,7 @@ def start_gate(stack: ExitStack, directory: Path, upstream: str, provider: str, 
     made["policy"][0]["allow_websockets"] = True
     file = directory / f"{port}.yaml"
     file.write_text(yaml.safe_dump(made))
-    process = start(stack, "manage.py", "rungate", "-config", str(file), core=0)
-    wait_for(port)
-    return process, port
+    return run_gate(stack, file, port, stdout=subprocess.DEVNULL), port
 
 
 def main() -> None:

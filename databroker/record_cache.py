@@ -1,6 +1,6 @@
 """Record cache: records as packed bytes, opened for whoever reads; the least recently used makes room.
 
-Packed they weigh 0.4 of what they do as they were read: `bench/tunings.py` measures.
+Packed they weigh 0.4 of what they do as they were read: measured in docs/decisions/libraries.md.
 """
 
 import math

@@ -22,7 +22,16 @@ from pathlib import Path
 
 import yaml
 
-from bench.support.rig import HOST, child, free_port, gate_settings, pin, signed_in_cookie, start_nginx, start_provider, wait_for
+from bench.support.rig import (
+    HOST,
+    free_port,
+    gate_settings,
+    pin,
+    signed_in_cookie,
+    start_gate,
+    start_nginx,
+    start_provider,
+)
 
 GOAL, SEARCH_GOAL, ROWS = 0.95, 0.5, 100_000
 _RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
@@ -86,10 +95,7 @@ def start_gates(stack: ExitStack, directory: Path) -> Iterator[tuple[str, tuple[
             {"from": f"https://{HOST}", "to": upstream, "path": "/", "allow_any_authenticated_user": True},
             {"from": f"https://{HOST}", "to": upstream, "allowed_groups": ["nobody"]},
         ]
-        config = place / "gate.yaml"
-        config.write_text(yaml.safe_dump({**settings, "decision_log_size": size, "proxy_log_level": "error"}))
-        stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=0, stdout=subprocess.DEVNULL))
-        wait_for(port)
+        start_gate(stack, place, {**settings, "decision_log_size": size, "proxy_log_level": "error"}, stdout=subprocess.DEVNULL)
         yield name, (port, signed_in_cookie(port))
 
 

@@ -24,6 +24,7 @@ from authorize.policy.decision import decide
 from authorize.policy.request import access_request
 from authorize.state import default_ports, route_table
 from bench.support.rig import child, pin
+from bench.support.upstream import start_upstream
 from config.options import Options
 from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
@@ -122,24 +123,15 @@ async def decisions(options: Options, broker: LocalBroker) -> bool:
 
 async def serve() -> None:
     """Microsoft Graph, with everything in pages; afterwards deltas that are empty."""
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await start_upstream(respond)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await asyncio.Event().wait()
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    origin = f"http://127.0.0.1:{writer.get_extra_info('sockname')[1]}"
-    while True:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError:
-            return writer.close()
-        lines = head.decode().lower().split("\r\n")
-        length = next((int(line.partition(":")[2]) for line in lines if line.startswith("content-length:")), 0)
-        await reader.readexactly(length)
-        body = json.dumps(page(origin, head.split(b" ")[1].decode())).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        await writer.drain()
+def respond(head: str) -> tuple[int, list[bytes]]:
+    origin = "http://" + head.split("\r\nhost: ")[1].split("\r\n")[0]
+    body = json.dumps(page(origin, head.split(" ")[1])).encode()
+    return len(body), [body]
 
 
 def page(origin: str, target: str) -> dict[str, object]:

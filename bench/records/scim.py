@@ -9,7 +9,6 @@ what is known writes none.  The status is 1 where one is missed.
 
 import http.client
 import json
-import os
 import sqlite3
 import sys
 import tempfile
@@ -18,9 +17,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from bench.support.rig import AUTHENTICATE_HOST, child, free_port, gate_settings, pin, wait_for
+from bench.support.process_stats import processor_seconds, resident
+from bench.support.rig import AUTHENTICATE_HOST, free_port, gate_settings, pin, start_gate
 
 USERS, GROUP = 20_000, 1_000
 TOKEN = "bench-token-of-thirty-two-characters"
@@ -33,18 +31,15 @@ def main() -> int:
     pin(0)
     with ExitStack() as stack:
         directory, port = Path(stack.enter_context(tempfile.TemporaryDirectory())), free_port()
-        config = directory / "config.yaml"
         settings = gate_settings(directory, port, "http://127.0.0.1:1", "http://127.0.0.1:1")
-        config.write_text(yaml.safe_dump({**settings, "scim_token": TOKEN}))
-        process = stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=1))
-        wait_for(port)
+        process = start_gate(stack, directory, {**settings, "scim_token": TOKEN}, core=1)
         provider = ScimProvider(port)
         before = resident(process.pid)
-        ids, used, started = [], [processor(process.pid)], time.perf_counter()
+        ids, used, started = [], [processor_seconds(process.pid)], time.perf_counter()
         for number in range(users):
             ids.append(provider.push("POST", "Users", user(number))["id"])
             if (number + 1) % max(users // 10, 1) == 0:
-                used.append(processor(process.pid))
+                used.append(processor_seconds(process.pid))
         growth = (resident(process.pid) - before) / users
         first, last = (1e4 * (used[end] - used[end - 1]) / users for end in (1, 10))
         print(
@@ -102,17 +97,6 @@ def user(number: int) -> dict[str, Any]:
 
 def group(number: int, members: list[str]) -> dict[str, Any]:
     return {"displayName": f"Team {number}", "externalId": f"g{number:05}", "members": [{"value": id} for id in members]}
-
-
-def resident(pid: int) -> int:
-    """Bytes."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-
-
-def processor(pid: int) -> float:
-    """Seconds."""
-    spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def audit_rows(directory: Path) -> int:

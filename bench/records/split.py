@@ -10,7 +10,6 @@ goal; the status is 1 where one is missed.
 
 import argparse
 import asyncio
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from authorize.rpc.client import RemoteAuthorizer
 from bench.records.stores import opened, tell
+from bench.support.process_stats import resident
 from bench.support.rig import child, free_port
 from config.options import Options
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
@@ -275,7 +275,7 @@ async def full(services: Services, process: subprocess.Popen[str], sessions: int
 
     await each(range(number), ask)
     print(f"{number:,} sessions seen for the first time: {number / (time.perf_counter() - began):,.0f} decisions a second", flush=True)
-    return int(re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())[0]) / 1024
+    return resident(process.pid, "VmHWM") / 2**20
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """Many clients of one port, held open: how much memory does each of them cost the process that they are connected to?"""
 
 import asyncio
-import re
 import resource
 import ssl
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
+from bench.support.process_stats import resident
 from bench.support.rig import HOST
 
 
@@ -65,9 +64,4 @@ async def idle_memory(pid: int, port: int, count: int, make: Callable[[], HeldCl
     if any(client.lost.done() for client in clients):
         sys.exit("an idle client was disconnected")
     await disconnect(clients)
-    return (after - before) / count
-
-
-def resident(pid: int) -> int:
-    """KiB."""
-    return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1])
+    return (after - before) / count / 1024

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.support.processes import CoreTime, processor_seconds
+from bench.support.process_stats import CoreTime, processor_seconds
 from bench.support.rig import pin
 
 # A sample counts where others took less than this of the cores that it used.

@@ -11,6 +11,9 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from tests.support.sign_in import Browser
 
@@ -64,6 +67,19 @@ def gate_settings(directory: Path, port: int, provider: str, upstream: str) -> d
         "log_level": "warn",
         "policy": [{"from": f"https://{HOST}", "to": upstream, "allowed_groups": ["engineering"], "pass_identity_headers": True}],
     }
+
+
+def start_gate(stack: ExitStack, directory: Path, settings: dict[str, object], **options: Any) -> subprocess.Popen[str]:
+    """Write the configuration, start gate with it, and wait until its port is open."""
+    config = directory / "config.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    return run_gate(stack, config, int(str(settings["address"]).rpartition(":")[2]), **options)
+
+
+def run_gate(stack: ExitStack, config: Path, port: int, *, core: int | tuple[int, ...] = 0, **options: Any) -> subprocess.Popen[str]:
+    process = stack.enter_context(child([sys.executable, "manage.py", "rungate", "-config", str(config)], core=core, **options))
+    wait_for(port)
+    return process
 
 
 def signed_in_cookie(port: int, scheme: str = "http", origin: str = f"https://{HOST}") -> str:

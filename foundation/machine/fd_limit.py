@@ -1,4 +1,4 @@
-"""File descriptor limit: as high as may be, and what is said where there is no room for a connection.  `bench/tunings.py` measures."""
+"""File descriptor limit, raised as far as may be, and the log line for a lack of descriptors.  Measured in docs/decisions/libraries.md."""
 
 import fcntl
 import os

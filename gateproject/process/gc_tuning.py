@@ -1,4 +1,4 @@
-"""Garbage collector tuning: something large is made, and kept, while others are being served.  `bench/tunings.py` measures."""
+"""Garbage collector tuning: something large is made, and kept, while others are being served.  Measured in docs/decisions/libraries.md."""
 
 import gc
 import sys

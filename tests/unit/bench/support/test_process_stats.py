@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bench.support.processes import CoreTime, family, mebibytes, processor_seconds
+from bench.support.process_stats import CoreTime, family, mebibytes, processor_seconds, resident
 
 # user nice system idle iowait irq softirq steal guest guest_nice
 STAT = """cpu  900 0 300 800 0 0 0 0 0 0
@@ -38,4 +38,5 @@ def test_a_process_answers_for_all_below_it() -> None:
         assert len(family(process.pid)) == 2
         assert processor_seconds(process.pid) >= 0.2  # the kernel counts in hundredths, each rounded
         assert mebibytes(process.pid) > 1
+        assert resident(process.pid, "VmHWM") >= resident(process.pid) > 1 << 20
         process.stdin.close()

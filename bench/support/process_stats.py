@@ -22,15 +22,20 @@ def family(id: int) -> list[int]:
 
 def processor_seconds(id: int) -> float:
     """What the process and all below it have taken of the processor, for themselves and in the kernel; those that have ended, too."""
-    return sum(map(_own_seconds, family(id)))
+    return sum(map(own_processor_seconds, family(id)))
 
 
-def _own_seconds(id: int) -> float:
+def own_processor_seconds(id: int) -> float:
     """With what its children had taken that it has waited for; so what ends meanwhile is its parent's."""
     with suppress(*_GONE):
         fields = Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / _TICKS
     return 0.0
+
+
+def resident(id: int, field: str = "VmRSS") -> int:
+    """Bytes that the process alone holds; `field` of /proc/PID/status may be its peak, "VmHWM"."""
+    return int(re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{id}/status").read_text(), re.MULTILINE)[1]) << 10
 
 
 def mebibytes(id: int) -> float:
