@@ -30,9 +30,10 @@ from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from proxy.answers.refusals import refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
-from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, incoming_request, limited_body  # noqa: E402
+from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, limited_body  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
+from proxy.observe.access_log import PageLog  # noqa: E402
 from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
 from proxy.own_paths import Owner  # noqa: E402
 from proxy.service import ProxyPageContext, ProxyService  # noqa: E402
@@ -79,7 +80,7 @@ class OwnPage:
 
     @property
     def client_address(self) -> str:
-        return self.proxy.client_address(self.incoming)
+        return self.incoming.client_address
 
 
 if TYPE_CHECKING:
@@ -97,21 +98,19 @@ class GateApplication:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         services = self._runtime.services
-        incoming = incoming_request(scope)
-        tracing, proxy = services.tracing, services.proxy
-        if tracing is None or proxy is None or (span := request_span(tracing, proxy, incoming)) is None:
-            await self._answer(services, incoming, receive, send)
+        proxy, tracing = served(services.proxy), services.tracing
+        incoming = proxy.receive(scope)
+        if tracing is None or (span := request_span(tracing, incoming)) is None:
+            await self._answer(services, proxy, incoming, receive, send)
         else:
             with span:
-                await self._answer(services, incoming, receive, status_noted(span, send))
+                await self._answer(services, proxy, incoming, receive, status_noted(span, send))
 
-    async def _answer(self, services: Services, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        if (proxy := services.proxy) is None:
-            raise RuntimeError("this process serves no users")
+    async def _answer(self, services: Services, proxy: ProxyService, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         try:
             owner = proxy.owner_of(incoming)
         except BadRequest as error:
-            page = proxy.page_log(incoming, send)
+            page = PageLog(incoming, send)
             await send_refusal(
                 incoming, Refuse(error.status, Message("This address can't be used: %(error)s.", error=error.said)), page.send
             )
@@ -129,7 +128,7 @@ class GateApplication:
 
     async def _ours(self, services: Services, owner: Owner, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
         proxy = served(services.proxy)
-        page = proxy.page_log(incoming, send)
+        page = PageLog(incoming, send)
         try:
             if owner in (Owner.AUTHENTICATE_PAGES, Owner.ROUTE_PAGES):
                 await self._page(services, owner, incoming, receive, page.send)

@@ -28,7 +28,8 @@ class IncomingRequest:
     """Incoming request.  `headers` holds the last value of each lower-case name; `cookies` every Cookie header.
 
     `started` is a monotonic clock's.  `told` is the reason that a page of ours gave the client, for the log.
-    `site` is for pages of ours.  `client` is the address of the client, for logs, None where nobody has looked for it.
+    `site` is for pages of ours.  `client_address` is for logs and sessions; the one that rules compare is in `request`.
+    `is_trusted`: the peer is a trusted proxy, so its forwarding headers are believed.
     """
 
     scope: dict[str, Any]
@@ -39,7 +40,8 @@ class IncomingRequest:
     started: float
     told: str = ""
     site: SiteFacts = NO_SITE_FACTS
-    client: str | None = None
+    client_address: str = ""
+    is_trusted: bool = False
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -18,8 +18,7 @@ from foundation.web.page_context import request_context
 from proxy.answers import own_pages
 from proxy.answers.site_facts import site_facts
 from proxy.client_address import client_address, source_ip, trusted_peers
-from proxy.incoming import TLS, IncomingRequest, Send, client_certificate
-from proxy.observe.access_log import PageLog
+from proxy.incoming import TLS, IncomingRequest, Send, client_certificate, incoming_request
 from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import HostFacts, Owner, owner
 from proxy.planes.embedded import DataPlane
@@ -74,17 +73,17 @@ class ProxyService:
         self.program_tokens = ProgramTokens(options)
         self.loops = SignInLoops(options)
 
+    def receive(self, scope: dict[str, Any]) -> IncomingRequest:
+        """Request that has just arrived and is still to be read, with the address of its client."""
+        incoming = incoming_request(scope)
+        incoming.site, incoming.is_trusted = self._site, incoming.peer in self._trusted
+        incoming.client_address = client_address(incoming, self._trusted)
+        return incoming
+
     def owner_of(self, incoming: IncomingRequest) -> Owner:
         """Owner of a request that came to us, which is read now; BadRequest where it has two readings."""
-        incoming.request = self.read(incoming)
-        return self.owner(incoming.request)
-
-    def read(self, incoming: IncomingRequest) -> AccessRequest:
-        """Read a request that came to us, in its one reading; BadRequest where it has two."""
-        incoming.site = self._site
-        incoming.client = client_address(incoming, self._trusted)
         scope, headers = incoming.scope, incoming.headers
-        return access_request(
+        incoming.request = access_request(
             scope["method"],
             headers.get(b"host", b""),
             scope["raw_path"],
@@ -92,10 +91,11 @@ class ProxyService:
             self._authorize.default_ports,
             origin=headers.get(b"origin", b""),
             access_control_request_method=headers.get(b"access-control-request-method", b""),
-            source_ip=self.source_ip(incoming),
+            source_ip=source_ip(incoming, self._trusted),
             headers=scope["headers"],
             client_certificate=client_certificate(incoming) if TLS in scope.get("extensions", ()) else None,
         )
+        return self.owner(incoming.request)
 
     def owner(self, request: AccessRequest) -> Owner:
         if request.method == CONNECT:  # none of our pages is reached by one
@@ -119,24 +119,9 @@ class ProxyService:
         named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_of(request.host, request.port)]
         return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()
 
-    def client_address(self, incoming: IncomingRequest) -> str:
-        """Client address: the peer, or whom a trusted peer names."""
-        return client_address(incoming, self._trusted)
-
-    def is_trusted(self, incoming: IncomingRequest) -> bool:
-        """Whether what the peer says of a request's past is believed."""
-        return incoming.peer in self._trusted
-
     def is_authenticate_host(self, name: str) -> bool:
         """Whether this is the name of the host of our sign-in pages, which this process serves."""
         return name.lower().removesuffix(".") == self._authenticate_host
-
-    def source_ip(self, incoming: IncomingRequest) -> str:
-        return source_ip(incoming, self._trusted)
-
-    def page_log(self, incoming: IncomingRequest, send: Send) -> PageLog:
-        """Log of a request that we answer ourselves."""
-        return PageLog(incoming, send, self._trusted)
 
     async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
         await own_pages.answer(found, incoming, self._options, send, is_well=is_well)

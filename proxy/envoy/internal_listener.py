@@ -13,9 +13,10 @@ from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.shared_connection import is_misdirected
 from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.incoming import IncomingRequest, Receive, Send, incoming_request
+from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.listener.context import Application
 from proxy.listener.http1.request import TUNNEL
+from proxy.observe.access_log import PageLog
 from proxy.rewriting.header_names import Header, Headers
 from proxy.service import ProxyService
 from proxy.verdict import Refuse
@@ -44,8 +45,9 @@ class InternalListener:
         if scope["type"] == "http" and scope["scheme"] == "http":
             facts = self._checked_facts(scope["headers"])
             scope, ends = self._as_client_sent(scope, facts)
-            if is_misdirected(service := self._service(), incoming := incoming_request(scope), facts):
-                await _refuse_misdirected(service, incoming, send)
+            service = self._service()
+            if is_misdirected(service, incoming := service.receive(scope), facts):
+                await _refuse_misdirected(incoming, send)
                 return
             await self._application(scope, receive, send)
             for end in ends:  # gate's own connection ends with the application
@@ -96,8 +98,8 @@ class InternalListener:
         return {TUNNEL: {"take_over": take_over, "half_closes": False}}
 
 
-async def _refuse_misdirected(service: ProxyService, incoming: IncomingRequest, send: Send) -> None:
+async def _refuse_misdirected(incoming: IncomingRequest, send: Send) -> None:
     """Browsers send the request again, over a connection of its own, and show none of this."""
-    page = service.page_log(incoming, send)
+    page = PageLog(incoming, send)
     await send_refusal(incoming, Refuse(421, Message("This connection was opened for another host.")), page.send)
     page.tell()

@@ -23,7 +23,6 @@ from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
-from proxy.incoming import incoming_request
 from proxy.own_paths import Owner
 from proxy.rewriting.header_names import Header
 from proxy.service import ProxyService
@@ -88,9 +87,8 @@ class Judge:
         """
         service = self._service()
         plane = service.dataplane
-        incoming = incoming_request(head.scope(self._scheme))
-        incoming.request = service.read(incoming)
-        if service.owner(incoming.request) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
+        incoming = service.receive(head.scope(self._scheme))
+        if service.owner_of(incoming) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
         if not self._carried.can_end or head.facts.peer is None or is_misdirected(service, incoming, head.facts):
             return None
@@ -116,7 +114,7 @@ class Judge:
         judged = await plane.judge.with_shadow(judged, log)
         log.passes(judged)
         # Only now, as gate's own plane traces what it carries.
-        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, service, log, outgoing)
+        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, log, outgoing)
         return CarriedRequest(plane, log, judged, outgoing, head, cluster, service.answered, trace)
 
     async def _of_answer(self, head: bytes, body: str) -> bytes:

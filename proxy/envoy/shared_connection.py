@@ -7,13 +7,13 @@ from proxy.service import ProxyService
 
 def is_shared(service: ProxyService, incoming: IncomingRequest, facts: EdgeFacts) -> bool:
     """Whether other requests on the connection may be another client's, or may be the one that ends the session."""
-    return facts.is_http2 and (service.is_trusted(incoming) or service.is_authenticate_host(_name(incoming)))
+    return facts.is_http2 and (incoming.is_trusted or service.is_authenticate_host(_name(incoming)))
 
 
 def is_misdirected(service: ProxyService, incoming: IncomingRequest, facts: EdgeFacts) -> bool:
     """Whether a request needs a connection of its own (RFC 9110 15.5.20): the answer to a sign-out comes over no connection on which
     applications' requests end with the session.  A trusted proxy, or a client without SNI, has no other connection to choose."""
-    if not facts.is_http2 or facts.server_name is None or service.is_trusted(incoming):
+    if not facts.is_http2 or facts.server_name is None or incoming.is_trusted:
         return False
     return service.is_authenticate_host(_name(incoming)) != service.is_authenticate_host(facts.server_name)
 

@@ -15,7 +15,6 @@ from authorize.policy.identity import Identity
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
-from proxy.client_address import TrustedPeers, client_address
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.incoming import IncomingRequest, Send
 from proxy.observe.spans import tell_trace
@@ -72,7 +71,7 @@ class RequestLog:
             self._observer.keep(self, self.seconds)
 
     def _fields(self) -> dict[str, object]:
-        fields = _asked(self.incoming, self._observer.trusted, self.status)
+        fields = _asked(self.incoming, self.status)
         if self.seconds_in_all is not None:
             fields["duration_ms"] = round(self.seconds_in_all * 1000, 2)
         if (judged := self.judged) is not None:
@@ -103,7 +102,6 @@ def person_fields(identity: Identity | None) -> dict[str, object]:
 class Observer:
     """Listeners of requests, besides the access log: `saw` of sessions, `decisions` of what is to be kept."""
 
-    trusted: TrustedPeers
     decisions: DecisionLog
     saw: Saw
 
@@ -116,8 +114,8 @@ class Observer:
         decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
         if not self.decisions.keeps(decision, identity, refused, would_be):
             return
-        sources, address = judged.sources if judged is not None else None, client_address(incoming, self.trusted)
-        asked = (incoming.request_id, incoming.request, decision, identity, seconds, address)
+        sources = judged.sources if judged is not None else None
+        asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
         self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure_of(log.status), log.problem, refused))
 
 
@@ -127,12 +125,11 @@ class PageLog:
     Error pages show the request id and ask people to pass it on: whoever gets it finds this line.
     """
 
-    __slots__ = ("_incoming", "_send", "_status", "_trusted")
+    __slots__ = ("_incoming", "_send", "_status")
 
-    def __init__(self, incoming: IncomingRequest, send: Send, trusted: TrustedPeers):
+    def __init__(self, incoming: IncomingRequest, send: Send):
         self._incoming = incoming
         self._send = send
-        self._trusted = trusted
         self._status: int | None = None
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -146,17 +143,17 @@ class PageLog:
         tell_access(level, partial(self._fields, status))
 
     def _fields(self, status: int) -> dict[str, object]:
-        fields = _asked(self._incoming, self._trusted, status)
+        fields = _asked(self._incoming, status)
         if self._incoming.told:
             fields["reason"] = self._incoming.told
         return fields
 
 
-def _asked(incoming: IncomingRequest, trusted: TrustedPeers, status: int | None) -> dict[str, object]:
+def _asked(incoming: IncomingRequest, status: int | None) -> dict[str, object]:
     request = incoming.request
     return {
         "request_id": incoming.request_id,
-        "client": client_address(incoming, trusted) if incoming.client is None else incoming.client,
+        "client": incoming.client_address,
         "method": request.method,
         "host": request.host_port,
         "path": request.path,

@@ -1,7 +1,7 @@
 """Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
 
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any
 
 from authorize.client import Check
 from authorize.policy.compiled_route import CompiledRoute
@@ -17,16 +17,10 @@ from proxy.upstreams.request import OutgoingRequest
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
 
 
-class Trusts(Protocol):
-    """Who knows whom to believe."""
-
-    def is_trusted(self, incoming: IncomingRequest) -> bool: ...
-
-
-def request_span(tracer: Tracer, trusts: Trusts, incoming: IncomingRequest, at: int | None = None) -> Span | None:
+def request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
     """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
     method = _known(incoming.scope["method"])
-    span = tracer.begin(method, incoming.scope["headers"], is_trusted=trusts.is_trusted(incoming), at=at)
+    span = tracer.begin(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
     if span is not None:
         span.note({"http.request.method": method, "gate.request_id": incoming.request_id})
     return span

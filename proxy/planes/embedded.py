@@ -24,7 +24,6 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
-from proxy.client_address import client_address, trusted_peers
 from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
@@ -63,8 +62,7 @@ class DataPlane:
         self._clock = clock
         table, before = authorize.routes, previous.state if previous else None
         self.state: ProxyState = ProxyState(table.routes(), options, before, table.told_names)
-        self._trusted = trusted_peers(options.trusted_proxies)
-        self.observer = self._resources.observer(self._trusted)
+        self.observer = self._resources.observer()
         self.judge = RequestJudge(authorize, self.streams, clock)
         self.verdicts = Verdicts(options, authorize)
         self._answers = Answers(options, self.state.response_headers.added)
@@ -120,7 +118,7 @@ class DataPlane:
         # Requests with a body to upstreams that speak HTTP/2 are Envoy's alone: ours can't carry them.
         incoming, route = judged.incoming, judged.check.decision.route
         can_be_sent = route is None or not route.route.upstream_http2
-        return await self.forms.keep(incoming, client_address(incoming, self._trusted), receive, judged.now, can_be_sent=can_be_sent)
+        return await self.forms.keep(incoming, receive, judged.now, can_be_sent=can_be_sent)
 
     async def _carried(self, judged: JudgedRequest, carry: Carry, receive: Receive, send: Send) -> ForwardResult:
         incoming, offer, switch = judged.incoming, carry.offer, None
@@ -192,7 +190,7 @@ class DataPlane:
         """For balancing that sticks: the session, else the client's address."""
         if cluster is None or not cluster.is_sticky:
             return ""
-        return judged.session_id if judged.check.identity is not None else client_address(judged.incoming, self._trusted)
+        return judged.session_id if judged.check.identity is not None else judged.incoming.client_address
 
     async def goes_on_until(self, incoming: IncomingRequest) -> float:
         """Until when this request would still be carried as it is, as far as is known beforehand (Unix seconds); 0 where it would not.

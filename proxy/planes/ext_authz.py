@@ -11,7 +11,6 @@ from foundation.errors import GateError
 from foundation.web.site_facts import SiteFacts
 from proxy.answers.send import Answers, CapturedResponse
 from proxy.answers.site_facts import site_facts
-from proxy.client_address import TrustedPeers
 from proxy.incoming import IncomingRequest, new_request_id
 from proxy.observe.access_log import RequestLog
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -23,7 +22,6 @@ from proxy.verdicts import Verdicts, refused
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
 WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
-NOBODY = TrustedPeers(())  # the Envoy has worked out itself who asks
 
 
 class ExtAuthzResponder(Responder):
@@ -32,7 +30,7 @@ class ExtAuthzResponder(Responder):
     ):
         resources = resources or ForwardingResources()
         self._clock = clock
-        self._observer = resources.observer(NOBODY)
+        self._observer = resources.observer()
         self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
@@ -103,4 +101,5 @@ def _incoming(asked: EnvoyRequest, site: SiteFacts) -> IncomingRequest:
         "client": (asked.client_address, 0) if asked.client_address else None,
     }
     request_id = asked.request_id or new_request_id()
-    return IncomingRequest(scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started, site=site)
+    read = (scope, asked.request, dict(asked.headers), list(asked.cookies), request_id, asked.started)
+    return IncomingRequest(*read, site=site, client_address=asked.client_address)  # which the Envoy has worked out

@@ -11,7 +11,6 @@ from config.options import Options
 from config.routes.told_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
 from proxy.answers.send import Answers, Headers, send_refusal, send_response
-from proxy.client_address import source_ip, trusted_peers
 from proxy.incoming import IncomingRequest, Receive, Send
 from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -43,8 +42,7 @@ class ForwardAuth:
     def __init__(self, options: Options, authorize: Authorizer, resources: ForwardingResources, clock: Callable[[], float]):
         self._authorize = authorize
         self._clock = clock
-        self._trusted = trusted_peers(options.trusted_proxies)
-        self._observer = resources.observer(self._trusted)
+        self._observer = resources.observer()
         self._judge = RequestJudge(authorize, resources.streams, clock)
         self._verdicts = Verdicts(options, authorize)
         self._answers = Answers(options)
@@ -84,10 +82,9 @@ class ForwardAuth:
         if incoming.request.path not in (VERIFY, "/"):
             raise NoSuchPath(f"forward auth responds at / and {VERIFY} only")
         _refuse_what_is_not_the_clients(incoming)
-        is_trusted = incoming.peer in self._trusted
-        original = original_request(incoming, self._authorize.default_ports, is_trusted=is_trusted)
+        original = original_request(incoming, self._authorize.default_ports)
         # The peer is the front proxy: where its word does not count, nobody knows who asks it.
-        address = source_ip(incoming, self._trusted) if is_trusted else ""
+        address = incoming.request.source_ip if incoming.is_trusted else ""
         original = replace(original, request=replace(original.request, source_ip=address, headers=incoming.scope["headers"]))
         request = original.request
         if not self._authorize.knows_host(request.host, request.port):

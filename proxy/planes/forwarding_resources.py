@@ -6,7 +6,6 @@ from authorize.decision_log.log import DecisionLog
 from authorize.decision_log.recorder import Saw
 from config.options import Options
 from databroker.client import BrokerClient
-from proxy.client_address import TrustedPeers
 from proxy.forwarding.http import WatchLine
 from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
@@ -43,8 +42,8 @@ class ForwardingResources:
         self.health.use(state.clusters.members() if state is not None and carries else ())
         self.statistics.use(state.counted_routes() if state is not None and carries else ())
 
-    def observer(self, trusted: TrustedPeers) -> Observer:
-        return Observer(trusted, self.decisions, self.saw)
+    def observer(self) -> Observer:
+        return Observer(self.decisions, self.saw)
 
     async def close(self) -> None:
         self.health.close()

@@ -50,12 +50,12 @@ class Original:
         return f"{self.origin}{self.request.path}{query}"
 
 
-def original_request(incoming: IncomingRequest, default_ports: frozenset[int], *, is_trusted: bool) -> Original:
+def original_request(incoming: IncomingRequest, default_ports: frozenset[int]) -> Original:
     """Original request; BadRequest without a URL, where two sources differ, or where another URL may be forwarded than is judged.
 
-    Headers count only if the peer `is_trusted`: anybody else's are the client's own.
+    Headers count only if the peer is trusted: anybody else's are the client's own.
     """
-    headers = list(_told(incoming)) if is_trusted else []
+    headers = list(_told(incoming)) if incoming.is_trusted else []
     named = [_url_parts(value) for value in _uri_parameter(incoming.scope["query_string"])]
     named += [_url_parts(value) for name, value in headers if name in URL_HEADERS]
     schemes = [scheme for scheme, _, _ in named] + [_scheme(value) for name, value in headers if name in SCHEME_HEADERS]

@@ -95,9 +95,7 @@ class KeptForms:
         self._scheme_of = scheme_of
         self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE, options.process_count)
 
-    async def keep(
-        self, incoming: IncomingRequest, client_address: str, receive: Receive, now: float, *, can_be_sent: bool = True
-    ) -> KeptForm | NotKept | None:
+    async def keep(self, incoming: IncomingRequest, receive: Receive, now: float, *, can_be_sent: bool = True) -> KeptForm | NotKept | None:
         """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
 
         `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
@@ -113,25 +111,23 @@ class KeptForms:
             return NotKept(NOT_SENT_BY_US)
         if length.isdecimal() and int(length) > LARGEST:
             return NotKept(TOO_LARGE)
-        network = client_network(client_address)
+        network = client_network(incoming.client_address)
         if not self._readers.take(network):
             return NotKept(NO_PLACE)
         try:
             body = await _read(receive, LARGEST)
         finally:
             self._readers.leave(network)
-        return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, client_address, body, now)
+        return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, body, now)
 
-    async def _put(
-        self, broker: BrokerClient, incoming: IncomingRequest, client_address: str, body: bytes, now: float
-    ) -> KeptForm | NotKept:
+    async def _put(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> KeptForm | NotKept:
         id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
         header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
         nonce = os.urandom(NONCE_BYTES)
         # The key travels with the browser alone: who reads the store reads no form.
         box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
         data, expires = {"box": to_text(box)}, now + LIFETIME
-        for place in self._places(client_address, len(body)):
+        for place in self._places(incoming.client_address, len(body)):
             try:
                 await broker.put(KEPT_FORM, place, data, expires=expires, only_if_version=0)
             except VersionConflict:

@@ -128,7 +128,7 @@ http3.without("another host has no connection", "http3_listener", lacks('"filter
 cuts = door("proxy.envoy.connections", "unit/proxy/envoy/test_connections.py")
 cuts.without("an Envoy that does not confirm a cut is ended", "Connections._cut", never("answer is None and not end.is_set()"))
 shared = door("proxy.envoy.shared_connection", "unit/proxy/envoy/test_shared_connection.py")
-shared.without("clients behind a trusted proxy end alone", "is_shared", replaced("service.is_trusted(incoming)", "False"))
+shared.without("clients behind a trusted proxy end alone", "is_shared", replaced("incoming.is_trusted", "False"))
 shared.without("an answer to a sign-out is never cut", "is_misdirected", returns("False"))
 judges = door("proxy.envoy.judge_socket", "unit/proxy/envoy/test_judge_socket.py")
 judges.without("the judge leaves descriptors for others", "JudgeListener._accept", never("is_short(self._listener.fileno())"))

@@ -4,7 +4,6 @@ from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, replaced, skips
 
 original = door("proxy.planes.original_request", "unit/proxy/planes/test_original_request.py")
-original.without("headers count only from trusted peers", "original_request", always("is_trusted"))
 original.without("sources that differ are refused", "_agreed", never("len(distinct) > 1"))
 original.without(
     "no header is left out of the comparison",

@@ -63,7 +63,7 @@ def http_scope(url: str, *, method: str = "GET", headers: dict[str, str] | None 
     }
 
 
-def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), **scope: Any) -> IncomingRequest:
+def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}), is_trusted: bool = False, **scope: Any) -> IncomingRequest:
     made = http_scope(url, **scope)
     headers = dict(made["headers"])
     request = access_request(
@@ -76,7 +76,7 @@ def incoming_from(url: str, *, default_ports: frozenset[int] = frozenset({443}),
         access_control_request_method=headers.get(b"access-control-request-method", b""),
     )
     cookies = [value for name, value in made["headers"] if name == b"cookie"]
-    return IncomingRequest(made, request, headers, cookies, "f" * 32, 0.0)
+    return IncomingRequest(made, request, headers, cookies, "f" * 32, 0.0, client_address=made["client"][0], is_trusted=is_trusted)
 
 
 def body_of(*chunks: bytes) -> Any:

@@ -7,7 +7,7 @@ from foundation.telemetry.tracing.spans import INTERNAL, AnySpan, Span
 from foundation.telemetry.tracing.tracer import Tracer
 from proxy.forwarding.http import ForwardResult
 from proxy.observe.access_log import RequestLog
-from proxy.observe.spans import Trusts, decided, note_carried, request_span, upstream_span
+from proxy.observe.spans import decided, note_carried, request_span, upstream_span
 from proxy.upstreams.request import OutgoingRequest
 
 
@@ -18,10 +18,10 @@ class CarriedTrace:
         self._root, self._upstream = root, upstream
 
     @classmethod
-    def begin(cls, tracer: Tracer, trusts: Trusts, log: RequestLog, outgoing: OutgoingRequest) -> Self | None:
+    def begin(cls, tracer: Tracer, log: RequestLog, outgoing: OutgoingRequest) -> Self | None:
         """Trace of a request that was judged, told as if it had begun with the request; None for one that is not traced."""
         began = time.time_ns() - round((time.monotonic() - log.incoming.started) * 1e9)
-        root = request_span(tracer, trusts, log.incoming, began)
+        root = request_span(tracer, log.incoming, began)
         if root is None:
             return None
         if log.judged is not None:

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from foundation.telemetry.metrics import registry
 from proxy.answers.send import send_refusal
-from proxy.client_address import TrustedPeers
 from proxy.incoming import incoming_request
 from proxy.observe.access_log import CLIENT_LEFT, PageLog
 from proxy.verdict import Refuse
@@ -108,7 +107,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
     lines: list[tuple[int, dict[str, object]]], status: int, level: int
 ) -> None:
     answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
-    story = PageLog(incoming, answer.send, TrustedPeers([]))
+    story = PageLog(incoming, answer.send)
     await send_refusal(incoming, Refuse(status, "Nothing is here."), story.send)
     story.tell()
     ((told_level, fields),) = lines
@@ -120,7 +119,7 @@ async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
 
 async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
     incoming = incoming_request(incoming_from("https://nobody.example/").scope)
-    PageLog(incoming, Answer().send, TrustedPeers([])).tell()
+    PageLog(incoming, Answer().send).tell()
     ((_, fields),) = lines
     assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)
     assert "reason" not in fields

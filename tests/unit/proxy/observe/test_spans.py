@@ -15,16 +15,6 @@ SECRET = "hidden-from-everybody"
 PUBLIC = {"allow_public_unauthenticated_access": True}
 
 
-class Trusting:
-    """Who knows whom to believe."""
-
-    def __init__(self, *, trusts: bool = False):
-        self.trusts = trusts
-
-    def is_trusted(self, incoming: object) -> bool:
-        return self.trusts
-
-
 @pytest.fixture
 def spans(tmp_path: Path) -> Iterator[KeptSpans]:
     kept = KeptSpans(tmp_path)
@@ -36,7 +26,7 @@ async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_p
     url = f"https://app.example.com/papers?token={SECRET}"
     headers = dict.fromkeys(("cookie", "authorization", "referer"), SECRET)
     async with proxied(tmp_path, {"prefix": "/papers", **PUBLIC}) as gate:
-        root = request_span(spans.tracer, Trusting(), incoming_from(url))
+        root = request_span(spans.tracer, incoming_from(url))
         assert root is not None
         with root:
             answer = await gate.ask(url, headers=headers)
@@ -71,7 +61,7 @@ async def test_an_upstream_hears_what_its_client_said_where_nothing_is_traced(tm
 
 
 async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> None:
-    root = request_span(spans.tracer, Trusting(), incoming_from("https://app.example.com/", method="BREW"))
+    root = request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
     assert root is not None
     with root:
         name_page(AccessRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
@@ -87,7 +77,7 @@ async def test_the_status_of_an_answer_is_told_and_passes(spans: KeptSpans, stat
     async def send(message: dict[str, object]) -> None:
         sent.append(message)
 
-    root = request_span(spans.tracer, Trusting(trusts=True), incoming_from("https://app.example.com/"))
+    root = request_span(spans.tracer, incoming_from("https://app.example.com/", is_trusted=True))
     assert root is not None
     with root:
         await status_noted(root, send)({"type": "http.response.start", "status": status, "headers": []})

@@ -19,11 +19,12 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
 from proxy.incoming import IncomingRequest, Receive, Send
+from proxy.own_paths import Owner
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.service import ProxyService
-from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, incoming_from
+from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from
 from tests.support.internal_headers import dropped_names
 from tests.support.options import make_options
 from tests.support.signed_in import SignedIn, sign_in
@@ -75,7 +76,8 @@ class Asked:
             await send({"type": "http.response.start", "status": self.own_status, "headers": [(b"set-cookie", b"_gate=x")]})
             await send({"type": "http.response.body", "body": b"a page"})
 
-        incoming = incoming_from(f"{FORWARD}{path}", **scope)
+        incoming = self.proxy.receive(http_scope(f"{FORWARD}{path}", **scope))
+        assert self.proxy.owner_of(incoming) is Owner.FORWARD_AUTH
         await self.proxy.forward_auth(incoming, body_of(), answer.send, own_page)
         assert answer.starts == 1
         return answer

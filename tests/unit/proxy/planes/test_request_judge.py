@@ -13,7 +13,6 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from foundation.telemetry import metrics
 from foundation.telemetry.metrics import registry
-from proxy.client_address import TrustedPeers
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
@@ -37,7 +36,7 @@ class Place:
         decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(self.options, "c0ffee")
         self.decisions = decisions
-        self.observer = Observer(TrustedPeers([]), decisions, lambda session_id, now, host: None)
+        self.observer = Observer(decisions, lambda session_id, now, host: None)
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
         self.judge = RequestJudge(authorize, self.streams, lambda: NOW)
 
