@@ -8,11 +8,10 @@ from authorize.client import Authorizer, Check
 from authorize.decision_log.recorder import DecisionRecorder
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
-from authorize.upstream.identity_headers import Headers as IdentityHeaders
 from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError
+from foundation.web.asgi import Header
 
-Headers = Sequence[tuple[bytes, bytes]]
 # How long a decision waits for records that the data plane has seen already.
 CATCH_UP_TIMEOUT = 2.0
 
@@ -22,7 +21,7 @@ class EnvoyRequest:
     """Request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
 
     request: AccessRequest
-    headers: Headers
+    headers: Sequence[Header]
     cookies: Sequence[bytes]
     client_address: str
     request_id: str
@@ -36,7 +35,7 @@ class Denied:
     """Answer that a client is told instead of being let through."""
 
     status: int
-    headers: Headers
+    headers: Sequence[Header]
     body: bytes
 
 
@@ -45,8 +44,8 @@ class LetThrough(NamedTuple):
 
     outcome: Outcome
     route_id: str
-    identity_headers: IdentityHeaders
-    replaced: tuple[tuple[bytes, bytes], ...]
+    identity_headers: tuple[Header, ...]
+    replaced: tuple[Header, ...]
     removed: tuple[bytes, ...]
 
 

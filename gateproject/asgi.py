@@ -21,6 +21,7 @@ from config.options import Options  # noqa: E402
 from databroker.client import BrokerClient  # noqa: E402
 from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
+from foundation.web.asgi import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
 from gateproject.process.in_force import InForce  # noqa: E402
 from gateproject.process.other_server import OtherServer  # noqa: E402
@@ -30,7 +31,7 @@ from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
 from proxy.answers.refusals import refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
-from proxy.incoming import BodyTooLarge, IncomingRequest, Receive, Send, limited_body  # noqa: E402
+from proxy.incoming import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
 from proxy.listener import listen  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
 from proxy.observe.access_log import PageLog  # noqa: E402

@@ -1,31 +1,31 @@
 """Channels consumer of websockets, for ASGI servers that are not ours: carried message by message, by the relay of all websockets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
+from foundation.web.asgi import Application, AsgiMessage, Receive
 from proxy.forwarding.messages import ABNORMAL
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.refusals import note_refusal
-from proxy.other_servers.websocket import DENIAL, AsgiMessage, AsgiWebsocketClient
+from proxy.other_servers.websocket import DENIAL, AsgiWebsocketClient
 
 # Told of each handshake: its Host, its method, the status of the answer.
 Counted = Callable[[bytes, bytes, int], None]
-DataPlane = Callable[[dict[str, Any], Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]]
 
 
 class WebsocketConsumer(AsyncConsumer):
     """Consumer of one websocket.  `carry` is the ASGI application that judges its handshake, an HTTP request, and takes the client over."""
 
-    def __init__(self, carry: DataPlane, counted: Counted):
+    def __init__(self, carry: Application, counted: Counted):
         self._carry = carry
         self._counted = counted
 
-    async def __call__(self, scope: dict[str, Any], receive: Callable[[], Awaitable[AsgiMessage]], send: Any) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Any) -> None:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refused: RequestRefused | None = None
         self._client: AsgiWebsocketClient | None = None
@@ -100,5 +100,5 @@ class WebsocketConsumer(AsyncConsumer):
         await self.send({"type": f"{DENIAL}.body", "body": body})
 
 
-async def _awaited(receive: Callable[[], Awaitable[AsgiMessage]]) -> AsgiMessage:
+async def _awaited(receive: Receive) -> AsgiMessage:
     return await receive()

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
+from foundation.web.asgi import Receive
 from foundation.web.message import Message
 from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
 
@@ -18,9 +18,6 @@ TLS = "gate.tls"
 
 # The `enctype` values of a form (HTML, 4.10.19.6).
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost three times as much

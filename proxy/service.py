@@ -14,11 +14,12 @@ from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
+from foundation.web.asgi import Send
 from foundation.web.page_context import request_context
 from proxy.answers import own_pages
 from proxy.answers.site_facts import site_facts
 from proxy.client_address import client_address, source_ip, trusted_peers
-from proxy.incoming import TLS, IncomingRequest, Send, client_certificate, incoming_request
+from proxy.incoming import TLS, IncomingRequest, client_certificate, incoming_request
 from proxy.observe.request_metrics import RequestCounter
 from proxy.own_paths import HostFacts, Owner, owner
 from proxy.planes.embedded import DataPlane

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from config.routes.told_headers import ToldNames
 from config.routes.upstreams.credentials import shows_credentials
+from foundation.web.asgi import Header
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use
 from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
@@ -77,7 +77,7 @@ class RouteForwarding:
         selection = ClusterSelection(self.cluster, who.encode())
         return selection.upstream, selection
 
-    def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: Headers, who: str) -> OutgoingRequest:
+    def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: tuple[Header, ...], who: str) -> OutgoingRequest:
         """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
 
         `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, or on a shared

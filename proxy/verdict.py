@@ -8,8 +8,8 @@ from authorize.client import Check, ShadowOutcome, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
+from foundation.web.asgi import Header, Headers
 from proxy.incoming import IncomingRequest
-from proxy.rewriting.header_names import Header, Headers
 from proxy.sign_in.kept_forms import KeptForm
 from proxy.upgrades.handshake import Handshake
 from proxy.upgrades.spdy import SpdyOffer

@@ -9,11 +9,12 @@ from authorize.policy.decision import Outcome
 from config.options import Options
 from config.routes.route import Route
 from foundation.errors import BadRequest, GateError
+from foundation.web.asgi import Header
 from proxy.answers.redirects import redirect_to
 from proxy.answers.refusals import Refusals, not_kept, refusal_of
 from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
-from proxy.rewriting.header_names import Header, fold
+from proxy.rewriting.header_names import fold
 from proxy.rewriting.target import without_token
 from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.sign_in.loops import SignInLoops

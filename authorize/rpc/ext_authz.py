@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -12,7 +12,7 @@ from envoy.type.v3 import http_status_pb2
 from google.rpc import code_pb2, status_pb2
 
 from authorize.client import Attestation, Check
-from authorize.envoy_answers import Denied, EnvoyRequest, ExtAuthzParts, Headers, LetThrough, require_same_route
+from authorize.envoy_answers import Denied, EnvoyRequest, ExtAuthzParts, LetThrough, require_same_route
 from authorize.openings import Opening
 from authorize.policy.criteria import TraceStep
 from authorize.policy.decision import Outcome
@@ -24,6 +24,7 @@ from authorize.upstream.identity_headers import ASSERTION
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import BadRequest
 from foundation.rpc.shared_secret import TOKEN
+from foundation.web.asgi import Header
 
 SERVICE = "envoy.service.auth.v3.Authorization"
 CHECK = f"/{SERVICE}/Check"
@@ -89,7 +90,7 @@ def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> Envo
     return EnvoyRequest(request, headers, cookies, address, http.id, time.monotonic(), route_id, unread)
 
 
-def _ok(headers: Headers) -> pb.CheckResponse:
+def _ok(headers: Iterable[Header]) -> pb.CheckResponse:
     answer = pb.CheckResponse(status=status_pb2.Status(code=code_pb2.OK))
     for name, value in headers:
         _add(answer.ok_response.headers, name, value, append=name == b"impersonate-group")

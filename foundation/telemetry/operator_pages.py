@@ -8,11 +8,10 @@ from urllib.parse import parse_qs
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from foundation.readiness import ReadinessReport
+from foundation.web.asgi import Send, respond
 from foundation.web.preferences import preferred_type
 
 _PLAIN = "text/plain; charset=utf-8"
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class OperatorPages:
@@ -28,13 +27,15 @@ class OperatorPages:
 
     async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
         pages = {"/metrics": self._metrics_page, "/readyz": self._readiness_page, "/livez": self._liveness_page}
-        page = pages.get(scope["path"])
+        page, headers = pages.get(scope["path"]), [(b"cache-control", b"no-store")]
         if page is None:
-            await _answer(send, 404, _PLAIN, b"not found: there are /metrics, /readyz and /livez\n")
+            status, content_type, body = 404, _PLAIN, b"not found: there are /metrics, /readyz and /livez\n"
         elif scope["method"] not in ("GET", "HEAD"):
-            await _answer(send, 405, _PLAIN, b"use GET\n", (b"allow", b"GET, HEAD"))
+            status, content_type, body = 405, _PLAIN, b"use GET\n"
+            headers.append((b"allow", b"GET, HEAD"))
         else:
-            await _answer(send, *await page(scope))
+            status, content_type, body = await page(scope)
+        await respond(send, status, [(b"content-type", content_type.encode()), *headers], body)
 
     async def _metrics_page(self, scope: dict[str, Any]) -> tuple[int, str, bytes]:
         async with self._one_at_a_time:
@@ -54,9 +55,3 @@ def _wants_json(scope: dict[str, Any]) -> bool:
     format = parse_qs(scope.get("query_string", b"").decode("ascii", "replace")).get("format")
     accept = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return format == ["json"] or (format is None and preferred_type(accept.decode("ascii", "replace")) == "json")
-
-
-async def _answer(send: Send, status: int, content_type: str, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    known = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-store"))
-    await send({"type": "http.response.start", "status": status, "headers": [*known, *headers]})
-    await send({"type": "http.response.body", "body": body})

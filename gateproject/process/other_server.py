@@ -13,11 +13,11 @@ from config.options import Options
 from foundation.errors import ConfigError
 from foundation.machine.fd_limit import raise_limit
 from foundation.telemetry.output import finish_output
+from foundation.web.asgi import Application, Receive, Send
 from gateproject.process.runtime import Runtime, needs_rungate
 from proxy.consumers import WebsocketConsumer
-from proxy.incoming import Receive, Send
 from proxy.listener.http1.head import RequestRefused
-from proxy.other_servers.http import Application, carry_http, send_refused
+from proxy.other_servers.http import carry_http, send_refused
 
 log = structlog.get_logger(__name__)
 

@@ -37,6 +37,7 @@ from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.operator_pages import OperatorPages
 from foundation.telemetry.tracing import tracer
 from foundation.version import version
+from foundation.web.asgi import Application
 from gateproject.process.gc_tuning import made_beside_requests, settle
 from gateproject.process.in_force import InForce
 from gateproject.process.metrics_listener import MetricsListener
@@ -50,7 +51,6 @@ from proxy.envoy.child.statistics import merged
 from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
 from proxy.listener import listen
-from proxy.listener.context import Application
 from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
 from proxy.planes.forwarding_resources import ForwardingResources
 

@@ -1,10 +1,11 @@
 """Pages of ours that every host has and that work while nothing else does: health, robots.txt, redirects."""
 
 from config.options import Options
+from foundation.web.asgi import Send
 from foundation.web.message import Message
 from proxy.answers.refusals import UNKNOWN_ADDRESS
 from proxy.answers.send import send_redirect, send_refusal, send_text
-from proxy.incoming import IncomingRequest, Send
+from proxy.incoming import IncomingRequest
 from proxy.own_paths import Owner
 from proxy.verdict import Refuse
 

@@ -21,9 +21,9 @@ from foundation.errors import (
     NoDescriptors,
     UpstreamTimeout,
 )
+from foundation.web.asgi import Headers
 from foundation.web.message import Message, Sentence
 from proxy.incoming import IncomingRequest
-from proxy.rewriting.header_names import Headers
 from proxy.sign_in.kept_forms import FormGone, NotKept
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.redirects import return_url, step_up_challenge

@@ -1,27 +1,24 @@
 """Responses that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from config.options import Options
 from foundation.challenges import missing_headers
 from foundation.web import pages
+from foundation.web.asgi import AsgiMessage, Header, Headers, Send, respond
 from foundation.web.preferences import preferred_language
 from foundation.web.problems import PROBLEM, is_api
-from proxy.incoming import IncomingRequest, Send
+from proxy.incoming import IncomingRequest
 from proxy.sign_in.redirects import SignInRedirects
 from proxy.verdict import Redirect, Refuse, SignIn
-
-Headers = list[tuple[bytes, bytes]]
 
 # RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
 GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
 
 
 async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
-    headers = [*headers, *missing_headers(status, [name for name, _ in headers]), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head_only else body})
+    """Response with the headers that one of its status must carry."""
+    await respond(send, status, [*headers, *missing_headers(status, [name for name, _ in headers])], body, head_only=head_only)
 
 
 async def send_text(
@@ -40,7 +37,7 @@ async def send_redirect(
     *,
     status: int = 302,
     set_cookies: Iterable[str] = (),
-    extra_headers: Iterable[tuple[bytes, bytes]] = (),
+    extra_headers: Iterable[Header] = (),
 ) -> None:
     headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
     headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
@@ -80,7 +77,7 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
 class Answers:
     """Responder of the embedded plane: renders a verdict by which nothing is carried."""
 
-    def __init__(self, options: Options, added: Iterable[tuple[bytes, bytes]] = ()):
+    def __init__(self, options: Options, added: Iterable[Header] = ()):
         self._sign_in = SignInRedirects(options)
         self._added = tuple(added)
 
@@ -119,7 +116,7 @@ class CapturedResponse:
         self.headers: Headers = []
         self.body = b""
 
-    async def __call__(self, message: dict[str, Any]) -> None:
+    async def __call__(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], message["headers"]
         else:

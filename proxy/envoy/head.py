@@ -8,10 +8,10 @@ from urllib.parse import unquote
 
 from authorize.identity.client_certificates import chain_of
 from foundation.errors import BadRequest
+from foundation.web.asgi import Header, Headers
 from proxy.envoy.resources.edge_headers import EdgeFacts, is_between_us
 from proxy.incoming import TLS
 from proxy.listener.http1.head import RequestHead, parse_head
-from proxy.rewriting.header_names import Header, Headers
 
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name
 _CHAIN = re.compile(rb'(?:^|;)Chain="([^"]*)"')

@@ -6,6 +6,7 @@ from typing import Any
 
 from authorize.policy.request import CONNECT
 from foundation.errors import BadRequest
+from foundation.web.asgi import Application, Header, Headers, Receive, Send
 from foundation.web.message import Message
 from proxy.answers.send import send_refusal
 from proxy.envoy.head import extensions, is_of_envoy
@@ -13,11 +14,9 @@ from proxy.envoy.resources.edge_headers import JUDGED, EdgeFacts, is_between_us
 from proxy.envoy.shared_connection import is_misdirected
 from proxy.envoy.tunnel_end import Cut, EnvoyTunnelEnd
 from proxy.forwarding.tunnel import TunnelSide
-from proxy.incoming import IncomingRequest, Receive, Send
-from proxy.listener.context import Application
+from proxy.incoming import IncomingRequest
 from proxy.listener.http1.request import TUNNEL
 from proxy.observe.access_log import PageLog
-from proxy.rewriting.header_names import Header, Headers
 from proxy.service import ProxyService
 from proxy.verdict import Refuse
 

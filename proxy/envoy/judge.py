@@ -16,6 +16,7 @@ import structlog
 from config.routes.route import Route
 from foundation.errors import GateError
 from foundation.telemetry.tracing.tracer import in_force
+from foundation.web.asgi import Header
 from proxy.envoy.carried.carried_request import CarriedRequest
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.carried.carried_trace import CarriedTrace
@@ -24,7 +25,6 @@ from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
 from proxy.own_paths import Owner
-from proxy.rewriting.header_names import Header
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
 from proxy.verdict import Carry

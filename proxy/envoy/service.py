@@ -22,6 +22,7 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
+from foundation.web.asgi import Application
 from proxy.envoy.carried.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
 from proxy.envoy.carried.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.child.overload import watch
@@ -43,7 +44,6 @@ from proxy.envoy.resources.http_connections import OF_REFUSED
 from proxy.envoy.resources.judge_filter import OF_JUDGED, OF_UPLOADS, JudgeFilter
 from proxy.envoy.resources.listener import listener
 from proxy.envoy.unconnected import UnconnectedRequests
-from proxy.listener.context import Application
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.listen import bind
 from proxy.listener.server import PlainListener

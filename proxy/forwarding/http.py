@@ -4,16 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import cast
 
 from foundation.errors import AccessEnded, UpstreamError
 from foundation.tasks import spawn
+from foundation.web.asgi import Header, Receive, Send
 from proxy.upstreams.client import StaleConnection, UpstreamClient, UpstreamExchange
 from proxy.upstreams.request import OutgoingRequest
 
-Header = tuple[bytes, bytes]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 ResponseRule = Callable[[Sequence[Header]], list[Header]]
 
 # A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http import ForwardResult, Header, ResponseRule, StreamHandle
+from foundation.web.asgi import Header
+from proxy.forwarding.http import ForwardResult, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, carry_after_101
 from proxy.upgrades.spdy import SPDY
 from proxy.upstreams.client import UpstreamExchange

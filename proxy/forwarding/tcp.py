@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from foundation.errors import AccessEnded
 from foundation.telemetry import metrics
-from proxy.forwarding.http import DisconnectWatch, Ending, ForwardResult, Header, Receive, StreamHandle, WatchLine
+from foundation.web.asgi import Header, Receive
+from proxy.forwarding.http import DisconnectWatch, Ending, ForwardResult, StreamHandle, WatchLine
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
 
 

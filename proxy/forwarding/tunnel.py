@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http import Ending, ForwardResult, Header, StreamHandle
+from foundation.web.asgi import Header
+from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.keep_alive import keep_alive
 from proxy.upstreams.client import UpstreamExchange

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foundation.web.asgi import Header
 from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
-from proxy.forwarding.http import Ending, ForwardResult, Header, ResponseRule, StreamHandle
+from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Tunnel, TunnelSide, carry_after_101
 from proxy.upgrades.handshake import PREFIX, Handshake
 from proxy.upstreams.client import UpstreamExchange

@@ -1,15 +1,13 @@
 """Listener context: what all connections of one listener share, and what they say about their ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, Protocol
 
+from foundation.web.asgi import Application
 from proxy.listener.limits import APPLICATION_GRACE_SECONDS, ListenerLimits
-
-Application = Callable[[dict[str, Any], Callable[..., Awaitable[Any]], Callable[..., Awaitable[None]]], Awaitable[None]]
-
 
 # What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
 # took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.

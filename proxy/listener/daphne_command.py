@@ -25,8 +25,9 @@ from zope.interface import implementer
 
 from config.options import Options
 from foundation.errors import ConfigError, Problem
+from foundation.web.asgi import Application
 from proxy.keep_alive import keep_alive
-from proxy.listener.context import Application, Ended, uncounted
+from proxy.listener.context import Ended, uncounted
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
 from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted, at_once
 from proxy.listener.state import ListenerState

@@ -3,21 +3,19 @@ that asks whether a host is ours (HTTP-01, RFC 8555 8.3)."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from authorize.policy.paths.canonical import canonical_host
 from foundation.errors import BadRequest
+from foundation.web.asgi import Headers, Send, respond
 from foundation.web.next_steps import next_step
 from proxy.listener.tls.acme_state import AcmeState
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Header = tuple[bytes, bytes]
 
 HEALTH = ("/ping", "/healthz")
 _CHALLENGE = re.compile(r"/\.well-known/acme-challenge/([A-Za-z0-9_-]{1,256})")
 _UNSAFE = re.compile(rb"[^\x21-\x7e]|[\\\"<>^`{|}]")
-_PLAIN: list[Header] = [(b"content-type", b"text/plain; charset=utf-8")]
+_PLAIN: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 
 
 class HttpsRedirects:
@@ -28,26 +26,23 @@ class HttpsRedirects:
         self._obtained = obtained or AcmeState()
 
     async def __call__(self, scope: dict[str, Any], receive: object, send: Send) -> None:
+        await respond(send, *await self._response(scope), head_only=scope["method"] == "HEAD")
+
+    async def _response(self, scope: dict[str, Any]) -> tuple[int, Headers, bytes]:
         if scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
-            await _answer(scope, send, 200, b"OK\n", _PLAIN)
-            return
+            return 200, _PLAIN, b"OK\n"
         if scope["method"] == "CONNECT":
-            await _answer(
-                scope, send, 405, b"Tunnels begin with TLS.\n", [*_PLAIN, (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")]
-            )
-            return
+            return 405, [*_PLAIN, (b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")], b"Tunnels begin with TLS.\n"
         try:
-            if self._obtained.is_on and (found := _CHALLENGE.fullmatch(scope["path"])) and (answer := await self._proof(scope, found[1])):
-                await _answer(scope, send, 200, answer.encode("ascii"), [(b"content-type", b"application/octet-stream")])
-                return
+            if self._obtained.is_on and (found := _CHALLENGE.fullmatch(scope["path"])) and (proof := await self._proof(scope, found[1])):
+                return 200, [(b"content-type", b"application/octet-stream")], proof.encode("ascii")
             location = _location(scope)
         except BadRequest as error:
-            await _answer(scope, send, error.status, f"This address can't be used: {error}.\n{next_step(error.status)}\n".encode(), _PLAIN)
-            return
+            return error.status, _PLAIN, f"This address can't be used: {error}.\n{next_step(error.status)}\n".encode()
         # RFC 6797 7.2: what a browser is told of https by http, anybody on the way could have said.
         headers = [(name, value) for name, value in self._headers().items() if name.lower() != "strict-transport-security"]
         extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        await _answer(scope, send, 301, b"", [(b"location", location), *extra, (b"connection", b"close")])
+        return 301, [(b"location", location), *extra, (b"connection", b"close")], b""
 
     async def _proof(self, scope: dict[str, Any], token: str) -> str | None:
         """Where exactly this is asked of exactly this host at the moment."""
@@ -69,9 +64,3 @@ def _location(scope: dict[str, Any]) -> bytes:
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     target = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], scope["raw_path"] + query)
     return b"https://" + host.encode("ascii") + target
-
-
-async def _answer(scope: dict[str, Any], send: Send, status: int, body: bytes, headers: list[Header]) -> None:
-    framing = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*framing, *headers]})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -9,8 +9,9 @@ from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
+from foundation.web.asgi import Application
 from proxy.keep_alive import keep_alive
-from proxy.listener.context import Application, Ended, uncounted
+from proxy.listener.context import Ended, uncounted
 from proxy.listener.daphne_command import CommandedGate, install
 from proxy.listener.https_redirects import HttpsRedirects
 from proxy.listener.limits import ListenerLimits

@@ -26,8 +26,9 @@ from zope.interface import implementer
 
 from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
+from foundation.web.asgi import Application
 from proxy.listener.client_transport import ClientTransport
-from proxy.listener.context import Application, Current, Ended, ListenerContext, uncounted
+from proxy.listener.context import Current, Ended, ListenerContext, uncounted
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits

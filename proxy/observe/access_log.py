@@ -15,8 +15,9 @@ from authorize.policy.identity import Identity
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.logs import tell_access
 from foundation.telemetry.tracing.spans import active
+from foundation.web.asgi import Send
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import IncomingRequest, Send
+from proxy.incoming import IncomingRequest
 from proxy.observe.spans import tell_trace
 from proxy.verdict import JudgedRequest, Refuse, Verdict
 

@@ -10,8 +10,9 @@ from authorize.policy.request import AccessRequest
 from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from foundation.telemetry.tracing.tracer import Tracer
+from foundation.web.asgi import Send
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import IncomingRequest, Send
+from proxy.incoming import IncomingRequest
 from proxy.upstreams.request import OutgoingRequest
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))

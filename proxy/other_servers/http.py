@@ -2,19 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.web.asgi import Application, AsgiMessage, Receive, Send, respond
 from proxy.forwarding.http import ABORT
-from proxy.incoming import Receive, Send
 from proxy.listener.context import Ended
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.refusals import note_refusal
 from proxy.listener.http1.response import ResponseHead
 from proxy.other_servers.scope import strict_scope
-
-Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 # How long the first word of a body may take whose length nobody has said (HTTP/2).
 FIRST_SECONDS = 30.0
@@ -52,7 +50,7 @@ class _ReadRequest:
     def __init__(self, receive: Receive):
         self.received = 0
         self._receive = receive
-        self._first: dict[str, Any] | None = None
+        self._first: AsgiMessage | None = None
 
     async def has_body(self) -> bool:
         """Whether there is one, where no header says so: what comes first says it."""
@@ -60,7 +58,7 @@ class _ReadRequest:
             self._first = await self._receive()
         return bool(self._first.get("body") or self._first.get("more_body"))
 
-    async def receive(self) -> dict[str, Any]:
+    async def receive(self) -> AsgiMessage:
         message, self._first = self._first, None
         message = message or await self._receive()
         self.received += len(message.get("body", b""))
@@ -77,7 +75,7 @@ class _CheckedAnswer:
         self._send = send
         self._is_cut = False
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: AsgiMessage) -> None:
         if message == ABORT:
             self._is_cut = True
         if self._is_cut:
@@ -100,14 +98,11 @@ def _has_length(strict: Mapping[str, Any]) -> bool:
 
 async def send_refused(refused: RequestRefused, send: Send) -> None:
     """Refusal as our listener would say it."""
-    body = refused.body
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
-        (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
         *([(b"x-request-id", refused.request_id.encode())] if refused.request_id else []),
     ]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, refused.status, headers, refused.body)

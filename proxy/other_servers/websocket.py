@@ -4,10 +4,11 @@ So one relay carries every websocket, with the same verdict, headers, bounds and
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxy.forwarding.http import ABORT, Header
+from foundation.web.asgi import AsgiMessage, Header, Send
+from proxy.forwarding.http import ABORT
 from proxy.forwarding.messages import (
     ABNORMAL,
     BINARY,
@@ -26,9 +27,6 @@ from proxy.listener.http1.request import TUNNEL
 from proxy.listener.http1.response import ResponseHead
 from proxy.other_servers.scope import strict_scope
 from proxy.upgrades.handshake import PREFIX
-
-AsgiMessage = dict[str, Any]
-SendMessage = Callable[[AsgiMessage], Awaitable[None]]
 
 DENIAL = "websocket.http.response"
 # Of what the upstream says, before it is read no further; a message as a whole is bounded by the relay.
@@ -151,7 +149,7 @@ class AsgiWebsocketClient:
             else:
                 side.data_received(client_close(code))
 
-    async def tell(self, send: SendMessage) -> None:
+    async def tell(self, send: Send) -> None:
         """Send the server what it is told, until the end."""
         while (message := await self._queue.get()) is not None:
             try:

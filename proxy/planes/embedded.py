@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any
 
 from authorize.client import Authorizer
-from authorize.upstream.identity_headers import Headers
 from config.options import Options
 from foundation.errors import (
     AccessEnded,
@@ -22,13 +21,14 @@ from foundation.errors import (
 )
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
+from foundation.web.asgi import Header, Receive, Send
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import Answers, send_refusal
 from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
-from proxy.incoming import IncomingRequest, Receive, Send
+from proxy.incoming import IncomingRequest
 from proxy.observe.spans import carried_in_span
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import Stream
@@ -98,7 +98,7 @@ class DataPlane:
         Raises CredentialsError, BadRequest, NoHealthyUpstream.
         """
         forwarding = self.state.forwarding(carry.route)
-        credentials: Headers = ()
+        credentials: tuple[Header, ...] = ()
         if forwarding.shows_credentials:
             credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
         who = self._who(forwarding.cluster, judged) if forwarding.cluster is not None else ""

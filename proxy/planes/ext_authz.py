@@ -8,6 +8,7 @@ from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder,
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
+from foundation.web.asgi import Header
 from foundation.web.site_facts import SiteFacts
 from proxy.answers.send import Answers, CapturedResponse
 from proxy.answers.site_facts import site_facts
@@ -15,7 +16,7 @@ from proxy.incoming import IncomingRequest, new_request_id
 from proxy.observe.access_log import RequestLog
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.request_judge import RequestJudge
-from proxy.rewriting.header_names import Header, fold, is_internal_header
+from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn
 from proxy.verdicts import Verdicts, refused

@@ -10,8 +10,9 @@ from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from config.routes.told_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
-from proxy.answers.send import Answers, Headers, send_refusal, send_response
-from proxy.incoming import IncomingRequest, Receive, Send
+from foundation.web.asgi import Headers, Receive, Send
+from proxy.answers.send import Answers, send_refusal, send_response
+from proxy.incoming import IncomingRequest
 from proxy.own_paths import is_own_page
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request

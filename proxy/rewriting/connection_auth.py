@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from foundation.errors import BadRequest
+from foundation.web.asgi import Header
 from foundation.web.message import Message
-from proxy.rewriting.header_names import Header
 
 _SCHEME = rb"(?:\A|,)[ \t]*%b(?=[ \t,]|\Z)"
 _CONNECTION_BOUND = re.compile(_SCHEME % rb"(?:ntlm|negotiate|kerberos)", re.IGNORECASE)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from foundation.bounded_cache import Remembered, together
 from foundation.values import ip_of
+from foundation.web.asgi import Header
 from proxy.client_address import TrustedPeers, forwarded_hops, last_untrusted
-from proxy.rewriting.header_names import Header
 
 _PLAIN_HOST = re.compile(rb"[A-Za-z0-9.:_\[\]-]+")
 _DEFAULT_PORTS = {b"http": b"80", b"ws": b"80", b"https": b"443", b"wss": b"443"}

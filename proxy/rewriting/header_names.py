@@ -2,9 +2,6 @@
 
 import re
 
-Header = tuple[bytes, bytes]
-Headers = list[Header]
-
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 # RFC 9110 7.6.1, and what belongs to our own connections: framing is rewritten, `Expect` was answered by our listener; by what else an
 # upstream is reached (RFC 7838) is nothing to our clients.

@@ -14,6 +14,7 @@ from config.types.header_template import literal
 from foundation.bounded_cache import MIB, Remembered
 from foundation.crypto import cookies
 from foundation.errors import BadRequest
+from foundation.web.asgi import Header, Headers
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
 from proxy.rewriting.forwarding import FORWARDING_HEADERS
@@ -23,8 +24,6 @@ from proxy.rewriting.header_names import (
     HOP_BY_HOP,
     LONGEST_REMEMBERED,
     TOKEN,
-    Header,
-    Headers,
     fold,
     is_internal_header,
     is_steering_header,

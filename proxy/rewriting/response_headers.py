@@ -11,8 +11,9 @@ from config.routes.route import Route
 from foundation.bounded_cache import Remembered
 from foundation.crypto import cookies
 from foundation.errors import UpstreamError
+from foundation.web.asgi import Header, Headers
 from foundation.web.field_values import has_c1_control
-from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_REMEMBERED, TOKEN, Header, Headers
+from proxy.rewriting.header_names import CONNECTION_STATES, HOP_BY_HOP, LONGEST_REMEMBERED, TOKEN
 
 _UNSAFE_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5, as our listener reads it
 

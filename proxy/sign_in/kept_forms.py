@@ -28,8 +28,9 @@ from foundation.crypto import cookies
 from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
 from foundation.errors import BadRequest, BrokerError, SealError
+from foundation.web.asgi import Receive
 from foundation.web.message import Message
-from proxy.incoming import IncomingRequest, Receive
+from proxy.incoming import IncomingRequest
 
 log = structlog.get_logger(__name__)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from foundation.errors import BadRequest, UpstreamError
-
-Header = tuple[bytes, bytes]
+from foundation.web.asgi import Header
 
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _VERSION = b"13"

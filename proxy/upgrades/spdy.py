@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from proxy.rewriting.header_names import Header
+from foundation.web.asgi import Header
 from proxy.upgrades.handshake import HandshakeRefused
 
 SPDY = b"SPDY/3.1"

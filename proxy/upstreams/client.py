@@ -8,6 +8,7 @@ import asyncio
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -21,9 +22,10 @@ from aiohttp.streams import EMPTY_PAYLOAD, EofStream
 
 from foundation.connection_errors import ConnectionFault, connection_fault
 from foundation.errors import UpstreamError
+from foundation.web.asgi import Header
 from proxy.rewriting.connection_auth import ConnectionUse, authenticates_connection
 from proxy.upstreams.connection import HELD_AT_FIRST, IN_FULL, UpstreamConnection, read_at_once
-from proxy.upstreams.request import Headers, OutgoingRequest, Upstream, request_head
+from proxy.upstreams.request import OutgoingRequest, Upstream, request_head
 from proxy.upstreams.upstream_errors import UpstreamErrors, bad_status
 
 CONNECT_TIMEOUT = 10.0  # seconds
@@ -224,7 +226,7 @@ class UpstreamExchange:
         except _TROUBLE as error:
             raise UpstreamError("the upstream closed the connection while the request was sent") from error
 
-    async def response(self) -> tuple[int, Headers]:
+    async def response(self) -> tuple[int, Sequence[Header]]:
         """Status, and headers as they came.  Interim responses are skipped (RFC 9110 15.2) but for a 101 that was asked for."""
         for _ in range(MOST_INTERIM + 1):
             try:

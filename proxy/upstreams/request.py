@@ -10,12 +10,11 @@ from yarl import URL
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
+from foundation.web.asgi import Header
 from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.upstreams import tls
 from proxy.upstreams.route_statistics import RouteStatistics
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +74,7 @@ class OutgoingRequest:
     upstream: Upstream
     method: str
     target: bytes
-    headers: Headers
+    headers: Sequence[Header]
     has_body: bool = False
     content_length: int | None = None
     timeout: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-Header = tuple[bytes, bytes]
+from foundation.web.asgi import Header
 
 TRACEPARENT = "traceparent"  # also the key of gRPC metadata
 

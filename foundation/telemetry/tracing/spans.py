@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from foundation.telemetry.tracing import context
-from foundation.telemetry.tracing.context import Header
+from foundation.web.asgi import Header
 
 Facts = Mapping[str, str | int | bool]
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from foundation.telemetry.tracing.context import TRACEPARENT, Header, ParentSpan, parent_of
+from foundation.telemetry.tracing.context import TRACEPARENT, ParentSpan, parent_of
 from foundation.telemetry.tracing.settings import SAME_AS, TracerSettings
 from foundation.telemetry.tracing.spans import SERVER, Span
 from foundation.values import HostPort, Url
+from foundation.web.asgi import Header
 
 # Of traces that others began and want kept, so many a second: whoever is believed may pass on what a client wrote.
 MOST_JOINED = 50

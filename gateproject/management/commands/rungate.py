@@ -11,12 +11,13 @@ from django.conf import settings
 
 from foundation.errors import ConfigError
 from foundation.machine.fd_limit import raise_limit
+from foundation.web.asgi import Application
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
     from config.options import Options
     from gateproject.process.runtime import Runtime
-    from proxy.listener.context import Application, Ended
+    from proxy.listener.context import Ended
 
 # Of a runtime: asked several times by each request, so it is no function.
 _LISTENER_STATE = attrgetter("services.listener")

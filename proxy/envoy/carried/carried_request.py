@@ -11,6 +11,7 @@ from functools import partial
 from foundation.connection_errors import ConnectionFault
 from foundation.errors import AccessEnded, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.web.asgi import Headers, Receive, Send
 from proxy.answers.refusals import refusal_of
 from proxy.answers.send import CapturedResponse, send_refusal
 from proxy.envoy.carried.carried_trace import CarriedTrace
@@ -19,13 +20,11 @@ from proxy.envoy.head import EnvoyRequestHead, rewritten
 from proxy.envoy.resources.clusters import is_replaceable
 from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
 from proxy.forwarding.http import Ending, ForwardResult
-from proxy.incoming import Receive, Send
 from proxy.listener.limits import BODY_FLOOR_BYTES
 from proxy.observe.access_log import RequestLog
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
 from proxy.planes.open_streams import Stream
-from proxy.rewriting.header_names import Headers
 from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from authorize.policy.request import require_method
 from foundation.errors import BadRequest
+from foundation.web.asgi import Headers
 from foundation.web.field_values import has_c1_control
 from foundation.web.next_steps import next_step
 from proxy.listener.limits import HEADER_BYTES, HEADER_COUNT, HEADERS_BYTES, REQUEST_LINE_EXTRA_BYTES, URL_BYTES
@@ -30,8 +31,6 @@ IGNORED_NAMES = frozenset({b"daphne-root-path"})
 _WATCHED = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 
 HTTP_1_0 = 'HTTP/1.1 is required. (nginx: "proxy_http_version 1.1". HAProxy: "http-check send ver HTTP/1.1 hdr Host <host>".)'
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class RequestRefused(BadRequest):

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import structlog
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.web.asgi import AsgiMessage, Header
 from proxy.listener.context import ListenerContext, TunnelProtocol
 from proxy.listener.http1.head import RequestHead, RequestRefused
 from proxy.listener.http1.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
@@ -27,7 +28,6 @@ log = structlog.get_logger(__name__)
 ABORT = "gate.response.abort"
 TUNNEL = "gate.tunnel"
 TLS = "gate.tls"  # the extension that says what `tls_facts` does
-Message = dict[str, Any]
 _ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
@@ -132,7 +132,7 @@ class Exchange:
 
     # What the application says.
 
-    async def receive(self) -> Message:
+    async def receive(self) -> AsgiMessage:
         while True:
             if self._is_lost or self.is_answered:
                 return {"type": "http.disconnect"}
@@ -142,7 +142,7 @@ class Exchange:
                 self._channel.wait_for_body(self)
             await self._wait_in(self._readers)
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: AsgiMessage) -> None:
         if self._is_lost:
             raise ClientGone("the client has gone")
         kind = message["type"]
@@ -162,9 +162,7 @@ class Exchange:
             if self._is_lost:
                 raise ClientGone("the client has gone")
 
-    def take_over(
-        self, headers: Iterable[tuple[bytes, bytes]], protocol: TunnelProtocol, upgrade: bytes = b"websocket"
-    ) -> tuple[TunnelEnd, bytes]:
+    def take_over(self, headers: Iterable[Header], protocol: TunnelProtocol, upgrade: bytes = b"websocket") -> tuple[TunnelEnd, bytes]:
         """Answer 101, or CONNECT with 200; returns the connection, used like an asyncio transport, and what the client sent ahead.
 
         The connection ends with the application at the latest.  Raises ValueError for malformed headers, with nothing written.
@@ -216,7 +214,7 @@ class Exchange:
         if not self.is_answered and not self._is_lost:
             self._channel.refuse(RequestRefused(503, "The answer took too long."))
 
-    def _body_message(self) -> Message:
+    def _body_message(self) -> AsgiMessage:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self.buffered = 0
@@ -270,15 +268,15 @@ class Exchange:
             if not self._readers:
                 self._channel.body_unwanted(self)
 
-    def _scope(self) -> Message:
+    def _scope(self) -> dict[str, Any]:
         head, channel = self.head, self._channel
         path = head.raw_path.decode()
-        extensions: Message = {ABORT: {}}
+        extensions: dict[str, Any] = {ABORT: {}}
         if channel.scheme == "https":
             extensions[TLS] = tls_facts(channel.transport.getHandle())
         if head.is_handshake:
             extensions[TUNNEL] = {"take_over": self.take_over, "half_closes": True}
-        scope: Message = {
+        scope: dict[str, Any] = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": "1.1",

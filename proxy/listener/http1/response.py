@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from http import HTTPStatus
 
+from foundation.web.asgi import Header
 from foundation.web.problems import phrase
 from proxy.listener.http1.head import TOKEN, RequestRefused
 
@@ -27,7 +28,7 @@ class ResponseHead:
 
     __slots__ = ("content_length", "has_body", "lines", "status", "wants_close")
 
-    def __init__(self, method: bytes, status: int, headers: Iterable[tuple[bytes, bytes]]):
+    def __init__(self, method: bytes, status: int, headers: Iterable[Header]):
         if not 200 <= status <= 999:
             raise ValueError(f"{status} is not a final status")
         self.status = status
@@ -51,7 +52,7 @@ class ResponseHead:
             )
         )
 
-    def _encode(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    def _encode(self, headers: Iterable[Header]) -> bytes:
         lines: list[bytes] = []
         has_date = False
         for name, value in headers:
@@ -79,13 +80,13 @@ class ResponseHead:
         self.content_length = int(value)
 
 
-def switching_protocols(headers: Iterable[tuple[bytes, bytes]], upgrade: bytes = b"websocket") -> bytes:
+def switching_protocols(headers: Iterable[Header], upgrade: bytes = b"websocket") -> bytes:
     """Head of a 101.  Raises ValueError for headers that would be more lines than they are."""
     lines = ResponseHead(b"GET", 204, headers).lines
     return b"".join((_STATUS_LINES[101], b"Upgrade: %b\r\nConnection: Upgrade\r\n" % upgrade, lines, b"\r\n"))
 
 
-def connected(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def connected(headers: Iterable[Header]) -> bytes:
     """Head of a 200 to CONNECT: what follows is the tunnel, so there is no framing (RFC 9110 9.3.6)."""
     return b"".join((_STATUS_LINES[200], ResponseHead(b"GET", 204, headers).lines, b"\r\n"))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from config.load import load_options
+from foundation.web.asgi import respond
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.listen import CommandedGate, install, serve
 from proxy.listener.state import ListenerState
@@ -59,13 +60,7 @@ async def control(path, scope, receive, send):
         calls.clear()
         ended.clear()
         state.update(dict.fromkeys(state, 0))
-    await answer(send, 200, body)
-
-
-async def answer(send, status, body=b"", headers=()):
-    length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, 200, (), body)
 
 
 async def chunks(receive):
@@ -80,7 +75,7 @@ async def chunks(receive):
 async def echo(call, scope, receive, send):
     async for chunk in chunks(receive):
         call["body"] += chunk.decode("latin-1")
-    await answer(send, 200, call["body"].encode("latin-1"))
+    await respond(send, 200, (), call["body"].encode("latin-1"))
 
 
 async def echo_as_it_comes(call, scope, receive, send):
@@ -91,7 +86,7 @@ async def echo_as_it_comes(call, scope, receive, send):
 
 
 async def early(call, scope, receive, send):
-    await answer(send, 403, b"no")
+    await respond(send, 403, (), b"no")
 
 
 async def hold(call, scope, receive, send):
@@ -99,7 +94,7 @@ async def hold(call, scope, receive, send):
     total = 0
     async for chunk in chunks(receive):
         total += len(chunk)
-    await answer(send, 200, str(total).encode())
+    await respond(send, 200, (), str(total).encode())
 
 
 async def flood(call, scope, receive, send):
@@ -159,15 +154,15 @@ async def too_long(call, scope, receive, send):
 
 
 async def split_header(call, scope, receive, send):
-    await answer(send, 200, b"", [(b"location", b"/a\r\nset-cookie: _gate=forged")])
+    await respond(send, 200, [(b"location", b"/a\r\nset-cookie: _gate=forged")], b"")
 
 
 async def own_framing(call, scope, receive, send):
-    await answer(send, 200, b"plain", [(b"transfer-encoding", b"chunked"), (b"connection", b"x")])
+    await respond(send, 200, [(b"transfer-encoding", b"chunked"), (b"connection", b"x")], b"plain")
 
 
 async def no_content(call, scope, receive, send):
-    await answer(send, 204, b"")
+    await respond(send, 204, (), b"")
     call["body"] = "sent"
 
 
@@ -189,7 +184,7 @@ async def stream_of_unknown_length(call, scope, receive, send):
 
 async def slow(call, scope, receive, send):
     await asyncio.sleep(0.3)
-    await answer(send, 200, b"slow")
+    await respond(send, 200, (), b"slow")
 
 
 BEHAVIOURS = {

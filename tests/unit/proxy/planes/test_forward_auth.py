@@ -18,7 +18,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
-from proxy.incoming import IncomingRequest, Receive, Send
+from foundation.web.asgi import Receive, Send, respond
+from proxy.incoming import IncomingRequest
 from proxy.own_paths import Owner
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.forwarding_resources import ForwardingResources
@@ -73,8 +74,7 @@ class Asked:
 
         async def own_page(incoming: IncomingRequest, receive: Receive, send: Send) -> None:
             self.own_pages.append(incoming)
-            await send({"type": "http.response.start", "status": self.own_status, "headers": [(b"set-cookie", b"_gate=x")]})
-            await send({"type": "http.response.body", "body": b"a page"})
+            await respond(send, self.own_status, [(b"set-cookie", b"_gate=x")], b"a page")
 
         incoming = self.proxy.receive(http_scope(f"{FORWARD}{path}", **scope))
         assert self.proxy.owner_of(incoming) is Owner.FORWARD_AUTH

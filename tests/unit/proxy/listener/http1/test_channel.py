@@ -11,6 +11,7 @@ import pytest
 from twisted.internet.interfaces import IHandshakeListener
 from twisted.internet.testing import StringTransport
 
+from foundation.web.asgi import respond
 from proxy.listener import limits
 from proxy.listener.context import ListenerContext
 from proxy.listener.fair_selector import install_fair_selector
@@ -44,8 +45,7 @@ class Wire(StringTransport):
 
 async def connected(**limits: float) -> tuple[Channel, Wire]:
     async def application(scope, receive, send):
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+        await respond(send, 200, (), b"")
 
     channel, wire = Channel(ListenerContext(application, lambda: ListenerState(ListenerLimits(**limits), None))), Wire()
     channel.makeConnection(wire)
@@ -128,8 +128,7 @@ async def test_a_body_in_drops_stands_behind_others(standing):
     async def takes_it_all(scope, receive, send):
         while (await receive()).get("more_body"):
             pass
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+        await respond(send, 200, (), b"")
 
     standing.channel.context.application = takes_it_all
     whole = post("/", bytes(5 * limits.DROP_BYTES))
