@@ -23,7 +23,6 @@ redirects = door("proxy.listener.https_redirects", "unit/proxy/listener/test_htt
 redirects.without("a proof is for its token", "HttpsRedirects._proof", never("challenge.token != token"))
 redirects.without("a proof is for a challenge of HTTP", "HttpsRedirects._proof", never('challenge.kind != "http-01"'))
 redirects.without("a proof is read, not posted to", "HttpsRedirects._proof", never('scope["method"] not in ("GET", "HEAD")'))
-redirects.without("without autocert there is no proof", "HttpsRedirects.__call__", always("self._obtained.is_on"))
 
 certificates = door("proxy.listener.tls.certificates", "unit/proxy/listener/tls/test_certificates.py")
 certificates.without(

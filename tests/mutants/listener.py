@@ -231,8 +231,6 @@ TRANSPORT = "contract/test_transport.py"
 groups = door("proxy.listener.tls.certificates", TRANSPORT)
 groups.without("clients get the groups that we chose", "_context", skips("_set_groups(context)"))
 groups.without("an operator may leave TLS 1.2 out", "Certificates.serverConnectionForTLS", never('self.min_version == "1.3"'))
-own_headers = door("proxy.service", TRANSPORT)
-own_headers.without("our own answers are for TLS, too", "ProxyService.read", skips("incoming.site = ..."))
 pages_headers = door("gateproject.middleware", TRANSPORT)
 pages_headers.without(
     "our pages are for TLS, too",
@@ -267,7 +265,6 @@ DOORS = (
     places,
     said,
     groups,
-    own_headers,
     pages_headers,
     health,
     tunnels,
