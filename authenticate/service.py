@@ -35,7 +35,7 @@ from authenticate.session.sessions import Sessions
 from authorize.client import AuthorizePageContext
 from config.options import Options
 from config.routes.configured_routes import ConfiguredRoutes
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, consume_once
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
 from databroker.session_reader import SessionReader
@@ -190,13 +190,13 @@ class AuthenticateService:
 
     async def spend_state(self, state: str) -> bool:
         """True exactly once for each state; remembered until its cookie would have expired."""
-        return await self.broker.spend(f"state/{state}", self.clock() + LIFETIME)
+        return await consume_once(self.broker, f"state/{state}", self.clock() + LIFETIME)
 
     async def spend_code(self, code: str) -> bool:
         """True exactly once for each code: of several providers the one that was asked sees it, and must not be able to bring it as the
         answer of another that issued it (mix-up, RFC 9700 4.4), also after a reload took it away, or all but one.
         """
-        return await self.broker.spend(f"code/{hashlib.sha256(_essence(code).encode()).hexdigest()}", self.clock() + LIFETIME)
+        return await consume_once(self.broker, f"code/{hashlib.sha256(_essence(code).encode()).hexdigest()}", self.clock() + LIFETIME)
 
     def sign_in_url_for(self, own_path: str, **asked: str) -> str:
         """Sign-in URL for a page of the authenticate host, with the step-up that is `asked`; sign-in leads back to `own_path`."""

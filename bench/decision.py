@@ -31,7 +31,6 @@ from authorize.service import AuthorizeService
 from config.options import Options
 from config.routes.route import Route
 from config.settings.identity_providers import IN_PLACE
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USER, DirectoryGroup, DirectoryUser, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -106,8 +105,8 @@ def options_with(count: int, providers: int = 1) -> Options:
     return base.model_copy(update={"policy": tuple(model.model_validate(route(number)) for number in range(count))})
 
 
-async def filled_broker() -> LocalBroker:
-    broker = LocalBroker(MemoryStore())
+async def filled_broker() -> MemoryStore:
+    broker = MemoryStore()
     now = time.time()
     session = SessionRecord("s1", "oidc/1", "1", "oidc", now, now + 50_000, CLAIMS, issuer=MINIMAL["idp_provider_url"])
     await broker.put(SESSION, "s1", session.to_data(), expires=session.expires)

@@ -40,7 +40,6 @@ from bench.support.load import Failed, wrk
 from bench.support.process_stats import processor_seconds
 from bench.support.rig import child, free_port, pin, wait_for
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -281,7 +280,7 @@ async def authorize_logging(directory: Path) -> tuple[int, str]:
     return await authorize(directory)
 
 
-async def served(options: Options, broker: LocalBroker, asked: ExtAuthzParts) -> int:
+async def served(options: Options, broker: MemoryStore, asked: ExtAuthzParts) -> int:
     services = RpcServices(options)
     services.open(broker, asked)
     await services.start()
@@ -293,12 +292,12 @@ async def served(options: Options, broker: LocalBroker, asked: ExtAuthzParts) ->
 _kept: list[object] = []
 
 
-async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, LocalBroker, Replica], str]:
+async def signed_in(directory: Path) -> tuple[tuple[Options, AuthorizeService, MemoryStore, Replica], str]:
     policy = [{"from": f"https://{HOST}", "to": "http://up", "allowed_domains": ["example.com"], "pass_identity_headers": True}]
     options = make_options(
         directory, policy=policy, ext_authz_tokens=[TOKEN], grpc_address=f"127.0.0.1:{free_port()}", jwt_claims_headers=["email"]
     )
-    broker, now = LocalBroker(MemoryStore()), time.time()
+    broker, now = MemoryStore(), time.time()
     replica = Replica(broker)
     _kept.append(spawn(replica.run(), name="replica"))
     claims = {"email": "bench@example.com", "email_verified": True}

@@ -1,10 +1,10 @@
 """Clock skew between this machine and the store: what has expired is said by clocks, so a wrong one signs people out."""
 
 import asyncio
-from typing import Protocol
 
 import structlog
 
+from databroker.store.base import StoreBackend
 from foundation.errors import BrokerError
 from foundation.readiness import PartHealth
 from foundation.telemetry import metrics
@@ -15,12 +15,6 @@ LOOK_EVERY = 10.0  # seconds
 # Less than what answers to questions take and clocks without a fault differ by.
 BORNE = 5.0
 AGAIN_AFTER = 60  # looks until a difference that lasts is said again
-
-
-class ClockSkewSource(Protocol):
-    """A store with a clock of its own, perhaps."""
-
-    async def clock_skew(self) -> float: ...
 
 
 class ClockWatch:
@@ -50,11 +44,11 @@ class ClockWatch:
             log.error("clock skew exceeds limit", seconds_ahead=round(skew, 1))
         self._since += 1
 
-    async def run(self, clocks: ClockSkewSource) -> None:
+    async def run(self, store: StoreBackend) -> None:
         """Measure for ever; the log hears elsewhere of a store that is away."""
         while True:
             try:
-                self.tell(await clocks.clock_skew())
+                self.tell(await store.clock_skew())
                 self.answers.works()
             except BrokerError as error:
                 self.answers.fails(str(error))

@@ -35,7 +35,6 @@ class OwnRecords:
         self.server_version = client.server_version
         self.renew = client.renew
         self.release = client.release
-        self.spend = client.spend
 
     async def get(self, type: str, id: str) -> Record | None:
         record = await self._client.get(type, self._stored(type, id))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from databroker.claims import CountedWords
-from databroker.client import BrokerClient, ForgettingBroker, LocalBroker
+from databroker.client import BrokerClient, ForgettingBroker
 from databroker.clock_skew import ClockWatch
 from databroker.leader_election import run_elected
 from databroker.records import SESSION
@@ -143,7 +143,7 @@ class DataBrokerService:
 
 def _client(store: StoreBackend | None, remote: BrokerClient | None) -> BrokerClient:
     if store is not None:
-        return LocalBroker(store)
+        return store
     if remote is None:
         raise ValueError("records need a store or a remote data broker")
     return remote

@@ -13,7 +13,7 @@ from authenticate.provider.logout_token import LOGOUT_TOKEN
 from authenticate.provider.signed_token import WrongToken
 from authenticate.session.other_sessions import OtherSessions
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, consume_once
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, SPENT
 from foundation.errors import BadRequest
@@ -57,7 +57,7 @@ class ProviderLogout:
         await self._sessions.note_sign_out(signed_out.issuer, **whom, issued=signed_out.issued, now=self._clock())
         ended = await self._end(self._sessions.session_ids(signed_out.issuer, **whom))
         await self._refresh_others(signed_out.issuer, **whom)
-        await self._broker.spend(spent, signed_out.expires)
+        await consume_once(self._broker, spent, signed_out.expires)
         log.info("back-channel logout", sessions=ended, subject=signed_out.subject or None)
         return ended
 

@@ -101,7 +101,6 @@ def pages() -> Iterator[float]:
     import authorize.admin
     from databroker import admin
     from databroker.adminsite import group_admin, service_account_admin
-    from databroker.client import LocalBroker
     from databroker.store.memory import MemoryStore
     from gateproject import person_page
     from tests.support.admin import AdminPages
@@ -110,7 +109,7 @@ def pages() -> Iterator[float]:
     with tempfile.TemporaryDirectory() as directory:
         options = make_options(Path(directory))
     modules: Any = (admin, group_admin, service_account_admin, authorize.admin, authenticate.admin, person_page)
-    site = AdminPages(*(each.register for each in modules), broker=LocalBroker(MemoryStore()), options=options)
+    site = AdminPages(*(each.register for each in modules), broker=MemoryStore(), options=options)
     site.get(SESSIONS)  # templates are read once
     for words, page, query in PAGES:
         started, processor = time.perf_counter(), time.process_time()
@@ -150,11 +149,10 @@ async def filled_store() -> Any:
 
 
 async def loaded(store: Any) -> float:
-    from databroker.client import LocalBroker
     from databroker.tables.projection import Projection
 
     started = time.perf_counter()
-    await Projection(LocalBroker(store))._load()
+    await Projection(store)._load()
     return time.perf_counter() - started
 
 

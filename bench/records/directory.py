@@ -26,7 +26,6 @@ from authorize.state import default_ports, route_table
 from bench.support.rig import child, pin
 from bench.support.upstream import start_upstream
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.replica import Replica
 from databroker.session_reader import SessionReader
@@ -74,7 +73,7 @@ def host(name: str) -> str:
 
 
 async def measure(options: Options) -> bool:
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     source = DirectorySource.from_options(options, options.first_provider)
     assert source is not None
     outcomes = []
@@ -97,7 +96,7 @@ def tell(what: str, value: float, goal: float) -> bool:
     return value < goal
 
 
-async def decisions(options: Options, broker: LocalBroker) -> bool:
+async def decisions(options: Options, broker: MemoryStore) -> bool:
     replica = Replica(broker)
     following = spawn(replica.run(), name="replica")
     while not replica.seen:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from bench.support.rig import pin
 from config.settings.storage_url import storage_url
-from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.base import StoreBackend
@@ -90,7 +89,7 @@ async def fill(store: StoreBackend, number: int) -> None:
 
 
 async def following(store: StoreBackend) -> tuple[Replica, asyncio.Task[None]]:
-    replica = Replica(LocalBroker(store))
+    replica = Replica(store)
     task = spawn(replica.run(), name="replica")
     while not replica.seen:
         await asyncio.sleep(0.005)

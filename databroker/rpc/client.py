@@ -1,4 +1,4 @@
-"""Remote data broker: a BrokerClient over gRPC, with the promises of LocalBroker."""
+"""Remote data broker: a BrokerClient over gRPC, with the promises of a store."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -34,8 +34,8 @@ class Position(int):
 class RemoteBroker:
     """Client whose calls wait for a broker that is away, for `grpc_client_timeout` together; then, or when it fails, BrokerError.
 
-    A call is repeated only where that changes nothing: what could be taken for somebody else's write (`spend`, `only_if_version`,
-    `acquire`) fails instead when its outcome is not known.
+    A call is repeated only where that changes nothing: what could be taken for somebody else's write (`only_if_version`, `acquire`)
+    fails instead when its outcome is not known.
     """
 
     def __init__(self, channel: RpcChannel, *, with_data: bool = True, silence: float = SILENCE):
@@ -109,9 +109,6 @@ class RemoteBroker:
     async def server_version(self) -> str:
         answer = await self._call("GetServerVersion", pb.GetServerVersionRequest(), pb.GetServerVersionResponse, may_repeat=True)
         return str(answer.server_version)
-
-    async def spend(self, id: str, expires: float) -> bool:
-        return bool((await self._call("Spend", pb.SpendRequest(id=id, expires=expires), pb.SpendResponse)).is_first)
 
     async def acquire(self, name: str, ttl: float) -> Lease | None:
         answer = await self._call("AcquireLease", pb.AcquireLeaseRequest(name=name, ttl=ttl), pb.AcquireLeaseResponse)

@@ -51,12 +51,10 @@ class SetRequest(_message.Message):
     def __init__(self, type: _Optional[str] = ..., id: _Optional[str] = ..., data: _Optional[bytes] = ..., expires: _Optional[float] = ..., only_if_version: _Optional[int] = ...) -> None: ...
 
 class SetResponse(_message.Message):
-    __slots__ = ("record", "server_version")
+    __slots__ = ("record",)
     RECORD_FIELD_NUMBER: _ClassVar[int]
-    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     record: Record
-    server_version: str
-    def __init__(self, record: _Optional[_Union[Record, _Mapping]] = ..., server_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, record: _Optional[_Union[Record, _Mapping]] = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
     __slots__ = ("type", "id")
@@ -83,48 +81,22 @@ class GetAllRequest(_message.Message):
     def __init__(self, type: _Optional[str] = ..., page_token: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class GetAllResponse(_message.Message):
-    __slots__ = ("records", "server_version", "next_page_token")
+    __slots__ = ("records", "next_page_token")
     RECORDS_FIELD_NUMBER: _ClassVar[int]
-    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     records: _containers.RepeatedCompositeFieldContainer[Record]
-    server_version: str
     next_page_token: str
-    def __init__(self, records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., server_version: _Optional[str] = ..., next_page_token: _Optional[str] = ...) -> None: ...
-
-class QueryRequest(_message.Message):
-    __slots__ = ("type", "query", "offset", "limit")
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    QUERY_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
-    type: str
-    query: str
-    offset: int
-    limit: int
-    def __init__(self, type: _Optional[str] = ..., query: _Optional[str] = ..., offset: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
-
-class QueryResponse(_message.Message):
-    __slots__ = ("records", "total_count")
-    RECORDS_FIELD_NUMBER: _ClassVar[int]
-    TOTAL_COUNT_FIELD_NUMBER: _ClassVar[int]
-    records: _containers.RepeatedCompositeFieldContainer[Record]
-    total_count: int
-    def __init__(self, records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., total_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, records: _Optional[_Iterable[_Union[Record, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("server_version", "record_version", "type", "no_wait", "without_data")
+    __slots__ = ("server_version", "record_version", "without_data")
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     RECORD_VERSION_FIELD_NUMBER: _ClassVar[int]
-    TYPE_FIELD_NUMBER: _ClassVar[int]
-    NO_WAIT_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_DATA_FIELD_NUMBER: _ClassVar[int]
     server_version: str
     record_version: int
-    type: str
-    no_wait: bool
     without_data: bool
-    def __init__(self, server_version: _Optional[str] = ..., record_version: _Optional[int] = ..., type: _Optional[str] = ..., no_wait: _Optional[bool] = ..., without_data: _Optional[bool] = ...) -> None: ...
+    def __init__(self, server_version: _Optional[str] = ..., record_version: _Optional[int] = ..., without_data: _Optional[bool] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
     __slots__ = ("server_version", "start_over", "record_version", "changes")
@@ -150,16 +122,6 @@ class Change(_message.Message):
     record: Record
     def __init__(self, version: _Optional[int] = ..., type: _Optional[str] = ..., id: _Optional[str] = ..., record: _Optional[_Union[Record, _Mapping]] = ...) -> None: ...
 
-class GetTypesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class GetTypesResponse(_message.Message):
-    __slots__ = ("types",)
-    TYPES_FIELD_NUMBER: _ClassVar[int]
-    types: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, types: _Optional[_Iterable[str]] = ...) -> None: ...
-
 class GetServerVersionRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -169,20 +131,6 @@ class GetServerVersionResponse(_message.Message):
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     server_version: str
     def __init__(self, server_version: _Optional[str] = ...) -> None: ...
-
-class SpendRequest(_message.Message):
-    __slots__ = ("id", "expires")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    EXPIRES_FIELD_NUMBER: _ClassVar[int]
-    id: str
-    expires: float
-    def __init__(self, id: _Optional[str] = ..., expires: _Optional[float] = ...) -> None: ...
-
-class SpendResponse(_message.Message):
-    __slots__ = ("is_first",)
-    IS_FIRST_FIELD_NUMBER: _ClassVar[int]
-    is_first: bool
-    def __init__(self, is_first: _Optional[bool] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("name", "token")

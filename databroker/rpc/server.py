@@ -1,14 +1,14 @@
 """gRPC server of the data broker: what other processes ask, answered by this one's broker."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
 
-from databroker.client import BrokerClient, every
-from databroker.records import RECORD_TYPES, Record
+from databroker.client import BrokerClient
+from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc import databroker_pb2 as pb
 from databroker.store.base import ANEW, RecordChange, StartOver
@@ -60,7 +60,7 @@ class DataBrokerRpc:
             expires=request.expires if request.HasField("expires") else None,
             only_if_version=request.only_if_version if request.HasField("only_if_version") else None,
         )
-        return pb.SetResponse(record=convert.record_to_pb(record, with_data=False), server_version=await self._broker.server_version())
+        return pb.SetResponse(record=convert.record_to_pb(record, with_data=False))
 
     async def Delete(self, request: pb.DeleteRequest, context: Context) -> pb.DeleteResponse:
         return pb.DeleteResponse(existed=await self._broker.delete(request.type, request.id))
@@ -71,57 +71,25 @@ class DataBrokerRpc:
         page = list(_as_many_as_fit(records))
         is_last = len(page) == len(records) < limit
         token = "" if is_last or not page else page[-1].id
-        return pb.GetAllResponse(records=page, server_version=await self._broker.server_version(), next_page_token=token)
-
-    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
-        wanted, answer = request.query.casefold(), pb.QueryResponse()
-        async for record in every(self._broker, request.type):
-            if not _holds(record.data, wanted):
-                continue
-            if request.offset <= answer.total_count < request.offset + min(request.limit, PAGE):
-                answer.records.append(convert.record_to_pb(record))
-            answer.total_count += 1
-        return answer
+        return pb.GetAllResponse(records=page, next_page_token=token)
 
     async def Sync(self, request: pb.SyncRequest, context: Context) -> AsyncIterator[pb.SyncResponse]:
         server_version = await self._broker.server_version()
         is_same = request.server_version in ("", server_version)
         since = request.record_version if is_same else ANEW
-        until = await self._current_version() if request.no_wait else None
         try:
             if since != ANEW:
                 yield pb.SyncResponse(server_version=server_version, record_version=since)
             async for position, changes in self._batches(since):
-                told = [
-                    convert.change_to_pb(change, with_data=not request.without_data)
-                    for change in changes
-                    if request.type in ("", change.type)
-                ]
+                told = [convert.change_to_pb(change, with_data=not request.without_data) for change in changes]
                 yield pb.SyncResponse(server_version=server_version, record_version=position, changes=told)
-                if until is not None and (position >= until or not changes):
-                    return
         except StartOver as start_over:
             # Read again: the store may have lost its memory under this very stream.
             server_version = await self._broker.server_version()
             yield pb.SyncResponse(server_version=server_version, start_over=True, record_version=start_over.version)
 
-    async def GetTypes(self, request: pb.GetTypesRequest, context: Context) -> pb.GetTypesResponse:
-        return pb.GetTypesResponse(types=sorted(await self._types()))
-
-    async def SyncTypes(self, request: pb.GetTypesRequest, context: Context) -> AsyncIterator[pb.GetTypesResponse]:
-        since = await self._current_version()  # before the list is read, so that none is missed between the two
-        types = await self._types()
-        yield pb.GetTypesResponse(types=sorted(types))
-        async for _, changes in self._batches(since):
-            if new := {change.type for change in changes if change.record is not None} - types:
-                types |= new
-                yield pb.GetTypesResponse(types=sorted(types))
-
     async def GetServerVersion(self, request: pb.GetServerVersionRequest, context: Context) -> pb.GetServerVersionResponse:
         return pb.GetServerVersionResponse(server_version=await self._broker.server_version())
-
-    async def Spend(self, request: pb.SpendRequest, context: Context) -> pb.SpendResponse:
-        return pb.SpendResponse(is_first=await self._broker.spend(request.id, request.expires))
 
     async def AcquireLease(self, request: pb.AcquireLeaseRequest, context: Context) -> pb.AcquireLeaseResponse:
         lease = await self._broker.acquire(request.name, request.ttl)
@@ -133,18 +101,6 @@ class DataBrokerRpc:
     async def ReleaseLease(self, request: pb.ReleaseLeaseRequest, context: Context) -> pb.ReleaseLeaseResponse:
         await self._broker.release(convert.lease_from_pb(request.lease))
         return pb.ReleaseLeaseResponse()
-
-    async def _current_version(self) -> int:
-        """The version that the change stream tells a reader without a place."""
-        try:
-            async with aclosing(self._broker.changes(ANEW)) as changes:
-                await anext(changes)
-        except StartOver as start_over:
-            return start_over.version
-        raise AssertionError("no store knows the version ANEW")
-
-    async def _types(self) -> set[str]:
-        return {type for type in RECORD_TYPES if await self._broker.page(type, "", 1)}
 
     async def _batches(self, since: int) -> AsyncGenerator[tuple[int, list[RecordChange]]]:
         """(everything up to here was told, the changes): as they come, and an empty list as a heartbeat.  Raises as `changes` does."""
@@ -200,12 +156,3 @@ def _as_many_as_fit(records: list[Record]) -> Iterator[pb.Record]:
         if size > PAGE_BYTES and message.id != records[0].id:
             return
         yield message
-
-
-def _holds(value: Any, wanted: str) -> bool:
-    """Whether `wanted` (case-folded) is inside any text of this value; an empty one is inside any text."""
-    if isinstance(value, str):
-        return wanted in value.casefold()
-    if isinstance(value, Mapping):
-        return any(_holds(item, wanted) for item in value.values())
-    return isinstance(value, list | tuple) and any(_holds(item, wanted) for item in value)

@@ -35,8 +35,8 @@ class RecordChange:
     record: Record | None
 
 
-class Store(Protocol):
-    """Seven methods and no more.  Records past `expires` (Unix seconds) are as good as deleted.
+class RecordStore(Protocol):
+    """Six methods and no more.  Records past `expires` (Unix seconds) are as good as deleted.
 
     Data are JSON values and come back as JSON would bring them, a tuple as a list.  Nobody can change them in place.
     """
@@ -72,8 +72,6 @@ class Store(Protocol):
         """Id of the store's life: changes whenever it lost its memory; a client that sees another one starts over."""
         ...
 
-    async def close(self) -> None: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -99,7 +97,7 @@ class Leases(Protocol):
         ...
 
 
-class StoreBackend(Store, Leases, Protocol):
+class StoreBackend(RecordStore, Leases, Protocol):
     """A kind of store: records, leases beside them, and what its elected cleaner does."""
 
     async def clean(self, limit: int) -> bool:
@@ -112,3 +110,5 @@ class StoreBackend(Store, Leases, Protocol):
     async def clock_skew(self) -> float:
         """Seconds by which our clock is ahead of the server's, negative where it is behind; 0 where there is no other clock."""
         ...
+
+    async def close(self) -> None: ...

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from config.options import Options
 from databroker.claims import verified_email
-from databroker.client import BrokerClient, LocalBroker, every
+from databroker.client import BrokerClient, every
 from databroker.records import USER, Record
 from databroker.rpc.client import RemoteBroker
 from databroker.store.open import open_store
@@ -37,7 +37,7 @@ async def opened_broker(options: Options) -> AsyncIterator[BrokerClient]:
     else:
         store = open_store(options)
         try:
-            yield LocalBroker(store)
+            yield store
         finally:
             await store.close()
 

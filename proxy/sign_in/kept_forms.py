@@ -20,7 +20,7 @@ import structlog
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, consume_once
 from databroker.records import KEPT_FORM
 from databroker.store.base import VersionConflict
 from foundation.client_network import ConcurrencyLimit, client_network
@@ -179,7 +179,7 @@ class KeptForms:
         return _as_first_sent(incoming, form), _again(form.body, receive)
 
     async def _spend(self, form: SubmittedForm) -> bool:
-        if self._broker is None or not await self._broker.spend(f"form/{form.id}", form.at + LIFETIME):
+        if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.at + LIFETIME):
             return False
         with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
             await self._broker.delete(KEPT_FORM, form.place)

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
+from databroker.client import consume_once
 from databroker.records import SESSION
 from foundation.crypto.hand_over import HandOver
 from foundation.errors import BadRequest, SealError
@@ -59,7 +60,7 @@ async def _accept(request: HttpRequest, hand_over: HandOver) -> HttpResponse:
             hand_over.redirect_uri,
             Message("This sign-in was started in another browser or has expired, or your browser does not keep cookies of this site."),
         )
-    if not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires):
+    if not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires):
         return await _continue_or_refuse(request, hand_over.redirect_uri, Message("This sign-in link was already used."))
     record = await own.broker.get(SESSION, hand_over.session_id)
     session = own.proxy.sessions.read(record) if record is not None else None

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from config.load import load_options
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.records import SESSION
+from databroker.store.base import StoreBackend
 from databroker.store.open import open_store
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target
@@ -159,10 +159,10 @@ async def _asked(home: EnvoyGate, cookies: Sequence[str]) -> list[int]:
 
 
 @asynccontextmanager
-async def _broker(home: EnvoyGate) -> AsyncIterator[LocalBroker]:
+async def _broker(home: EnvoyGate) -> AsyncIterator[StoreBackend]:
     store = open_store(home.options)
     try:
-        yield LocalBroker(store)
+        yield store
     finally:
         await store.close()
 

@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from databroker.client import LocalBroker
 from databroker.store.base import Lease, Leases, StoreBackend
 
 LONG = 30.0
 
 
-@pytest.fixture(params=["store", "local client"])
-async def leases(request: pytest.FixtureRequest, opener: Callable[[Callable[[], float]], StoreBackend]) -> AsyncIterator[Leases]:
+@pytest.fixture
+async def leases(opener: Callable[[Callable[[], float]], StoreBackend]) -> AsyncIterator[Leases]:
     store = opener(time.time)
-    yield store if request.param == "store" else LocalBroker(store)
+    yield store
     await store.close()
 
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from databroker.claims import CountedWords, GroupsClaim
-from databroker.client import LocalBroker
 from databroker.models import Group, Membership, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from databroker.replica import UNKNOWN, Replica
@@ -27,7 +26,7 @@ class World:
 
     def __init__(self, store: StoreBackend):
         self.store = store
-        self.broker = LocalBroker(store)
+        self.broker = store
         self._get, self.broker.get = self.broker.get, self._counted
         self.asked = 0
         self.replica = Replica(self.broker, max_records=ROOM, first_wait=0.01)
@@ -148,7 +147,7 @@ async def test_the_admins_tables_follow_and_start_over_with_a_server_that_lost_i
     await rows(Session, [])  # the tables are in SQLite, and this thread's connection is made before another is chosen for the store
     store = request.getfixturevalue(kind)(time.time)
     await store.put(SESSION, "before", {"user_id": "oidc/alice"})
-    running = asyncio.create_task(Projection(LocalBroker(store), pause=0.005, first_wait=0.01).run())
+    running = asyncio.create_task(Projection(store, pause=0.005, first_wait=0.01).run())
     try:
         await rows(Session, ["before"])
         await store.put(SESSION, "later", {"user_id": "oidc/alice"})
@@ -179,7 +178,7 @@ async def test_groups_of_a_claim_follow_what_each_sign_in_says(kind: str, reques
     await rows(Group, [])
     store = request.getfixturevalue(kind)(time.time)
     await signs_in("alice", "engineering", "staff")
-    running = asyncio.create_task(Projection(LocalBroker(store), CLAIM, pause=0.005, first_wait=0.01).run())
+    running = asyncio.create_task(Projection(store, CLAIM, pause=0.005, first_wait=0.01).run())
     try:
         await rows(Group, ["engineering", "staff"])
         await signs_in("bob", "sales", "staff")

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, SessionRecord
-from databroker.store.base import ANEW, RecordChange, StartOver, Store, StoreBackend, VersionConflict
+from databroker.store.base import ANEW, RecordChange, RecordStore, StartOver, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 
@@ -36,7 +36,7 @@ async def store(opener: Callable[[Clock], StoreBackend], clock: Clock) -> AsyncI
     await store.close()
 
 
-async def read(store: Store, since: int, count: int) -> list[RecordChange]:
+async def read(store: RecordStore, since: int, count: int) -> list[RecordChange]:
     async with asyncio.timeout(30), aclosing(store.changes(since)) as changes:
         return [await anext(changes) for _ in range(count)]
 

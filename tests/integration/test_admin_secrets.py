@@ -12,7 +12,6 @@ from django.db import connection
 
 from databroker import admin
 from databroker.adminsite import group_admin
-from databroker.client import LocalBroker
 from databroker.models import Group as GroupRow
 from databroker.models import Session, User
 from databroker.records import (
@@ -63,7 +62,7 @@ async def filled_store() -> MemoryStore:
 
 
 async def project(store: MemoryStore) -> None:
-    following = asyncio.create_task(Projection(LocalBroker(store), pause=0.002).run())
+    following = asyncio.create_task(Projection(store, pause=0.002).run())
     async with asyncio.timeout(10):
         while await in_database(lambda: Session.objects.count() + User.objects.count() + GroupRow.objects.count()) < 4:
             await asyncio.sleep(0.004)
@@ -97,7 +96,7 @@ async def test_no_page_shows_a_token_or_a_secret(tmp_path: Path) -> None:
     store = await filled_store()
     await project(store)
     registers, options = (admin.register, group_admin.register), make_options(tmp_path)
-    pages = await in_database(lambda: AdminPages(*registers, broker=LocalBroker(store), options=options))
+    pages = await in_database(lambda: AdminPages(*registers, broker=store, options=options))
     await pages.apost("databroker/session/", action="end_sessions", _selected_action=["s2"])
     read = await every_page(pages)
     names = {urlsplit(url).path.split("/")[-2] for url in read}

@@ -123,7 +123,9 @@ sign_out.without("sign-out's proof is this session's", "_bound_to", returns('""'
 
 callback = door("proxy.views.route_host", "unit/proxy/views/test_route_host.py")
 callback.without("a hand-over is this browser's", "_accept", never("attempt is None"))
-callback.without("a hand-over is used once", "_accept", never('not await own.broker.spend(f"hand-over/{hand_over.id}", hand_over.expires)'))
+callback.without(
+    "a hand-over is used once", "_accept", never('not await consume_once(own.broker, f"hand-over/{hand_over.id}", hand_over.expires)')
+)
 callback.without(
     "a hand-over stays on its host",
     "callback",

@@ -6,7 +6,7 @@ from tests.mutants.operations import always, constant, in_text, never, replaced,
 broker = door("databroker.client", "unit/databroker/test_client.py")
 broker.without(
     "an id is spent once",
-    "LocalBroker.spend",
+    "consume_once",
     replaced("return False", "return True"),
 )
 

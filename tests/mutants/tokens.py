@@ -16,7 +16,7 @@ programs.without("a loopback address is one", "_is_loopback", replaced("address.
 
 program_views = door("proxy.views.program_login", "unit/proxy/views/test_program_login.py")
 program_views.without(
-    "a link gives one token", "hand_to_program", never('not await own.broker.spend(f"program/{hand_over.id}", hand_over.expires)')
+    "a link gives one token", "hand_to_program", never('not await consume_once(own.broker, f"program/{hand_over.id}", hand_over.expires)')
 )
 program_views.without(
     "an ended session gives no token",

@@ -13,7 +13,6 @@ from typing import Any
 from authenticate.directory.reading import DirectoryReading, ReadOptions
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.vendors.registry import vendor_of
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
 from tests.support.fake_directories import FakeDirectory
@@ -30,7 +29,7 @@ class Stage:
         self.directory = directory
         self.now = 1_800_000_000.0
         self.slept: list[float] = []
-        self.broker = LocalBroker(MemoryStore(self.clock))
+        self.broker = MemoryStore(self.clock)
         self.options = make_options(tmp_path, **{**directory.settings(), **settings})
         self.source = self.new_source()
 

@@ -9,7 +9,6 @@ from typing import Any
 from authorize.decision_log.log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -26,7 +25,7 @@ class Proxied:
     """`ask` sends one request; what reached the upstream is in `canary.requests`."""
 
     canary: CanaryUpstream
-    broker: LocalBroker
+    broker: MemoryStore
     options: Options
     plane: DataPlane
     streams: OpenStreams
@@ -48,7 +47,7 @@ async def proxied(
     async with canary or CanaryUpstream() as upstream:
         policy = [{"from": "https://app.example.com", **({} if "redirect" in route else {"to": upstream.url}), **route} for route in routes]
         options = make_options(directory, insecure_server=True, policy=policy, **settings)
-        broker = LocalBroker(MemoryStore())
+        broker = MemoryStore()
         authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
         seen: list[tuple[str, float, str]] = []
         kept: list[DecisionLogEntry] = []

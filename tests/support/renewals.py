@@ -8,7 +8,6 @@ from authenticate.provider.client import ProviderClient
 from authenticate.provider.kinds.registry import provider_of
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
-from databroker.client import LocalBroker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
 from databroker.store.base import StoreBackend
 from tests.support.authenticate_site import Clock
@@ -24,7 +23,7 @@ class Renewals:
         idp.clock = clock
         options = make_options(directory, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, **settings)
         self.client = ProviderClient(options, provider_of(options.first_provider), clock)
-        self.broker = LocalBroker(store)
+        self.broker = store
         self.refresh = SessionRefresh(lambda session: self.client, self.broker, clock)
         self.worker = RefreshWorker(self.refresh, self.broker, interval=600.0, clock=clock, tick=0.01)
 

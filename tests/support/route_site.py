@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from django.core.handlers.asgi import ASGIHandler
 
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOvers
@@ -41,7 +40,7 @@ class RouteSite:
     def __init__(self, directory: Path, django_pages: ASGIHandler, **settings: Any):
         self.ahead = 0.0
         self.options = make_options(directory, **{"policy": ROUTES, "forward_auth_url": "http://forward.example.com", **settings})
-        self.broker = LocalBroker(MemoryStore(self.clock))
+        self.broker = MemoryStore(self.clock)
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
         )

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
@@ -31,7 +30,7 @@ def loopback_url(port: int) -> Url:
 
 async def serve_broker(options: Options, store: StoreBackend, *, port: int = 0, host: str = "127.0.0.1") -> RpcServer:
     server = RpcServer(options, SharedSecret(options.shared_secret))
-    server.add(convert.SERVICE, DataBrokerRpc(LocalBroker(store), heartbeat=HEARTBEAT).methods())
+    server.add(convert.SERVICE, DataBrokerRpc(store, heartbeat=HEARTBEAT).methods())
     server.open(HostPort(host, port))
     await server.start()
     return server
@@ -99,9 +98,6 @@ class OverGrpc:
 
     async def release(self, lease: Lease) -> None:
         await (await self._connected()).release(lease)
-
-    async def spend(self, id: str, expires: float) -> bool:
-        return await (await self._connected()).spend(id, expires)
 
     async def clean(self, limit: int) -> bool:
         return await self._store.clean(limit)  # no client may ask for it

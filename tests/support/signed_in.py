@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.options import Options
-from databroker.client import LocalBroker
+from databroker.client import BrokerClient
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in
@@ -23,7 +23,7 @@ class SignedIn:
         return signed_in(SessionCookies(self.options), session.id, host_port, issued=session.issued, expires=session.expires)
 
 
-async def sign_in(broker: LocalBroker, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:
+async def sign_in(broker: BrokerClient, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:
     now = time.time()
     user_id = f"oidc/{name}"
     issuer = options.first_provider.issuer

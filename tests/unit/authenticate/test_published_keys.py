@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from authenticate.published_keys import ANNOUNCED_EVERY, RETAINED, PublishedKeys
-from databroker.client import LocalBroker
 from databroker.records import SIGNING_KEY
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -32,8 +31,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def broker(clock: Clock) -> LocalBroker:
-    return LocalBroker(MemoryStore(clock))
+def broker(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
 
 
 def key(algorithm: str = "ES256") -> SigningKey:
@@ -45,7 +44,7 @@ async def kids(keys: PublishedKeys) -> list[str]:
     return [each["kid"] for each in (await keys.jwks())["keys"]]
 
 
-async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_with_it(broker: LocalBroker, clock: Clock) -> None:
+async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_with_it(broker: MemoryStore, clock: Clock) -> None:
     old, new = key(), key("EdDSA")
     await PublishedKeys(old, broker, clock=clock).announce()
     keys = PublishedKeys(new, broker, clock=clock)
@@ -57,7 +56,7 @@ async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_wit
     assert await kids(keys) == [new.kid]
 
 
-async def test_every_process_serves_the_keys_of_all(broker: LocalBroker, clock: Clock) -> None:
+async def test_every_process_serves_the_keys_of_all(broker: MemoryStore, clock: Clock) -> None:
     first, second = (PublishedKeys(each, broker, clock=clock) for each in (key(), key()))
     await first.announce()
     assert len(await kids(first)) == 1
@@ -67,7 +66,7 @@ async def test_every_process_serves_the_keys_of_all(broker: LocalBroker, clock: 
     assert len(await kids(first)) == 2
 
 
-async def test_strangers_ask_the_broker_once_a_second_at_most(broker: LocalBroker, clock: Clock) -> None:
+async def test_strangers_ask_the_broker_once_a_second_at_most(broker: MemoryStore, clock: Clock) -> None:
     asked = 0
     page = broker.page
 
@@ -83,7 +82,7 @@ async def test_strangers_ask_the_broker_once_a_second_at_most(broker: LocalBroke
     assert asked == 1
 
 
-async def test_a_broker_that_is_away_takes_no_key_away(broker: LocalBroker, clock: Clock) -> None:
+async def test_a_broker_that_is_away_takes_no_key_away(broker: MemoryStore, clock: Clock) -> None:
     await PublishedKeys(key(), broker, clock=clock).announce()
     keys = PublishedKeys(key(), broker, clock=clock)
     known = await kids(keys)
@@ -97,22 +96,22 @@ async def test_a_broker_that_is_away_takes_no_key_away(broker: LocalBroker, cloc
     assert len(known) == 2
 
 
-async def test_where_records_die_with_the_process_a_file_keeps_the_keys(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+async def test_where_records_die_with_the_process_a_file_keeps_the_keys(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
     file, old, new = tmp_path / "published-keys.json", key(), key()
     await PublishedKeys(old, broker, file, clock).announce()
     clock.now += RETAINED
-    keys = PublishedKeys(new, LocalBroker(MemoryStore(clock)), file, clock)
+    keys = PublishedKeys(new, MemoryStore(clock), file, clock)
     await keys.announce()
     assert await kids(keys) == [new.kid, old.kid]
     assert not any({"d", "p", "q"} & set(each["jwk"]) for each in json.loads(file.read_text()).values())
     clock.now += ANNOUNCED_EVERY
-    keys = PublishedKeys(new, LocalBroker(MemoryStore(clock)), file, clock)
+    keys = PublishedKeys(new, MemoryStore(clock), file, clock)
     await keys.announce()
     assert await kids(keys) == [new.kid]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": 5}', '{"a": {"jwk": 5, "expires": 1}}'])
-async def test_a_file_that_makes_no_sense_is_no_reason_to_fail(tmp_path: Path, broker: LocalBroker, clock: Clock, content: str) -> None:
+async def test_a_file_that_makes_no_sense_is_no_reason_to_fail(tmp_path: Path, broker: MemoryStore, clock: Clock, content: str) -> None:
     file = tmp_path / "published-keys.json"
     file.write_text(content)
     keys = PublishedKeys(key(), broker, file, clock)
@@ -136,20 +135,20 @@ OTHER = key()
         {"x": None},
     ],
 )
-async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: LocalBroker, clock: Clock, change: dict[str, Any]) -> None:
+async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: MemoryStore, clock: Clock, change: dict[str, Any]) -> None:
     jwk = {**key().jwk(), **change}
     data = {"jwk": {name: value for name, value in jwk.items() if value is not None}, "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, jwk["kid"], data, expires=clock.now + 60)
     assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
 
 
-async def test_a_record_serves_no_key_under_another_id(broker: LocalBroker, clock: Clock) -> None:
+async def test_a_record_serves_no_key_under_another_id(broker: MemoryStore, clock: Clock) -> None:
     data = {"jwk": key().jwk(), "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, "another", data, expires=clock.now + 60)
     assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
 
 
-async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
     generated = SigningKey.from_options(make_options(tmp_path))
     running = asyncio.ensure_future(PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run())
     await asyncio.wait({running}, timeout=5)
@@ -157,7 +156,7 @@ async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, brok
     assert running.done()
 
 
-def test_the_file_is_for_a_memory_that_forgets(tmp_path: Path, broker: LocalBroker, clock: Clock) -> None:
+def test_the_file_is_for_a_memory_that_forgets(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
     pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     for settings, is_kept in (({}, True), ({"databroker_storage_type": "database"}, False)):
         options = make_options(tmp_path, signing_key=base64.b64encode(pem).decode(), **settings)

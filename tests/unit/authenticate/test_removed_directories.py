@@ -7,7 +7,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.removed_directories import RemovedDirectories
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -19,9 +18,9 @@ OKTA = {"service_account": '{"api_key": "k"}'}
 
 
 @pytest.fixture
-async def broker() -> LocalBroker:
+async def broker() -> MemoryStore:
     """What corp's and partner's directories have told, and that of the keys `idp_*` before."""
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     for type in TYPES:
         for id in ("corp/1", "partner/1", "partner/2", "gone/1"):
             await broker.put(type, id, {"id": id})
@@ -31,11 +30,11 @@ async def broker() -> LocalBroker:
     return broker
 
 
-async def left(broker: LocalBroker) -> dict[str, list[str]]:
+async def left(broker: MemoryStore) -> dict[str, list[str]]:
     return {type: [record.id for record in await broker.page(type, "", 100)] for type in TYPES}
 
 
-async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, broker: MemoryStore) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
     entries = (entry("corp", CORP) | {"directory_file": "people.yaml"}, entry("partner", PARTNER))
     with capture_logs() as logged:
@@ -45,7 +44,7 @@ async def test_what_is_left_is_of_those_that_have_a_directory(tmp_path: Path, br
     assert told == {"partner": 2, "gone": 1, "okta": 1}
 
 
-async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path: Path, broker: MemoryStore) -> None:
     entries: tuple[dict[str, Any], ...] = (
         entry("corp", "https://corp.okta.com") | {"provider": "okta"},
         entry("partner", PARTNER),
@@ -56,7 +55,7 @@ async def test_a_directory_that_another_process_may_read_is_left_alone(tmp_path:
     assert await left(broker) == {type: ["corp/1"] for type in TYPES}
 
 
-async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: Path, broker: MemoryStore) -> None:
     await broker.put(DIRECTORY_GROUP, "team/raw", {"id": "team/raw"})
     with capture_logs() as logged:
         await RemovedDirectories(make_options(tmp_path), broker).run()
@@ -69,7 +68,7 @@ async def test_of_the_keys_of_one_provider_what_entries_had_told_goes(tmp_path: 
     ("keys", "stay"), [({"directory_file": "people.yaml"}, ["oidc/1", "oidc/2", "okta/1"]), ({}, ["oidc/2", "okta/1"])]
 )
 async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_has_a_directory(
-    tmp_path: Path, broker: LocalBroker, keys: dict[str, str], stay: list[str]
+    tmp_path: Path, broker: MemoryStore, keys: dict[str, str], stay: list[str]
 ) -> None:
     """And who was deactivated stays out, whoever may say so now."""
     (tmp_path / "people.yaml").write_text("users: []")
@@ -84,7 +83,7 @@ async def test_the_people_of_an_entry_called_as_the_only_provider_stay_where_it_
 
 async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_is_taken_back(tmp_path: Path) -> None:
     """What a file of an entry told is known by its groups, which no other has called so."""
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     said = {"issuer": "https://corp.okta.com"}
     for type, id in ((DIRECTORY_USER, "okta/1"), (DIRECTORY_GROUP, "g"), (DIRECTORY_GROUP, "team/raw"), (SCIM_USER, "7")):
         await broker.put(type, id, said)
@@ -97,7 +96,7 @@ async def test_people_and_groups_of_another_kind_of_provider_are_there_when_it_i
 
 
 async def test_what_could_not_be_deleted_is_known_the_next_time(
-    tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete, fails = broker.delete, iter([True])
 
@@ -119,7 +118,7 @@ PUSHED = (SCIM_USER, SCIM_GROUP, SCIM_INDEX)
     [({"scim_token": "0123456789abcdefghijklmnopqrstuv"}, ["corp/1"]), ({"directory_file": "people.yaml"}, []), ({}, [])],
 )
 async def test_what_was_pushed_stays_while_that_provider_may_push(
-    tmp_path: Path, broker: LocalBroker, keys: dict[str, Any], stays: list[str]
+    tmp_path: Path, broker: MemoryStore, keys: dict[str, Any], stays: list[str]
 ) -> None:
     (tmp_path / "people.yaml").write_text("users: []")
     for type in PUSHED:
@@ -131,7 +130,7 @@ async def test_what_was_pushed_stays_while_that_provider_may_push(
     assert (await left(broker))[DIRECTORY_USER] == (["corp/1"] if keys else [])
 
 
-async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(tmp_path: Path, broker: MemoryStore) -> None:
     for type in PUSHED:
         for id in ("corp/1", "ours"):
             await broker.put(type, id, {})
@@ -140,7 +139,7 @@ async def test_what_entries_have_pushed_is_nothing_of_the_keys_of_one_provider(t
         assert [record.id for record in await broker.page(type, "", 10)] == ["ours"]
 
 
-async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
 
     async def away_at_first(*asked: Any) -> Any:

@@ -8,7 +8,6 @@ from structlog.testing import capture_logs
 
 from authenticate.removed_providers import RemovedProviders
 from config.settings.identity_providers import IN_PLACE
-from databroker.client import LocalBroker
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -26,8 +25,8 @@ def several(directory: Path, *entries: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-async def broker() -> LocalBroker:
-    broker = LocalBroker(MemoryStore())
+async def broker() -> MemoryStore:
+    broker = MemoryStore()
     for number in range(40):
         for provider, issuer in (("corp", CORP), ("partner", PARTNER)):
             session = SessionRecord(f"{provider}-{number}", f"{provider}/{number}", str(number), provider, 1000.0, 9e9, issuer=issuer)
@@ -36,7 +35,7 @@ async def broker() -> LocalBroker:
     return broker
 
 
-async def left(broker: LocalBroker) -> set[str]:
+async def left(broker: MemoryStore) -> set[str]:
     return {record.id.partition("-")[0] for record in await broker.page(SESSION, "", 1000)}
 
 
@@ -51,7 +50,7 @@ async def left(broker: LocalBroker) -> set[str]:
     ],
 )
 async def test_what_is_not_configured_any_more_ends_and_is_told(
-    tmp_path: Path, broker: LocalBroker, entries: tuple[dict[str, Any], ...], stay: set[str]
+    tmp_path: Path, broker: MemoryStore, entries: tuple[dict[str, Any], ...], stay: set[str]
 ) -> None:
     with capture_logs() as logged:
         await RemovedProviders(several(tmp_path, *entries), broker).run()
@@ -69,7 +68,7 @@ async def test_what_is_not_configured_any_more_ends_and_is_told(
     ],
 )
 async def test_sessions_of_entries_end_with_the_keys_of_one_provider_and_its_own_do_not(
-    tmp_path: Path, broker: LocalBroker, keys: dict[str, Any], stay: set[str]
+    tmp_path: Path, broker: MemoryStore, keys: dict[str, Any], stay: set[str]
 ) -> None:
     own = SessionRecord("own-1", "oidc/1", "1", "oidc", 1000.0, 9e9, issuer="https://idp.example.com")
     await broker.put(SESSION, own.id, own.to_data())
@@ -80,7 +79,7 @@ async def test_sessions_of_entries_end_with_the_keys_of_one_provider_and_its_own
     assert told == {"corp": 40, "partner": 40, **({} if stay else {"oidc": 1})}
 
 
-async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_is_away_is_asked_again(tmp_path: Path, broker: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     page, answers = broker.page, iter([BrokerError("away"), BrokerError("away")])
 
     async def away_at_first(*asked: Any) -> Any:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from databroker.client import LocalBroker
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -26,22 +25,18 @@ from tests.support.options import MINIMAL
 ISSUER = MINIMAL["idp_provider_url"]
 
 
-class BreakableBroker(LocalBroker):
+class BreakableBroker(MemoryStore):
     """`is_down` makes each call fail; `reads` counts those that came through; while `holds_back` is set, answers wait for it."""
 
-    def __init__(self, store: MemoryStore):
-        super().__init__(store)
-        self.is_down = False
-        self.reads = 0
-        self.holds_back: asyncio.Event | None = None
-        self._read = self.get
-        self.get = self._get
+    is_down = False
+    reads = 0
+    holds_back: asyncio.Event | None = None
 
-    async def _get(self, type: str, id: str) -> Record | None:
+    async def get(self, type: str, id: str) -> Record | None:
         if self.is_down:
             raise BrokerError("the data broker is down")
         self.reads += 1
-        record = await self._read(type, id)
+        record = await super().get(type, id)
         if self.holds_back is not None:
             await self.holds_back.wait()
         return record
@@ -64,7 +59,7 @@ class BreakableBroker(LocalBroker):
 
 @asynccontextmanager
 async def followed_broker() -> AsyncIterator[tuple[BreakableBroker, Replica]]:
-    broker = BreakableBroker(MemoryStore())
+    broker = BreakableBroker()
     replica = Replica(broker, clock=lambda: 1500.0)
     following = spawn(replica.run(), name="replica of a test")
     try:

@@ -31,7 +31,6 @@ from config.reference.all_settings import route_keys
 from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from config.validation import Finding
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -346,7 +345,7 @@ def told(found: CheckedConfig) -> Any:
     options = found.options
     if options is None:
         return found.errors, found.warnings
-    ours = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    ours = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     bearers = BearerTokens.of(options, lambda: 0.0)
     made = (
         {id: repr(told) for id, told in vars(ours.credentials).items() if id in ("_clusters", "_audiences", "_basic")},

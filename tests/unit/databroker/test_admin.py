@@ -18,7 +18,6 @@ from databroker.admin import SessionAdmin
 from databroker.adminsite import group_admin
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
 from databroker.claims import CountedWords
-from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import SESSION, USER, Record
 from databroker.store.database import DatabaseStore
@@ -49,7 +48,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
-    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=make_options(tmp_path))
+    return AdminPages(admin.register, group_admin.register, broker=store, options=make_options(tmp_path))
 
 
 @pytest.fixture
@@ -156,7 +155,7 @@ def test_a_session_ends_in_a_store_that_is_in_the_same_database(form):
     store = DatabaseStore(deadline=1.0)
     row(Session, id="s1")
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/alice"})
-    response = AdminPages(admin.register, group_admin.register, broker=LocalBroker(store)).post(page, _selected_action=["s1"], **fields)
+    response = AdminPages(admin.register, group_admin.register, broker=store).post(page, _selected_action=["s1"], **fields)
     assert "away" not in text_of(response)
     assert async_to_sync(store.get)(SESSION, "s1") is None
     async_to_sync(store.close)()
@@ -306,7 +305,7 @@ def test_nobody_changes_or_deletes_what_the_audit_log_says(pages, people):
 
 
 def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
-    pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(AwayStore()))
+    pages = AdminPages(admin.register, group_admin.register, broker=AwayStore())
     for response in (
         pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"]),
         pages.post("databroker/session/s1/delete/", post="yes"),
@@ -322,7 +321,7 @@ def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):
         async def get(self, type: str, id: str) -> None:
             raise BrokerError("away")
 
-    pages = AdminPages(admin.register, group_admin.register, broker=LocalBroker(Away()))
+    pages = AdminPages(admin.register, group_admin.register, broker=Away())
     for page in ("databroker/session/s1/change/", f"databroker/user/{quote('oidc/alice')}/change/"):
         text = text_of(pages.get(page))
         assert "data broker is unavailable" in text
@@ -376,7 +375,7 @@ def told_apart(tmp_path: Path) -> AdminPages:
         add_user(rows, id, Record(USER, id, {"email": email, "name": email}, 1, 0.0), None)
         add_session(rows, f"s-{id}", Record(SESSION, f"s-{id}", {"user_id": id}, 1, 0.0))
     write(rows)
-    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(MemoryStore()), options=options)
+    return AdminPages(admin.register, group_admin.register, broker=MemoryStore(), options=options)
 
 
 def test_an_address_that_is_not_for_its_provider_to_tell_is_shown_as_that(tmp_path):

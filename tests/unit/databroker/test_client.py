@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from databroker.client import ForgettingBroker, LocalBroker
+from databroker.client import ForgettingBroker, consume_once
 from databroker.records import SESSION, SPENT
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -18,52 +18,51 @@ class Away(MemoryStore):
 
 
 async def test_an_id_is_spent_once():
-    broker = LocalBroker(MemoryStore(lambda: NOW))
-    assert [await broker.spend("a", NOW + 60) for _ in range(3)] == [True, False, False]
-    assert await broker.spend("b", NOW + 60)
+    broker = MemoryStore(lambda: NOW)
+    assert [await consume_once(broker, "a", NOW + 60) for _ in range(3)] == [True, False, False]
+    assert await consume_once(broker, "b", NOW + 60)
 
 
 async def test_of_many_at_once_one_spends_it():
-    broker = LocalBroker(MemoryStore(lambda: NOW))
-    spent = await asyncio.gather(*(broker.spend("a", NOW + 60) for _ in range(100)))
+    broker = MemoryStore(lambda: NOW)
+    spent = await asyncio.gather(*(consume_once(broker, "a", NOW + 60) for _ in range(100)))
     assert spent.count(True) == 1
 
 
 async def test_an_id_stays_spent_a_little_longer_than_it_lives():
     now = NOW
     store = MemoryStore(lambda: now)
-    broker = LocalBroker(store)
-    assert await broker.spend("a", NOW + 60)
+    assert await consume_once(store, "a", NOW + 60)
     now += 90  # another machine's clock, half a minute behind, still takes the token for valid
     store.expire(now)
-    assert not await broker.spend("a", NOW + 60)
+    assert not await consume_once(store, "a", NOW + 60)
 
 
 async def test_a_caller_whose_clock_is_a_little_behind_can_spend():
-    broker = LocalBroker(MemoryStore(lambda: NOW + 30))
-    assert [await broker.spend("a", NOW) for _ in range(2)] == [True, False]
+    broker = MemoryStore(lambda: NOW + 30)
+    assert [await consume_once(broker, "a", NOW) for _ in range(2)] == [True, False]
 
 
 async def test_what_has_long_expired_is_never_spent():
-    broker = LocalBroker(MemoryStore(lambda: NOW))
-    assert [await broker.spend("a", NOW - 3600) for _ in range(2)] == [False, False]
+    broker = MemoryStore(lambda: NOW)
+    assert [await consume_once(broker, "a", NOW - 3600) for _ in range(2)] == [False, False]
 
 
 async def test_a_spent_id_is_forgotten_in_the_end():
     store = MemoryStore(lambda: NOW)
-    await LocalBroker(store).spend("a", NOW + 300)
+    await consume_once(store, "a", NOW + 300)
     store.expire(NOW + 361)
     assert await store.page(SPENT, "", 10) == []
 
 
 async def test_a_broker_that_is_away_spends_nothing():
     with pytest.raises(BrokerError):
-        await LocalBroker(Away(lambda: NOW)).spend("a", NOW + 60)
+        await consume_once(Away(lambda: NOW), "a", NOW + 60)
 
 
 async def test_a_deletion_is_heard_of_at_once_when_it_is_done() -> None:
     heard: list[tuple[str, str]] = []
-    broker = ForgettingBroker(LocalBroker(MemoryStore()), lambda type, id: heard.append((type, id)))
+    broker = ForgettingBroker(MemoryStore(), lambda type, id: heard.append((type, id)))
     await broker.put(SESSION, "a", {})
     assert heard == []
     assert await broker.delete(SESSION, "a")

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from databroker.client import LocalBroker
 from databroker.end_sessions import AT_ONCE, batches, earlier_of, end_sessions
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -40,19 +39,19 @@ async def ids(store: Store) -> list[str]:
 
 
 async def test_the_weaker_ones_of_the_same_browsers_go_first_and_no_others(store: Store) -> None:
-    assert sorted(await end_sessions(LocalBroker(store), ["a", "b", "a"])) == ["a", "a1", "a2", "b", "b1"]
+    assert sorted(await end_sessions(store, ["a", "b", "a"])) == ["a", "a1", "a2", "b", "b1"]
     assert await ids(store) == ["c"]
     assert set(store.asked[-2:]) == {"a", "b"}
 
 
 async def test_a_stronger_one_stays_where_a_weaker_one_ends(store: Store) -> None:
-    assert sorted(await end_sessions(LocalBroker(store), ["a2"])) == ["a1", "a2"]
+    assert sorted(await end_sessions(store, ["a2"])) == ["a1", "a2"]
     assert await ids(store) == ["a", "b", "b1", "c"]
 
 
 async def test_what_had_ended_before_is_no_error_and_is_not_counted(store: Store) -> None:
-    assert await end_sessions(LocalBroker(store), ["gone", "c"]) == ["c"]
-    assert await end_sessions(LocalBroker(store), []) == []
+    assert await end_sessions(store, ["gone", "c"]) == ["c"]
+    assert await end_sessions(store, []) == []
 
 
 @pytest.mark.parametrize("after", range(5))
@@ -60,18 +59,18 @@ async def test_what_broke_off_is_finished_by_asking_again(store: Store, after: i
     over: list[str] = []
     store.left = after
     with pytest.raises(BrokerError):
-        await end_sessions(LocalBroker(store), ["a", "b"], over)
+        await end_sessions(store, ["a", "b"], over)
     assert len(over) == after
     assert set(over).isdisjoint(await ids(store))
     store.left = 100
     for id in ("a", "b"):  # each by whoever still has it
         if id in await ids(store):
-            await end_sessions(LocalBroker(store), [id])
+            await end_sessions(store, [id])
     assert await ids(store) == ["c"]
 
 
 async def test_those_that_live_are_named_before_anything_ends(store: Store) -> None:
-    assert await earlier_of(LocalBroker(store), ["a", "b", "c"]) == ["a2", "a1", "b1"]
+    assert await earlier_of(store, ["a", "b", "c"]) == ["a2", "a1", "b1"]
     assert store.asked == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from databroker.client import LocalBroker, every
+from databroker.client import every
 from databroker.own_records import AnothersPerson, OwnRecords, own_records
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, SCIM_GROUP, SCIM_INDEX, SCIM_USER, SESSION
 from databroker.store.memory import MemoryStore
@@ -12,21 +12,21 @@ NAMED = (DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX)
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore())
+def broker() -> MemoryStore:
+    return MemoryStore()
 
 
-def corp_and_partner(broker: LocalBroker) -> tuple[OwnRecords, OwnRecords]:
+def corp_and_partner(broker: MemoryStore) -> tuple[OwnRecords, OwnRecords]:
     return OwnRecords(broker, "corp/"), OwnRecords(broker, "partner/")
 
 
-def test_the_only_directory_has_all_records(broker: LocalBroker) -> None:
+def test_the_only_directory_has_all_records(broker: MemoryStore) -> None:
     assert own_records(broker, a_provider()) is broker  # type: ignore[comparison-overlap]
     assert isinstance(own_records(broker, a_provider("corp", is_entry=True)), OwnRecords)
 
 
 @pytest.mark.parametrize("type", NAMED)
-async def test_one_id_of_two_directories_is_two_records(broker: LocalBroker, type: str) -> None:
+async def test_one_id_of_two_directories_is_two_records(broker: MemoryStore, type: str) -> None:
     corp, partner = corp_and_partner(broker)
     await corp.put(type, "g", {"of": "corp"})
     await partner.put(type, "g", {"of": "partner"})
@@ -42,7 +42,7 @@ async def test_one_id_of_two_directories_is_two_records(broker: LocalBroker, typ
 
 @pytest.mark.parametrize("type", NAMED)
 @pytest.mark.parametrize("id", ["corp/g", "../corp/g", "/corp/g", "corp/", "", "g\0", "partner/corp/g"])
-async def test_no_id_leads_to_another_s_record(broker: LocalBroker, type: str, id: str) -> None:
+async def test_no_id_leads_to_another_s_record(broker: MemoryStore, type: str, id: str) -> None:
     corp, partner = corp_and_partner(broker)
     kept = await corp.put(type, "g", {"of": "corp"})
     written = await partner.put(type, id, {"of": "partner"})
@@ -55,7 +55,7 @@ async def test_no_id_leads_to_another_s_record(broker: LocalBroker, type: str, i
 
 
 @pytest.mark.parametrize("id", ["corp/ann", "ann", "", "partne", "partnership/ann", "Partner/ann"])
-async def test_who_is_another_s_person_can_neither_be_read_nor_written(broker: LocalBroker, id: str) -> None:
+async def test_who_is_another_s_person_can_neither_be_read_nor_written(broker: MemoryStore, id: str) -> None:
     _, partner = corp_and_partner(broker)
     await broker.put(DIRECTORY_USER, "corp/ann", {})
     for work in (partner.get(DIRECTORY_USER, id), partner.put(DIRECTORY_USER, id, {}), partner.delete(DIRECTORY_USER, id)):
@@ -66,7 +66,7 @@ async def test_who_is_another_s_person_can_neither_be_read_nor_written(broker: L
 
 
 @pytest.mark.parametrize("type", [DIRECTORY_GROUP, DIRECTORY_USER, SCIM_USER])
-async def test_pages_go_on_to_the_last_of_one_s_own(broker: LocalBroker, type: str) -> None:
+async def test_pages_go_on_to_the_last_of_one_s_own(broker: MemoryStore, type: str) -> None:
     for prefix in ("aaa/", "corp/", "corp-two/", "corp0/", "zzz/"):
         for number in range(7):
             await broker.put(type, f"{prefix}{number}", {})
@@ -79,14 +79,14 @@ async def test_pages_go_on_to_the_last_of_one_s_own(broker: LocalBroker, type: s
     assert found == names == [record.id async for record in every(corp, type)]
 
 
-async def test_what_is_no_directory_s_is_as_it_is(broker: LocalBroker) -> None:
+async def test_what_is_no_directory_s_is_as_it_is(broker: MemoryStore) -> None:
     corp, partner = corp_and_partner(broker)
     await corp.put(SESSION, "s", {}, expires=9e9)
     assert await partner.get(SESSION, "s") == await broker.get(SESSION, "s")
     assert [record.id for record in await partner.page(SESSION, "", 10)] == ["s"]
 
 
-async def test_no_directory_waits_for_the_lease_of_another(broker: LocalBroker) -> None:
+async def test_no_directory_waits_for_the_lease_of_another(broker: MemoryStore) -> None:
     corp, partner = corp_and_partner(broker)
     lease = await corp.acquire("scim", 60.0)
     assert lease is not None

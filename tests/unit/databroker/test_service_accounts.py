@@ -2,7 +2,6 @@
 
 import pytest
 
-from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.service_accounts import (
     MOST_GROUPS,
@@ -34,23 +33,23 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def broker(clock: Clock) -> LocalBroker:
-    return LocalBroker(MemoryStore(clock))
+def broker(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
 
 
 @pytest.fixture
-def accounts(broker: LocalBroker, clock: Clock) -> ServiceAccounts:
+def accounts(broker: MemoryStore, clock: Clock) -> ServiceAccounts:
     return ServiceAccounts(broker, clock)
 
 
-async def kept(broker: LocalBroker, name: str = "ci") -> ServiceAccountRecord:
+async def kept(broker: MemoryStore, name: str = "ci") -> ServiceAccountRecord:
     record = await broker.get(SERVICE_ACCOUNT, name)
     assert record is not None
     assert record.expires == record.data["expires"]
     return ServiceAccountRecord.from_record(record)
 
 
-async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     token = await accounts.create("ci", ["b", " a ", "", "b"], DAY, "ann@a.org")
     account = await kept(broker)
     assert (account.groups, account.created, account.expires, account.created_by) == (("b", "a"), NOW, NOW + DAY, "ann@a.org")
@@ -60,7 +59,7 @@ async def test_an_account_is_kept_without_its_secret(accounts: ServiceAccounts, 
     assert account.secret_hash not in repr(account)
 
 
-async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceAccounts, broker: LocalBroker, clock: Clock) -> None:
+async def test_a_name_is_taken_once_and_free_again_afterwards(accounts: ServiceAccounts, broker: MemoryStore, clock: Clock) -> None:
     first = await accounts.create("ci", [], DAY, "")
     with pytest.raises(AccountError, match="already"):
         await accounts.create("ci", ["board"], None, "")
@@ -102,7 +101,7 @@ async def test_an_account_whose_maker_does_not_vouch_for_it_is_reported_as_ended
     assert ended_with_maker(await accounts.list(), clock.now + 60) == {"ci--a", "ci--a--b"}
 
 
-async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], DAY, "ann")
     later = {**(await kept(broker)).to_data(), "name": "later", "may_not": "something that only a later release knows"}
     await broker.put(SERVICE_ACCOUNT, "later", later)
@@ -113,7 +112,7 @@ async def test_a_record_that_can_not_be_read_hides_no_other_and_is_revoked(accou
 
 
 async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
-    accounts: ServiceAccounts, broker: LocalBroker, clock: Clock
+    accounts: ServiceAccounts, broker: MemoryStore, clock: Clock
 ) -> None:
     first = await accounts.create("ci", ["a"], DAY, "ann")
     clock.now += 60
@@ -154,7 +153,7 @@ async def test_all_are_listed(accounts: ServiceAccounts) -> None:
     assert [account.name for account in await accounts.list()] == ["a", "b", "c"]
 
 
-async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], DAY, "ann", ["routes:read", "sessions:read", "routes:read"])
     await accounts.rotate("ci")
     assert (await kept(broker)).permissions == ("sessions:read", "routes:read")
@@ -164,7 +163,7 @@ async def test_permissions_are_given_when_an_account_is_made_and_stay(accounts: 
         await accounts.create("other", [], DAY, "ann", ["routes:read", "sessions:everything"])
 
 
-async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, broker: LocalBroker) -> None:
+async def test_an_account_ends_no_later_than_it_may(accounts: ServiceAccounts, broker: MemoryStore) -> None:
     await accounts.create("ci", [], None, "ann", not_after=NOW + DAY)
     assert (await kept(broker)).expires == NOW + DAY
 

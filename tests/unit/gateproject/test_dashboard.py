@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from authorize.models import LoggedDecision
 from databroker.access.asked import AskedAccess, AskedAccesses
-from databroker.client import LocalBroker
 from databroker.models import DirectoryRun, Session, User
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -49,7 +48,7 @@ def shown(
     gate = SimpleNamespace(
         configuration=SimpleNamespace(loaded=LOADED, problems=()),
         readiness=lambda: ReadinessReport(parts),
-        broker=broker or LocalBroker(MemoryStore()),
+        broker=broker or MemoryStore(),
         options=SimpleNamespace(policy=policy or list(clusters or {"a": None}), providers=providers or {"oidc": a_provider()}),
         proxy=SimpleNamespace(
             clusters=SimpleNamespace(known=clusters.get if clusters else lambda route: None),
@@ -143,7 +142,7 @@ def test_a_directory_that_is_not_configured_is_told_from_one_that_was_not_read()
 
 
 def test_requests_for_access_are_counted_up_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     for number in range(3):
         asked = AskedAccess(f"n{number}", f"oidc/{number}", "https://idp.example.com", "ann", "key", "wages", "why", 60.0, time.time())
         async_to_sync(AskedAccesses(broker).add)(asked)
@@ -156,7 +155,7 @@ def test_without_the_broker_nobody_reads_that_nothing_waits(monkeypatch: pytest.
     async def away(*arguments: object) -> None:
         raise BrokerError("away")
 
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     monkeypatch.setattr(broker, "page", away)
     assert shown(broker=broker).waiting is None
 

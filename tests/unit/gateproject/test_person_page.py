@@ -16,7 +16,6 @@ from databroker.access.temporary import TemporaryAccesses
 from databroker.access.values import TemporaryAccess
 from databroker.adminsite import group_admin, service_account_admin
 from databroker.adminsite.audit import ENDS_ALL
-from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
 from databroker.records import PROGRAM, SESSION, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
@@ -38,7 +37,7 @@ class People:
     """Ann, of whom the page is, and Bob, of whom nothing may be there."""
 
     def __init__(self, directory: Path, **settings: Any):
-        self.broker = LocalBroker(MemoryStore(lambda: NOW))
+        self.broker = MemoryStore(lambda: NOW)
         parts: Any = (databroker, authorize, authenticate)
         registers = [part.admin.register for part in parts] + [group_admin.register, service_account_admin.register, person_page.register]
         options = make_options(directory, **{"groups_claim": "groups", **settings})
@@ -62,7 +61,7 @@ def decided(name: str, url: str) -> None:
     LoggedDecision.objects.create(at=at, outcome="forbidden", seconds=0, facts="{}", **said)
 
 
-async def given_and_asked(broker: LocalBroker, name: str, why: str) -> None:
+async def given_and_asked(broker: MemoryStore, name: str, why: str) -> None:
     user, route = UserRecord(f"oidc/{name}", email=f"{name}@example.com", issuer=ISSUER), f"wages of {name}"
     await TemporaryAccesses(broker, lambda: NOW).give(user, TemporaryAccess("a1", "key", NOW, NOW + 3600, "carol", why, route))
     asked = AskedAccess("n1", user.id, ISSUER, name, "other", f"the vault of {name}", why, 600.0, NOW)

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -21,7 +20,7 @@ PUBLIC = {"from": "https://site.example.com", "to": "http://127.0.0.1:9", "allow
 def service(directory: Path, **settings: Any) -> ProxyService:
     given = {"policy": [PRIVATE, PUBLIC], "forward_auth_url": "https://forward.example.com"} | settings
     options = make_options(directory, **given)
-    authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     return ProxyService(options, authorize, ForwardingResources(), lambda: 0.0)
 
 

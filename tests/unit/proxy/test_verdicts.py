@@ -8,7 +8,6 @@ import pytest
 from authorize.client import Check, WithheldCredentials
 from authorize.policy.decision import NO_ROUTE, judge
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -43,7 +42,7 @@ def verdict(
     **scope: Any,
 ) -> Verdict:
     options = make_options(directory, policy=[{"from": OWN, **({} if "redirect" in keys else {"to": "http://up"}), **keys}, *others])
-    authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming, person = incoming_from(url, **scope), user() if signed_in else None
     route, *_ = authorize.routes.routes()
     check = Check(judge(incoming.request, person, route, NOW), person)
@@ -150,7 +149,7 @@ def test_who_knows_a_status_alone_is_not_told_to_redirect(tmp_path: Path) -> Non
 
 def test_a_host_of_no_route_is_an_error_of_the_front_proxys(tmp_path: Path) -> None:
     options = make_options(tmp_path)
-    verdicts = Verdicts(options, AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options)))
+    verdicts = Verdicts(options, AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options)))
     judged = JudgedRequest(incoming_from(f"{OWN}/"), Check(NO_ROUTE, None), NOW, 0)
     found = {asker: verdicts.of(judged, asker) for asker in Asker}
     assert [asker for asker, each in found.items() if isinstance(each, Refuse) and each.status == 404] == [Asker.OURS, Asker.ENVOY]

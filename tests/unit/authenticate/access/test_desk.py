@@ -17,7 +17,6 @@ from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.access.values import APPROVES, GIVES, NOT_APPROVED, NOT_BROKEN, NOT_GIVEN, NOT_REVOKED, REVOKES
-from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -36,7 +35,7 @@ class World:
     def __init__(self, directory: Path):
         self.directory = directory
         self.now = NOW
-        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.broker = MemoryStore(lambda: self.now)
         self.groups = {"bob": {"leads"}, "carol": {"leads"}, "dave": {"leads"}}
         self.emails = dict[str, str]()
         self.unverified_emails = dict[str, str]()

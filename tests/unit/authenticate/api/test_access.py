@@ -4,7 +4,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.api.access import SEEN_EVERY
-from databroker.client import LocalBroker
 from databroker.models import ServiceAccount
 from databroker.records import SERVICE_ACCOUNT
 from databroker.service_accounts import ServiceAccounts
@@ -58,7 +57,7 @@ async def test_no_session_of_a_person_is_a_programs(api: ApiSite) -> None:
 
 
 async def test_forged_tokens_get_nobody_in(api: ApiSite) -> None:
-    other = await ServiceAccounts(LocalBroker(MemoryStore(api.site.clock)), api.site.clock).create("robot", [], None, "another gate")
+    other = await ServiceAccounts(MemoryStore(api.site.clock), api.site.clock).create("robot", [], None, "another gate")
     flipped = api.token[:-7] + ("A" if api.token[-7] != "A" else "B") + api.token[-6:]
     for token in (other, flipped, api.token[:-1], api.token + "A", api.token.replace("robot", "root"), "gate_sa_robot_", "gate_sa_"):
         with capture_logs() as logs:

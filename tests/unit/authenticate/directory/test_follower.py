@@ -1,6 +1,7 @@
 """The directory in the data broker follows the file, and a broken one changes nothing."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -9,34 +10,19 @@ from authenticate.directory.follower import DirectoryFollower, FileSource
 from databroker.records import DIRECTORY_USER
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from tests.support.brokers import BrokerOverALine
 from tests.support.providers import a_provider
 
 
-class FailingBroker(BrokerOverALine):
-    is_away = False
-
-    async def page(self, type: str, after: str, limit: int):  # type: ignore[override]
-        if self.is_away:
-            raise BrokerError("away")
-        return await self._page(type, after, limit)
-
-    def _connect(self, store: MemoryStore) -> None:
-        super()._connect(store)
-        self._page = store.page
-        del self.page
-
-
 @pytest.fixture
-def broker() -> FailingBroker:
-    return FailingBroker(MemoryStore())
+def broker() -> MemoryStore:
+    return MemoryStore()
 
 
-async def ids(broker: FailingBroker, type: str) -> list[str]:
+async def ids(broker: MemoryStore, type: str) -> list[str]:
     return [record.id for record in await broker.page(type, "", 10_000)]
 
 
-async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: FailingBroker) -> None:
+async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     follower = DirectoryFollower(file, broker, a_provider())
     await follower.look()  # there is none yet
@@ -49,7 +35,7 @@ async def test_a_changed_or_replaced_file_is_read_again(tmp_path: Path, broker: 
     assert await ids(broker, DIRECTORY_USER) == ["oidc/b"]
 
 
-async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: FailingBroker) -> None:
+async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
     follower = DirectoryFollower(file, broker, a_provider())
@@ -63,13 +49,12 @@ async def test_a_broken_file_leaves_the_last_good_directory_in_force(tmp_path: P
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
 
 
-async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: FailingBroker) -> None:
+async def test_while_the_broker_is_away_the_file_waits(tmp_path: Path, broker: MemoryStore) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: a}]")
     follower = DirectoryFollower(file, broker, a_provider())
-    broker.is_away = True
-    await follower.look()
-    broker.is_away = False
+    with patch.object(broker, "page", side_effect=BrokerError("away")):
+        await follower.look()
     await follower.look()
     assert await ids(broker, DIRECTORY_USER) == ["oidc/a"]
 

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 from authenticate.directory.provider_directory import RETRY, DirectorySchedule
 from authenticate.directory.service import DirectoryService
 from authenticate.directory.source import DirectorySource
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.errors import ProviderError
@@ -30,7 +29,7 @@ class Clockwork:
     def __init__(self, tmp_path: Path, **settings: Any):
         self.now = 1000.0
         self.slept: list[float] = []
-        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.broker = MemoryStore(lambda: self.now)
         self.source = Held()
         self.options = make_options(tmp_path, idp_refresh_directory_interval="10m", **settings)
 
@@ -87,7 +86,7 @@ async def test_another_source_is_read_at_once(tmp_path: Path) -> None:
 async def test_the_directory_file_is_followed_while_the_service_runs(tmp_path: Path) -> None:
     file = tmp_path / "directory.yaml"
     file.write_text("users: [{id: alice, groups: [g1]}]")
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     service = DirectoryService(make_options(tmp_path, directory_file=str(file)), broker)
     await service.start()
     async with asyncio.timeout(20):

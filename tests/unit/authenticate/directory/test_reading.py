@@ -7,7 +7,6 @@ import pytest
 from authenticate.directory import reading
 from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOptions
-from databroker.client import LocalBroker
 from databroker.leader_election import DoneElsewhere
 from databroker.records import DIRECTORY_RUN, DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from databroker.store.memory import MemoryStore
@@ -41,7 +40,7 @@ class Held:
 class Desk:
     def __init__(self) -> None:
         self.now = 1000.0
-        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.broker = MemoryStore(lambda: self.now)
         self.source = Held()
 
     async def read(self, options: ReadOptions | None = None, timeout: float = 60.0) -> DirectoryRunRecord:

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from authenticate.directory.service import DirectoryService
 from config.settings.identity_providers import IN_PLACE
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryGroup, DirectoryUser
 from databroker.store.memory import MemoryStore
 from foundation.readiness import ReadinessState
@@ -37,7 +36,7 @@ class Desk:
         self.file.write_text("users: [{id: '00u101', groups: [00g7, staff]}]\ngroups: [{id: 00g7, name: Of the file}]")
         filed = {"id": "filed", "provider": "oidc", "url": "https://filed.example", "domains": [], "directory_file": str(self.file), **KEYS}
         self.options = make_options(tmp_path, **dict.fromkeys(IN_PLACE), identity_providers=[*entries, filed])
-        self.broker = LocalBroker(MemoryStore())
+        self.broker = MemoryStore()
         self.service = DirectoryService(self.options, self.broker)
 
     async def users(self, id: str) -> dict[str, DirectoryUser]:
@@ -161,7 +160,7 @@ async def test_who_signs_in_is_looked_up_at_their_own_provider_s_alone(tmp_path:
 
 async def test_a_directory_that_is_gone_is_measured_no_more(tmp_path: Path) -> None:
     metrics.set_directory_read("gone", 1000.0, {"users": 3, "groups": 2})
-    service = DirectoryService(make_options(tmp_path), LocalBroker(MemoryStore()))
+    service = DirectoryService(make_options(tmp_path), MemoryStore())
     await service.start()
     for metric in (metrics.directory_last_success, metrics.directory_entries):
         assert "gone" not in {sample.labels["provider"] for sample in metric.collect()[0].samples}

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from authenticate.portal import choices
-from databroker.client import LocalBroker
 from databroker.records import PORTAL, PortalChoices, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -18,11 +17,11 @@ def session(user_id: str = "oidc/1", issuer: str = "https://idp.example") -> Ses
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore(lambda: NOW))
+def broker() -> MemoryStore:
+    return MemoryStore(lambda: NOW)
 
 
-async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: LocalBroker) -> None:
+async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: MemoryStore) -> None:
     for key in ("https://b/", "https://a/"):
         await choices.change(broker, session(), choices.toggled(key), NOW)
     assert (await choices.choices_of(broker, session())).favourites == ("https://b/", "https://a/")
@@ -30,7 +29,7 @@ async def test_a_favourite_is_kept_until_it_is_none_any_more(broker: LocalBroker
     assert (await choices.choices_of(broker, session())).favourites == ("https://a/",)
 
 
-async def test_what_was_opened_last_stands_first_and_once(broker: LocalBroker) -> None:
+async def test_what_was_opened_last_stands_first_and_once(broker: MemoryStore) -> None:
     for key in (
         "https://a/",
         "https://b/",
@@ -45,19 +44,19 @@ async def test_what_was_opened_last_stands_first_and_once(broker: LocalBroker) -
     assert len(set(opened)) == len(opened)
 
 
-async def test_they_are_one_person_s_alone(broker: LocalBroker) -> None:
+async def test_they_are_one_person_s_alone(broker: MemoryStore) -> None:
     await choices.change(broker, session(), choices.toggled("https://a/"), NOW)
     for other in (session("oidc/2"), session(issuer="https://other.example")):
         assert (await choices.choices_of(broker, other)).favourites == ()
 
 
-async def test_two_browsers_lose_nothing_of_each_other_s(broker: LocalBroker) -> None:
+async def test_two_browsers_lose_nothing_of_each_other_s(broker: MemoryStore) -> None:
     keys = {"https://a/", "https://b/", "https://c/"}
     await asyncio.gather(*(choices.change(broker, session(), choices.toggled(key), NOW) for key in keys))
     assert set((await choices.choices_of(broker, session())).favourites) == keys
 
 
-async def test_no_more_are_kept_than_a_record_should_hold(broker: LocalBroker) -> None:
+async def test_no_more_are_kept_than_a_record_should_hold(broker: MemoryStore) -> None:
     full = PortalChoices(tuple(f"https://{number}/" for number in range(choices.MOST_FAVOURITES)), issuer=session().issuer)
     await broker.put(PORTAL, "oidc/1", full.to_data())
     await choices.change(broker, session(), choices.toggled("https://a/"), NOW)
@@ -68,12 +67,12 @@ async def test_no_more_are_kept_than_a_record_should_hold(broker: LocalBroker) -
     assert record.expires == NOW + choices.KEPT
 
 
-async def test_a_record_that_makes_no_sense_is_none(broker: LocalBroker) -> None:
+async def test_a_record_that_makes_no_sense_is_none(broker: MemoryStore) -> None:
     await broker.put(PORTAL, "oidc/1", {"favourites": 7, "issuer": session().issuer})
     assert await choices.choices_of(broker, session()) == PortalChoices(issuer=session().issuer)
 
 
-async def test_who_can_t_write_says_so(broker: LocalBroker) -> None:
+async def test_who_can_t_write_says_so(broker: MemoryStore) -> None:
     count = 0
 
     def always_behind(found: PortalChoices) -> PortalChoices:

@@ -9,7 +9,6 @@ from django.db import OperationalError
 from authenticate.portal import own_sessions as module
 from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.session.sessions import Sessions
-from databroker.client import LocalBroker
 from databroker.records import SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
 from databroker.tables.rows import LastSeen
@@ -19,16 +18,16 @@ NOW = 1_000.0
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore(lambda: NOW))
+def broker() -> MemoryStore:
+    return MemoryStore(lambda: NOW)
 
 
 @pytest.fixture
-def sessions(tmp_path: Path, broker: LocalBroker) -> Sessions:
+def sessions(tmp_path: Path, broker: MemoryStore) -> Sessions:
     return Sessions(make_options(tmp_path), broker)
 
 
-async def made(broker: LocalBroker, sessions: Sessions, id: str, **facts: Any) -> SessionRecord:
+async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -> SessionRecord:
     said = {
         "user_id": "oidc/1",
         "subject": "1",
@@ -43,7 +42,7 @@ async def made(broker: LocalBroker, sessions: Sessions, id: str, **facts: Any) -
     return session
 
 
-async def test_a_browser_is_told_once_whatever_it_had_before(broker: LocalBroker, sessions: Sessions) -> None:
+async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore, sessions: Sessions) -> None:
     this = await made(broker, sessions, "this", issued=9.0, earlier=("weak",))
     await made(broker, sessions, "weak")
     await made(broker, sessions, "old", issued=2.0)
@@ -55,7 +54,7 @@ async def test_a_browser_is_told_once_whatever_it_had_before(broker: LocalBroker
 
 
 async def test_when_it_was_last_seen_is_told_where_it_is_known(
-    broker: LocalBroker, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+    broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
     monkeypatch.setattr(module, "last_seen", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
@@ -72,7 +71,7 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
     assert [each.last_seen for each in await own_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
-async def test_no_more_are_told_than_a_page_should_hold(broker: LocalBroker, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "last_seen", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MOST_SHOWN + 5):
@@ -81,7 +80,7 @@ async def test_no_more_are_told_than_a_page_should_hold(broker: LocalBroker, ses
     assert (len(found), found[0].id, found[1].id) == (MOST_SHOWN, "this", f"other-{MOST_SHOWN + 4}")
 
 
-async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_a_tenant_s_person_is_not_another_tenant_s_of_the_same_id(tmp_path: Path, broker: MemoryStore) -> None:
     sessions = Sessions(make_options(tmp_path, idp_provider="azure", idp_provider_url=None), broker)
     ours, theirs = (
         f"https://login.microsoftonline.com/{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}/v2.0" for digit in "12"

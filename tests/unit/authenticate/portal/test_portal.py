@@ -11,7 +11,6 @@ from authenticate.portal.portal import MOST_RECENT, Portal
 from authorize.client import Authorizer
 from authorize.openings import Opening
 from authorize.policy.request import AccessRequest
-from databroker.client import LocalBroker
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -34,15 +33,15 @@ class Opened:
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore(lambda: 0.0))
+def broker() -> MemoryStore:
+    return MemoryStore(lambda: 0.0)
 
 
 def headings(sections: list[tuple[str, list[Any]]]) -> list[tuple[str, int]]:
     return [(heading, len(tiles)) for heading, tiles in sections]
 
 
-async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="Tools|Zebra", b="Wiki", c="Tools|Ant", d="Bank")  # type: ignore[assignment]
     await choices.change(broker, SESSION, choices.toggled("https://b.example.com/"), 0.0)
@@ -73,7 +72,7 @@ async def test_favourites_stand_first_and_nowhere_else(tmp_path: Path, broker: L
     ],
 )
 async def test_many_are_told_by_pages(
-    number: int, search: str, expected: tuple[list[str], int, int, int], tmp_path: Path, broker: LocalBroker
+    number: int, search: str, expected: tuple[list[str], int, int, int], tmp_path: Path, broker: MemoryStore
 ) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{at:03}": f"A{at:03}" for at in range(250)})  # type: ignore[assignment]
@@ -82,7 +81,7 @@ async def test_many_are_told_by_pages(
     assert (titles[:1] + titles[-1:], page.found, page.number, page.pages) == expected
 
 
-async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(**{f"a{number}": f"A{number}" for number in range(9)})  # type: ignore[assignment]
     for number in (1, 2, 3, 4, 5, 6, 7):
@@ -95,7 +94,7 @@ async def test_what_was_opened_is_told_while_it_may_be_opened(tmp_path: Path, br
     assert shown.find("0" * 16) is None
 
 
-async def test_a_tile_is_lean_and_says_what_there_is(tmp_path: Path, broker: LocalBroker) -> None:
+async def test_a_tile_is_lean_and_says_what_there_is(tmp_path: Path, broker: MemoryStore) -> None:
     portal = Portal(make_options(tmp_path), broker)
     authorize: Authorizer = Opened(a="<b>Wiki</b> & more")  # type: ignore[assignment]
     shown = await portal.applications(authorize, request(), [], SESSION)

@@ -1,7 +1,6 @@
 """Programs: known by the session that they act by, and forgotten with it."""
 
 from authenticate.portal import programs
-from databroker.client import LocalBroker
 from databroker.records import PROGRAM, ProgramRecord, SessionRecord
 from databroker.store.memory import MemoryStore
 
@@ -11,7 +10,7 @@ def session(id: str) -> SessionRecord:
 
 
 async def test_each_is_told_of_its_own_session() -> None:
-    broker = LocalBroker(MemoryStore(lambda: 0.0))
+    broker = MemoryStore(lambda: 0.0)
     first, second = ProgramRecord("app.example.com", "localhost:1234", 10.0), ProgramRecord("db.example.com", "localhost:9", 20.0)
     await programs.remember(broker, session("s1"), first)
     await programs.remember(broker, session("s1"), ProgramRecord("app.example.com", "localhost:1234", 30.0))

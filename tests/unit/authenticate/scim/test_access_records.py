@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from authenticate.scim.directory import ScimDirectory
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, SessionRecord
 from databroker.session_reader import group_of, person_of
 from databroker.store.memory import MemoryStore
@@ -28,7 +27,7 @@ class World:
     """Two configurations over one data broker; the first one's provider has pushed ann, and the group that she is in."""
 
     def __init__(self, tmp_path: Path):
-        self.broker = LocalBroker(MemoryStore())
+        self.broker = MemoryStore()
         self.first, self.second = (
             ScimDirectory(make_options(tmp_path, scim_token=TOKEN, idp_provider_url=issuer).first_provider, self.broker, lambda: 1000.0)
             for issuer in (FIRST, SECOND)
@@ -173,7 +172,7 @@ async def test_what_an_earlier_release_wrote_counts_and_is_the_issuer_s_of_the_f
 
 
 async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
-    guid, broker = "11111111-2222-3333-4444-555555555555", LocalBroker(MemoryStore())
+    guid, broker = "11111111-2222-3333-4444-555555555555", MemoryStore()
     options = make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None)
     shared = ScimDirectory(options.first_provider, broker, lambda: 1000.0)
     await shared.create_user({**ANN, "externalId": "1"})

@@ -8,7 +8,6 @@ import pytest
 
 from authenticate.scim.directory import ScimDirectory
 from authenticate.scim.errors import ScimError
-from databroker.client import LocalBroker
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
@@ -31,12 +30,12 @@ Make = Callable[..., ScimDirectory]
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore())
+def broker() -> MemoryStore:
+    return MemoryStore()
 
 
 @pytest.fixture
-def make(tmp_path: Path, broker: LocalBroker) -> Make:
+def make(tmp_path: Path, broker: MemoryStore) -> Make:
     return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings).first_provider, broker, lambda: 1000.0)
 
 
@@ -49,7 +48,7 @@ def person(name: str = "ann", **more: Any) -> dict[str, Any]:
     return {"userName": f"{name}@example.com", "externalId": f"id-of-{name}", **more}
 
 
-async def known(broker: LocalBroker, name: str = "ann") -> DirectoryUser | None:
+async def known(broker: MemoryStore, name: str = "ann") -> DirectoryUser | None:
     record = await broker.get(DIRECTORY_USER, f"oidc/id-of-{name}")
     return DirectoryUser.from_record(record) if record is not None else None
 
@@ -62,7 +61,7 @@ async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> b
     return await directory.is_deactivated(session_of(name, issuer))
 
 
-async def signed_in(broker: LocalBroker, name: str, id: str) -> None:
+async def signed_in(broker: MemoryStore, name: str, id: str) -> None:
     session = SessionRecord(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
     await broker.put(SESSION, id, session.to_data())
 
@@ -76,7 +75,7 @@ def deactivation() -> dict[str, Any]:
     return {"Operations": [{"op": "replace", "value": {"active": False}}]}
 
 
-async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", ("g-1",), issuer=ISSUER)
     record = await broker.get(DIRECTORY_GROUP, "g-1")
@@ -86,7 +85,7 @@ async def test_a_user_and_a_group_become_what_decisions_are_made_of(directory: S
 
 
 async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_person_only(
-    directory: ScimDirectory, broker: LocalBroker
+    directory: ScimDirectory, broker: MemoryStore
 ) -> None:
     user, _ = await with_group(directory)
     await directory.create_user(person("bob"))
@@ -101,7 +100,7 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
 
 
 async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_leaves_out(
-    directory: ScimDirectory, broker: LocalBroker
+    directory: ScimDirectory, broker: MemoryStore
 ) -> None:
     user, _ = await with_group(directory)
     await directory.patch_user(user.id, deactivation())
@@ -109,7 +108,7 @@ async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_le
     assert await is_out(directory, "ann")
 
 
-async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.patch_user(user.id, deactivation())
     await signed_in(broker, "ann", "1")
@@ -117,7 +116,7 @@ async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: 
     assert await broker.page(SESSION, "", 10) == []
 
 
-async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     await directory.patch_user(user.id, deactivation())
     await directory.create_group({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
@@ -129,7 +128,7 @@ async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDir
     assert (found.group_ids, found.is_deactivated) == (("g-2",), False)
 
 
-async def test_members_come_and_go(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_members_come_and_go(directory: ScimDirectory, broker: MemoryStore) -> None:
     _, group = await with_group(directory)
     bob = await directory.create_user(person("bob"))
     await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-1", "members": [{"value": bob.id}]})
@@ -139,7 +138,7 @@ async def test_members_come_and_go(directory: ScimDirectory, broker: LocalBroker
     assert (ann_known.group_ids, bob_known.group_ids) == ((), ("g-1",))
 
 
-async def test_a_group_with_another_id_is_another_group_to_its_members(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_group_with_another_id_is_another_group_to_its_members(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-9", "members": [{"value": user.id}]})
     found = await known(broker)
@@ -148,7 +147,7 @@ async def test_a_group_with_another_id_is_another_group_to_its_members(directory
     assert [record.id for record in await broker.page(DIRECTORY_GROUP, "", 10)] == ["g-9"]
 
 
-async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: MemoryStore) -> None:
     _, group = await with_group(directory)
     await directory.delete_group(group.id)
     found = await known(broker)
@@ -157,7 +156,7 @@ async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: Loca
     assert await broker.page(DIRECTORY_GROUP, "", 10) == await broker.page(SCIM_GROUP, "", 10) == []
 
 
-async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     await signed_in(broker, "ann", "1")
     await directory.delete_user(user.id)
@@ -169,7 +168,7 @@ async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(direc
     assert await broker.page(SCIM_INDEX, "", 10) == []
 
 
-async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await directory.delete_user(user.id)
     await directory.tidy()  # at a restart
@@ -179,7 +178,7 @@ async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: S
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
 
-async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
     await directory.replace_user(user.id, {**person(), "externalId": "id-of-new"})
@@ -205,7 +204,7 @@ async def test_another_id_of_the_provider_is_another_person(directory: ScimDirec
 )
 @pytest.mark.parametrize("is_patched", [False, True])
 async def test_a_rename_lets_nobody_back_in(
-    directory: ScimDirectory, broker: LocalBroker, was_active: bool, said: dict[str, Any], is_shut_out: bool, is_patched: bool
+    directory: ScimDirectory, broker: MemoryStore, was_active: bool, said: dict[str, Any], is_shut_out: bool, is_patched: bool
 ) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
@@ -247,13 +246,13 @@ async def test_an_id_of_ours_can_not_be_taken_by_a_name(make: Make) -> None:
         await directory.create_group({"displayName": "sales"})
 
 
-async def test_without_the_attribute_that_names_the_person_nothing_is_kept(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_without_the_attribute_that_names_the_person_nothing_is_kept(directory: ScimDirectory, broker: MemoryStore) -> None:
     with pytest.raises(ScimError, match="scim_user_id"):
         await directory.create_user({"userName": "ann"})
     assert await broker.page(SCIM_INDEX, "", 10) == await broker.page(SCIM_USER, "", 10) == []
 
 
-async def test_the_person_may_be_named_by_user_name(make: Make, broker: LocalBroker) -> None:
+async def test_the_person_may_be_named_by_user_name(make: Make, broker: MemoryStore) -> None:
     await make(scim_user_id="userName").create_user({"userName": "ann"})
     assert await broker.get(DIRECTORY_USER, "oidc/ann") is not None
 
@@ -272,7 +271,7 @@ USER_NAMES = [
 @pytest.mark.parametrize(("attribute", "pushed", "subject", "is_same"), USER_NAMES)
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushed(
-    make: Make, broker: LocalBroker, attribute: str, pushed: str, subject: str, is_same: bool, is_deleted: bool
+    make: Make, broker: MemoryStore, attribute: str, pushed: str, subject: str, is_same: bool, is_deleted: bool
 ) -> None:
     directory = make(scim_user_id=attribute)
     user = await directory.create_user({"userName": pushed, "externalId": pushed})
@@ -301,7 +300,7 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
 
 
 @pytest.mark.parametrize(("pushed", "subject"), [("Alice", "alice"), ("Alice", "ALICE"), ("alice", "Alice")])
-async def test_an_account_of_another_case_has_no_groups(make: Make, broker: LocalBroker, pushed: str, subject: str) -> None:
+async def test_an_account_of_another_case_has_no_groups(make: Make, broker: MemoryStore, pushed: str, subject: str) -> None:
     directory = make(scim_user_id="userName")
     user = await directory.create_user({"userName": pushed})
     await directory.create_group({"displayName": "Sales", "members": [{"value": user.id}]})
@@ -315,7 +314,7 @@ async def test_an_account_of_another_case_has_no_groups(make: Make, broker: Loca
     assert record.data["group_ids"]
 
 
-async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Make, broker: LocalBroker) -> None:
+async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Make, broker: MemoryStore) -> None:
     other = DirectoryUser("oidc/alice", "alice@corp.example", issuer=ISSUER)
     await broker.put(DIRECTORY_USER, other.id, other.to_data())
     await make(scim_user_id="userName").create_user({"userName": "Alice"})
@@ -324,7 +323,7 @@ async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Mak
     assert DirectoryUser.from_record(record) == other
 
 
-async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: LocalBroker) -> None:
+async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: MemoryStore) -> None:
     await make(scim_group_id="displayName").create_group({"displayName": "Sales", "externalId": "g-1"})
     assert await broker.get(DIRECTORY_GROUP, "Sales") is not None
     group = await make().create_group({"displayName": "Ours"})
@@ -344,7 +343,7 @@ async def test_what_was_changed_meanwhile_is_not_overwritten(directory: ScimDire
     assert refused.value.status == 412
 
 
-async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     request = {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]}
     await directory.patch_group(group.id, request)
@@ -355,7 +354,7 @@ async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory
     assert found.group_ids == ()
 
 
-async def test_what_another_directory_had_left_gives_nobody_groups(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_what_another_directory_had_left_gives_nobody_groups(directory: ScimDirectory, broker: MemoryStore) -> None:
     await with_group(directory)
     bob = await directory.create_user(person("bob", active=False))
     for name in ("former", "bob"):
@@ -370,7 +369,7 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
     assert (await directory.find(SCIM_USER, bob.id)).data["resource"]["active"] is False
 
 
-async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: LocalBroker) -> None:
+async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")
     await directory.replace_user(user.id, person(title="x"))

@@ -4,17 +4,16 @@ import pytest
 
 from authenticate.scim.errors import ScimError
 from authenticate.scim.index import ScimIndex
-from databroker.client import LocalBroker
 from databroker.records import SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
 
 
 @pytest.fixture
-def broker() -> LocalBroker:
-    return LocalBroker(MemoryStore())
+def broker() -> MemoryStore:
+    return MemoryStore()
 
 
-async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: LocalBroker) -> None:
+async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: MemoryStore) -> None:
     index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"displayname": "Ann"})
     await index.put(SCIM_USER, "2", {"displayname": "ANN"})
@@ -25,7 +24,7 @@ async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: LocalBroke
     assert await broker.page(SCIM_INDEX, "", 10) == []
 
 
-async def test_a_name_belongs_to_one_that_exists(broker: LocalBroker) -> None:
+async def test_a_name_belongs_to_one_that_exists(broker: MemoryStore) -> None:
     index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"username": "ann"})
     await index.check(SCIM_USER, "1", {"username": "ann"})
@@ -36,7 +35,7 @@ async def test_a_name_belongs_to_one_that_exists(broker: LocalBroker) -> None:
     assert (refused.value.status, refused.value.kind) == (409, "uniqueness")
 
 
-async def test_ids_of_the_provider_differ_in_case(broker: LocalBroker) -> None:
+async def test_ids_of_the_provider_differ_in_case(broker: MemoryStore) -> None:
     index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"subject": "Ab"})
     assert await index.ids(SCIM_USER, "subject", "ab") == ()

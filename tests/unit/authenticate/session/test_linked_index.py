@@ -8,7 +8,6 @@ import pytest
 from authenticate.session.linked_index import CONCURRENCY, LinkedIndex
 from authenticate.session.sessions import Sessions
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.client import LocalBroker
 from databroker.records import PROVIDER_SESSION, SESSION, USER, SessionRecord, UserRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -24,7 +23,7 @@ async def test_each_session_of_a_linked_account_is_indexed_and_what_makes_no_sen
 ) -> None:
     made = several("corp", "partner")
     entries = [{**each, **keys, "domains": ["shared.example"]} for each in made["identity_providers"]]
-    options, broker = make_options(tmp_path, **{**made, "identity_providers": entries}), LocalBroker(MemoryStore())
+    options, broker = make_options(tmp_path, **{**made, "identity_providers": entries}), MemoryStore()
     issuer, claims = options.providers["corp"].issuer, {"email": ANN, "email_verified": True}
     await broker.put(USER, "corp/1", UserRecord("corp/1", ANN, True, "Ann", claims, issuer=issuer).to_data())
     for number in range(SIGN_INS):

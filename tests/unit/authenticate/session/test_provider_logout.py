@@ -1,14 +1,13 @@
 """What the provider's word ends, and what of it is remembered."""
 
 import asyncio
+from unittest.mock import patch
 
 import pytest
 
 from authenticate.session import provider_logout
-from authenticate.session.provider_logout import ProviderLogout
-from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
+from authenticate.session.provider_sessions import SIGN_IN_TAKES
 from authenticate.session.sessions import SignedOutMeanwhile
-from databroker.client import LocalBroker
 from databroker.records import SESSION, SIGNED_OUT
 from foundation.errors import BadRequest, BrokerError, ProviderError
 from tests.support.authenticate_site import Browser, Site
@@ -62,27 +61,11 @@ async def test_a_token_is_used_once(site: Site) -> None:
     assert len(await site.sessions()) == 1
 
 
-class FailsOnce(LocalBroker):
-    """The first session can't be deleted at the first try."""
-
-    def __init__(self, site: Site):
-        self.get, self.put, self.page, self._delete = site.broker.get, site.broker.put, site.broker.page, site.broker.delete
-        self.spend = site.broker.spend
-        self.delete, self._has_failed = self._delete_later, False
-
-    async def _delete_later(self, type: str, id: str) -> bool:
-        if not self._has_failed:
-            self._has_failed = True
-            raise BrokerError("away")
-        return await self._delete(type, id)
-
-
 async def test_a_token_that_met_our_failure_can_be_sent_again(site: Site) -> None:
     token = site.idp.logout_token(sid=SID)
     await signed_in(site)
-    broker = FailsOnce(site)
-    logout = ProviderLogout(site.service.providers, broker, ProviderSessions(broker), site.clock)
-    with pytest.raises(BrokerError):
+    logout = site.service.provider_logout
+    with patch.object(site.broker, "delete", side_effect=BrokerError("away")), pytest.raises(BrokerError):
         await logout.by_token(token)
     assert len(await site.sessions()) == 1
     assert await logout.by_token(token) == 1

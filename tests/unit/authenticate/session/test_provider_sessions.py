@@ -6,7 +6,6 @@ import pytest
 
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from databroker.client import AT_ONCE as PAGE
-from databroker.client import LocalBroker
 from databroker.records import PROVIDER_SESSION, SessionRecord
 from databroker.store.memory import MemoryStore
 
@@ -22,7 +21,7 @@ def session(id: str, sub: str = "alice", **claims: Any) -> SessionRecord:
 class Place:
     def __init__(self) -> None:
         self.now = NOW
-        self.broker = LocalBroker(MemoryStore(lambda: self.now))
+        self.broker = MemoryStore(lambda: self.now)
         self.sessions = ProviderSessions(self.broker)
 
     async def found(self, *, subject: str = "", sid: str = "", issuer: str = ISSUER) -> set[str]:

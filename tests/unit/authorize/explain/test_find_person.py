@@ -12,7 +12,6 @@ from authorize.explain.find_person import NO_ACCOUNT, NO_USER, FoundPerson, foun
 from authorize.explain.recorded_user import NO_SESSION
 from databroker.models import Session, User
 from databroker.records import SESSION
-from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.database import row
 from tests.support.options import make_options
@@ -22,7 +21,7 @@ from tests.unit.authorize.broker import BreakableBroker
 @pytest.fixture
 def broker(database: None, monkeypatch: pytest.MonkeyPatch) -> BreakableBroker:
     monkeypatch.setattr("authorize.explain.find_person.time", SimpleNamespace(time=lambda: 1500.0))
-    broker = BreakableBroker(MemoryStore(lambda: 1500.0))
+    broker = BreakableBroker(lambda: 1500.0)
     async_to_sync(broker.sign_in)(claims={"team": "blue"})
     async_to_sync(broker.join)("oidc/1", "sales")
     row(User, id="oidc/1", email="Ann@corp.com")

@@ -7,7 +7,6 @@ import pytest
 
 from authorize.explain.recorded_user import DEACTIVATED, NO_SESSION, RecordedUser, SeveralUsersError, recorded_user
 from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser
-from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
 from tests.unit.authorize.broker import BreakableBroker
 
@@ -16,7 +15,7 @@ NOW = 1500.0
 
 @pytest.fixture
 def broker() -> BreakableBroker:
-    return BreakableBroker(MemoryStore(lambda: NOW))
+    return BreakableBroker(lambda: NOW)
 
 
 async def found(broker: BreakableBroker, directory: Path, *ids: str, **settings: Any) -> RecordedUser | None:

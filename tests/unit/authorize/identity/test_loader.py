@@ -400,7 +400,7 @@ async def test_where_no_rule_looks_at_temporary_access_nobodys_is_read(world: Wo
 
 
 def test_a_configuration_says_whether_temporary_access_is_looked_at(tmp_path: Path) -> None:
-    replica = Replica(BreakableBroker(MemoryStore()))
+    replica = Replica(MemoryStore())
     route = {"from": "https://a.example.com", "to": "http://127.0.0.1:9"}
     for policy, expected in (({"allow": {"granted": True}}, True), ({"allow": {"groups": "a"}}, False)):
         assert IdentityLoader.of(make_options(tmp_path, policy=[{**route, "policy": policy}]), replica)._reads_access is expected

@@ -8,7 +8,6 @@ from envoy.service.auth.v3 import external_auth_pb2 as pb
 
 from authorize.rpc import attributes
 from authorize.rpc.client import RemoteAuthorizer
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BadRequest, BrokerError
@@ -40,7 +39,7 @@ class SeenReplica(Replica):
 
 
 def authorizer(tmp_path, channel: Any) -> RemoteAuthorizer:
-    return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, SeenReplica(LocalBroker(MemoryStore())))
+    return RemoteAuthorizer(make_options(tmp_path, policy=POLICY), channel, SeenReplica(MemoryStore()))
 
 
 async def test_the_route_and_what_was_seen_go_with_the_question(tmp_path):

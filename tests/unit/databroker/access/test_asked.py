@@ -17,7 +17,6 @@ from databroker.access.asked import (
     TooManyAsked,
     place,
 )
-from databroker.client import LocalBroker
 from databroker.records import ASKED_ACCESS, Record
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
@@ -40,12 +39,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def broker(clock: Clock) -> LocalBroker:
-    return LocalBroker(MemoryStore(clock))
+def broker(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
 
 
 @pytest.fixture
-def asked(broker: LocalBroker, clock: Clock) -> AskedAccesses:
+def asked(broker: MemoryStore, clock: Clock) -> AskedAccesses:
     return AskedAccesses(broker, clock)
 
 
@@ -67,7 +66,7 @@ async def test_a_request_waits_until_it_expires_by_itself(asked: AskedAccesses, 
     assert await asked.find(held.id, "n0") is None
 
 
-async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked: AskedAccesses, broker: LocalBroker) -> None:
+async def test_so_many_of_one_person_and_route_wait_and_no_flood_gets_past(asked: AskedAccesses, broker: MemoryStore) -> None:
     read = broker.get
 
     async def get(type: str, id: str) -> Record | None:
@@ -115,7 +114,7 @@ async def test_who_comes_second_changes_nothing(asked: AskedAccesses) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"duration": float("nan")}, {"nonce": ""}, {"user_id": "oidc/2"}, {"issuer": "x"}, {"approvals": [7]}])
-async def test_what_can_not_be_a_request_hides_no_other(asked: AskedAccesses, broker: LocalBroker, wrong: dict[str, Any]) -> None:
+async def test_what_can_not_be_a_request_hides_no_other(asked: AskedAccesses, broker: MemoryStore, wrong: dict[str, Any]) -> None:
     beginning = place(ASKED.user_id, ASKED.issuer, ASKED.route)
     await broker.put(ASKED_ACCESS, f"{beginning}0", {**ASKED.to_data(), **wrong})
     await broker.put(ASKED_ACCESS, f"{beginning}1", {**ASKED.to_data(), "nonce": "n1", "of a later release": 1})

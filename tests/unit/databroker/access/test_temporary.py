@@ -7,7 +7,6 @@ import pytest
 
 from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import KEPT, LONGEST_WHY, AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.client import LocalBroker
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
@@ -31,12 +30,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def broker(clock: Clock) -> LocalBroker:
-    return LocalBroker(MemoryStore(clock))
+def broker(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)
 
 
 @pytest.fixture
-def accesses(broker: LocalBroker, clock: Clock) -> TemporaryAccesses:
+def accesses(broker: MemoryStore, clock: Clock) -> TemporaryAccesses:
     return TemporaryAccesses(broker, clock)
 
 
@@ -45,7 +44,7 @@ async def held(accesses: TemporaryAccesses) -> list[str]:
 
 
 async def test_what_is_given_is_listed_with_its_person_until_it_ends(
-    accesses: TemporaryAccesses, broker: LocalBroker, clock: Clock
+    accesses: TemporaryAccesses, broker: MemoryStore, clock: Clock
 ) -> None:
     await accesses.give(ANN, replace(ACCESS, why="  an\n incident "))
     await accesses.give(ANN, replace(ACCESS, id="a2", route="other", until=NOW + 7200))
@@ -101,7 +100,7 @@ async def test_access_that_replaced_what_was_seen_is_found_and_ended(accesses: T
 
 
 async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
-    accesses: TemporaryAccesses, broker: LocalBroker, clock: Clock
+    accesses: TemporaryAccesses, broker: MemoryStore, clock: Clock
 ) -> None:
     await accesses.give(ANN, ACCESS)
     assert await accesses.revoke("oidc/1", ACCESS.route)
@@ -141,7 +140,7 @@ def test_a_reason_is_there_and_can_be_read(why: str) -> None:
         checked_why(why)
 
 
-async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
     read = broker.get
 
     async def get(type: str, id: str) -> Record | None:
@@ -154,7 +153,7 @@ async def test_of_all_that_is_given_at_once_nothing_is_lost(accesses: TemporaryA
     assert sorted(await held(accesses)) == ["a0", "a1", "a2", "a3"]
 
 
-async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
     await accesses.give(ANN, ACCESS)
 
     async def conflict(*args: object, **more: object) -> None:
@@ -167,13 +166,13 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
         await accesses.revoke("oidc/1", ACCESS.route)
 
 
-async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
     await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="a user"):
         await accesses.give(ANN, ACCESS)
 
 
-async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: LocalBroker) -> None:
+async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
     """Nor keeps it the end of others from being told."""
     await broker.put(TEMPORARY_ACCESS, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
     await accesses.give(ANN, ACCESS)

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
 from databroker.adminsite.end_sessions import AT_ONCE, EndSessionsAction
-from databroker.client import LocalBroker
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -47,7 +46,7 @@ def request_to(store: MemoryStore) -> HttpRequest:
 
 
 def request_scope(store: MemoryStore) -> dict[str, Any]:
-    return {"gate": SimpleNamespace(broker=LocalBroker(store), client_address="192.0.2.9")}
+    return {"gate": SimpleNamespace(broker=store, client_address="192.0.2.9")}
 
 
 def put(store: MemoryStore, id: str, user_id: str | None) -> None:

@@ -11,7 +11,6 @@ from django.test import RequestFactory
 
 from databroker import admin
 from databroker.adminsite import group_admin
-from databroker.client import LocalBroker
 from databroker.models import Group, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -31,7 +30,7 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
-    return AdminPages(admin.register, group_admin.register, broker=LocalBroker(store), options=make_options(tmp_path))
+    return AdminPages(admin.register, group_admin.register, broker=store, options=make_options(tmp_path))
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_list_is_narrowed_as_its_own_links_do_it_and_by_no_pattern(pages, peop
 
 
 def test_who_is_not_of_the_staff_sees_nothing(store, people):
-    pages = AdminPages(admin.register, group_admin.register, is_staff=False, broker=LocalBroker(store))
+    pages = AdminPages(admin.register, group_admin.register, is_staff=False, broker=store)
     for page in LISTS:
         assert pages.get(page).status_code == 302
         for action in ("end_sessions", "end_all"):

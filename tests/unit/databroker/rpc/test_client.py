@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.options import Options
+from databroker.client import consume_once
 from databroker.records import SESSION, USER
 from databroker.replica import UNKNOWN, Replica
 from databroker.rpc.client import Position, RemoteBroker
@@ -37,9 +38,9 @@ async def broker(store: MemoryStore, options: Options) -> AsyncIterator[RemoteBr
 
 
 async def test_an_id_is_spent_once_whoever_asks(broker, store, options):
-    outcomes = await asyncio.gather(*(broker.spend("state/x", 4_000_000_000.0) for _ in range(20)))
+    outcomes = await asyncio.gather(*(consume_once(broker, "state/x", 4_000_000_000.0) for _ in range(20)))
     assert sum(outcomes) == 1
-    assert not await broker.spend("state/old", 1.0)
+    assert not await consume_once(broker, "state/old", 1.0)
 
 
 async def test_a_conflict_is_told_from_an_outage(broker, store, tmp_path):
@@ -47,7 +48,7 @@ async def test_a_conflict_is_told_from_an_outage(broker, store, tmp_path):
     with pytest.raises(VersionConflict):
         await broker.put(SESSION, "a", {}, only_if_version=0)
     away = client_of(free_port(), make_options(tmp_path, grpc_client_timeout="30ms"))
-    for call in (away.get(SESSION, "a"), away.spend("x", 1.0), away.put(SESSION, "a", {}), away.acquire("work", 1.0)):
+    for call in (away.get(SESSION, "a"), consume_once(away, "x", 1.0), away.put(SESSION, "a", {}), away.acquire("work", 1.0)):
         with pytest.raises(BrokerError) as error:
             await call
         assert not isinstance(error.value, VersionConflict)

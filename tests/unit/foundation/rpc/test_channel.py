@@ -22,7 +22,7 @@ from tests.support.options import make_options
 from tests.support.rpc import loopback_url
 
 METHOD = "/a.B/Ask"
-Behaviour = Callable[[pb.GetRequest, grpc.aio.ServicerContext], Awaitable[pb.SpendResponse]]
+Behaviour = Callable[[pb.GetRequest, grpc.aio.ServicerContext], Awaitable[pb.DeleteResponse]]
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def options(tmp_path: Path) -> Options:
     return make_options(tmp_path)
 
 
-async def yes(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.SpendResponse:
-    return pb.SpendResponse(is_first=True)
+async def yes(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
+    return pb.DeleteResponse(existed=True)
 
 
 async def serve(options: Options, behaviour: Behaviour = yes, *, host: str = "127.0.0.1", port: int = 0) -> RpcServer:
     server = RpcServer(options, SharedSecret(options.shared_secret))
-    handler = grpc.unary_unary_rpc_method_handler(behaviour, pb.GetRequest.FromString, pb.SpendResponse.SerializeToString)
+    handler = grpc.unary_unary_rpc_method_handler(behaviour, pb.GetRequest.FromString, pb.DeleteResponse.SerializeToString)
     server.add("a.B", {"Ask": handler})
     server.open(HostPort(host, port))
     await server.start()
@@ -53,7 +53,7 @@ async def channel_to(url: Url, options: Options) -> AsyncIterator[RpcChannel]:
 
 
 async def ask(channel: RpcChannel, id: str = "", *, may_repeat: bool = False) -> bool:
-    return (await channel.call(METHOD, pb.GetRequest(id=id), pb.SpendResponse, may_repeat=may_repeat)).is_first
+    return (await channel.call(METHOD, pb.GetRequest(id=id), pb.DeleteResponse, may_repeat=may_repeat)).existed
 
 
 async def test_a_call_is_answered(options):
@@ -76,9 +76,9 @@ async def test_a_server_that_is_not_there_yet_is_waited_for(options):
 async def test_a_call_ends_with_its_timeout(tmp_path):
     options = make_options(tmp_path, grpc_client_timeout="50ms")
 
-    async def never(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.SpendResponse:
+    async def never(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
         await asyncio.sleep(60)
-        return pb.SpendResponse()
+        return pb.DeleteResponse()
 
     server = await serve(options, never)
     for port in (server.port, free_port()):
@@ -92,11 +92,11 @@ async def test_a_call_ends_with_its_timeout(tmp_path):
 async def test_what_may_be_repeated_is_until_it_succeeds(options):
     asked = []
 
-    async def third_time(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.SpendResponse:
+    async def third_time(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
         asked.append(request.id)
         if len(asked) < 3:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "try again")
-        return pb.SpendResponse(is_first=True)
+        return pb.DeleteResponse(existed=True)
 
     server = await serve(options, third_time)
     async with channel_to(loopback_url(server.port), options) as channel:
@@ -108,7 +108,7 @@ async def test_what_may_be_repeated_is_until_it_succeeds(options):
 async def test_what_may_not_be_repeated_is_asked_once(options):
     asked = []
 
-    async def fail(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.SpendResponse:
+    async def fail(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
         asked.append(request.id)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "it may have happened")
         raise AssertionError
@@ -129,12 +129,12 @@ class Imposter:
         async def answer(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
             if code is not None:
                 await context.abort(code, "so they say")
-            return pb.SpendResponse(is_first=True).SerializeToString()
+            return pb.DeleteResponse(existed=True).SerializeToString()
 
         async def stream(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
             if code is not None:
                 await context.abort(code, "so they say")
-            yield pb.SpendResponse(is_first=True).SerializeToString()
+            yield pb.DeleteResponse(existed=True).SerializeToString()
 
         self.server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         handlers = {"Ask": grpc.unary_unary_rpc_method_handler(answer), "Follow": grpc.unary_stream_rpc_method_handler(stream)}
@@ -156,7 +156,7 @@ async def test_an_imposter_is_not_believed(options, code):
             await ask(channel)
         assert error.value.code is grpc.StatusCode.UNKNOWN
         with pytest.raises(RpcFailed) as error:
-            await anext(channel.stream("/a.B/Follow", pb.GetRequest(), pb.SpendResponse, 5))
+            await anext(channel.stream("/a.B/Follow", pb.GetRequest(), pb.DeleteResponse, 5))
         assert error.value.code is grpc.StatusCode.UNKNOWN
 
 
@@ -171,19 +171,19 @@ async def test_another_secret_at_the_other_end_is_told_apart_from_an_outage(opti
 
 
 async def test_a_silent_stream_is_a_broken_one(options):
-    async def silent(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> AsyncIterator[pb.SpendResponse]:
-        yield pb.SpendResponse(is_first=True)
+    async def silent(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> AsyncIterator[pb.DeleteResponse]:
+        yield pb.DeleteResponse(existed=True)
         await asyncio.sleep(3)
-        yield pb.SpendResponse()  # heard by a client that waits for longer than it was told
+        yield pb.DeleteResponse()  # heard by a client that waits for longer than it was told
 
     server = RpcServer(options, SharedSecret(options.shared_secret))
-    handler = grpc.unary_stream_rpc_method_handler(silent, pb.GetRequest.FromString, pb.SpendResponse.SerializeToString)
+    handler = grpc.unary_stream_rpc_method_handler(silent, pb.GetRequest.FromString, pb.DeleteResponse.SerializeToString)
     server.add("a.B", {"Follow": handler})
     server.open(HostPort("127.0.0.1", 0))
     await server.start()
     async with channel_to(loopback_url(server.port), options) as channel:
-        stream = channel.stream("/a.B/Follow", pb.GetRequest(), pb.SpendResponse, 0.2)
-        assert (await anext(stream)).is_first
+        stream = channel.stream("/a.B/Follow", pb.GetRequest(), pb.DeleteResponse, 0.2)
+        assert (await anext(stream)).existed
         with pytest.raises(RpcFailed) as error:
             await anext(stream)
     assert error.value.code is grpc.StatusCode.UNAVAILABLE
@@ -196,9 +196,9 @@ async def test_calls_are_spread_over_every_address_of_a_name(tmp_path, spread, a
     asked: Counter[str] = Counter()
 
     def at(place: str) -> Behaviour:
-        async def answer(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.SpendResponse:
+        async def answer(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
             asked[place] += 1
-            return pb.SpendResponse(is_first=True)
+            return pb.DeleteResponse(existed=True)
 
         return answer
 

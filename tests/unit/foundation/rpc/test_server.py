@@ -151,12 +151,11 @@ async def test_a_request_beyond_the_bound_is_not_read(channel, options):
 async def test_a_connection_ends_with_its_age_and_a_stream_with_the_grace(tmp_path):
     options = make_options(tmp_path, grpc_server_max_connection_age="50ms", grpc_server_max_connection_age_grace="50ms")
     server, secret = await serve_broker(options, MemoryStore()), SharedSecret(options.shared_secret)
-    method = "/databroker.DataBrokerService/SyncTypes"
+    method = "/databroker.DataBrokerService/Sync"
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         call = channel.unary_stream(method)(b"", metadata=[(TOKEN, secret.token(method))], timeout=20)
-        await call.read()
         with pytest.raises(grpc.aio.AioRpcError) as error:
-            await call.read()
+            await _read_all(call)
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
     assert "max connection age" in (error.value.details() or "")
     await server.stop()
@@ -164,13 +163,17 @@ async def test_a_connection_ends_with_its_age_and_a_stream_with_the_grace(tmp_pa
 
 async def test_without_such_an_age_in_sight_the_stream_stays(options):
     server, secret = await serve_broker(options, MemoryStore()), SharedSecret(options.shared_secret)
-    method = "/databroker.DataBrokerService/SyncTypes"
+    method = "/databroker.DataBrokerService/Sync"
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         call = channel.unary_stream(method)(b"", metadata=[(TOKEN, secret.token(method))], timeout=20)
-        await call.read()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(call.read(), 0.4)
+            await asyncio.wait_for(_read_all(call), 0.4)
     await server.stop()
+
+
+async def _read_all(call: grpc.aio.UnaryStreamCall) -> None:
+    async for _ in call:
+        pass
 
 
 async def test_each_name_has_its_certificate(tmp_path):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from databroker.client import LocalBroker
 from databroker.records import SERVICE_ACCOUNT
 from databroker.rpc.convert import SERVICE
 from databroker.rpc.server import DataBrokerRpc
@@ -23,7 +22,7 @@ async def test_the_memory_of_the_running_gate_is_asked_by_grpc(tmp_path: Path) -
     options = make_options(tmp_path)
     store = MemoryStore()
     server = RpcServer(options, SharedSecret(options.shared_secret))
-    server.add(SERVICE, DataBrokerRpc(LocalBroker(store)).methods())
+    server.add(SERVICE, DataBrokerRpc(store).methods())
     server.open(HostPort("127.0.0.1", 0))
     await server.start()
     try:

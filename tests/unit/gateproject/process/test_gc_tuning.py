@@ -19,7 +19,6 @@ from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.routes.policy.language import comparisons
 from config.source import ConfigSource
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -66,7 +65,7 @@ def test_what_the_start_has_made_is_not_looked_at_again():
 def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) -> None:
     """Frozen circles would stay for ever."""
     options = make_options(tmp_path, policy=[ROUTE])
-    broker, resources, key = LocalBroker(MemoryStore()), ForwardingResources(), SigningKey.from_options(options)
+    broker, resources, key = MemoryStore(), ForwardingResources(), SigningKey.from_options(options)
     replica = Replica(broker)
     gc.disable()
     try:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from authorize.envoy_answers import ExtAuthzParts
-from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ConfigError
@@ -23,7 +22,7 @@ async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
     options = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}")
     services, store = RpcServices(options), MemoryStore()
     assert services.broker is None
-    services.open(LocalBroker(store), ASKED)
+    services.open(store, ASKED)
     await services.start()
     client = client_of(port, options)
     await client.put(SESSION, "a", {})
@@ -35,7 +34,7 @@ async def test_the_data_broker_is_served_where_the_address_says(tmp_path):
 
 async def test_without_an_address_nothing_is_served(tmp_path):
     services = RpcServices(make_options(tmp_path, grpc_address=""))
-    services.open(LocalBroker(MemoryStore()), ASKED)
+    services.open(MemoryStore(), ASKED)
     await services.start()
     await services.stop_serving()
 
@@ -66,7 +65,7 @@ async def test_a_taken_port_names_its_setting(tmp_path):
     server = await serve_broker(make_options(tmp_path), MemoryStore())
     services = RpcServices(make_options(tmp_path, grpc_address=f"127.0.0.1:{server.port}"))
     with pytest.raises(ConfigError, match="grpc_address"):
-        services.open(LocalBroker(MemoryStore()), ASKED)
+        services.open(MemoryStore(), ASKED)
     await server.stop()
 
 
@@ -75,7 +74,7 @@ async def test_a_new_secret_counts_without_a_restart(tmp_path):
     old = make_options(tmp_path, grpc_address=f"127.0.0.1:{port}", grpc_client_timeout="1s")
     new = make_options(tmp_path, shared_secret="A" * 43 + "=", grpc_client_timeout="1s")
     services = RpcServices(old)
-    services.open(LocalBroker(MemoryStore()), ASKED)
+    services.open(MemoryStore(), ASKED)
     await services.start()
     services.reload(new)
     before, after = client_of(port, old), client_of(port, new)

@@ -14,7 +14,6 @@ from authorize.policy.reasons import Reason
 from authorize.route_links import RouteLinks
 from authorize.service import AuthorizeService
 from config.options import Options
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signed_urls import UrlSigner
@@ -35,7 +34,7 @@ from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 
 async def answered(options: Options, incoming: IncomingRequest, check: Check, asker: Asker = Asker.OURS) -> Answer:
-    authorize = AuthorizeService(options, Replica(LocalBroker(MemoryStore())), SigningKey.from_options(options))
+    authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
     incoming.site = site_facts(options)
     verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker), Answer()
     assert not isinstance(verdict, Carry)

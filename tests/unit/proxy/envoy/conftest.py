@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -58,7 +57,7 @@ def ask() -> Ask:
 @pytest.fixture
 async def stage(tmp_path: Path) -> Stage:
     options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"], trusted_proxies=["10.0.0.9"])
-    broker, resources = LocalBroker(MemoryStore()), ForwardingResources()
+    broker, resources = MemoryStore(), ForwardingResources()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     service = ProxyService(options, authorize, resources, lambda: 0.0)
     connections = NoConnections()

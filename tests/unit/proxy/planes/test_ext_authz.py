@@ -7,7 +7,6 @@ import pytest
 
 from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -29,7 +28,7 @@ POLICY = [
 
 class Asking:
     def __init__(self, directory: Path, **settings: Any):
-        self.options, self.broker = make_options(directory, policy=POLICY, **settings), LocalBroker(MemoryStore())
+        self.options, self.broker = make_options(directory, policy=POLICY, **settings), MemoryStore()
         self.seen: list[tuple[str, float, str]] = []
         resources = ForwardingResources(saw=lambda *fact: self.seen.append(fact))
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))

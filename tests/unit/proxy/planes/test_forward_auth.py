@@ -12,7 +12,6 @@ from urllib.parse import quote
 import pytest
 
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.records import SESSION
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
@@ -63,7 +62,7 @@ ROUTES = [
 @dataclass
 class Asked:
     options: Any
-    broker: LocalBroker
+    broker: MemoryStore
     proxy: ProxyService
     seen: list[tuple[str, float, str]]
     own_pages: list[IncomingRequest]
@@ -92,7 +91,7 @@ async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
         directory, policy=ROUTES, forward_auth_url=FORWARD, trusted_proxies=["10.0.0.0/8"], groups_claim="groups",
         jwt_claims_headers=["email", "nickname"], **settings,
     )  # fmt: skip
-    broker = LocalBroker(MemoryStore())
+    broker = MemoryStore()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     seen: list[tuple[str, float, str]] = []
     resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where))

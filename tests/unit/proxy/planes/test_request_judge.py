@@ -6,7 +6,6 @@ import pytest
 
 from authorize.decision_log.log import DecisionLog, DecisionLogEntry
 from authorize.service import AuthorizeService
-from databroker.client import LocalBroker
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
@@ -31,7 +30,7 @@ POLICY = [
 
 class Place:
     def __init__(self, directory: Path):
-        self.options, self.broker, self.streams = make_options(directory, policy=POLICY), LocalBroker(MemoryStore()), OpenStreams()
+        self.options, self.broker, self.streams = make_options(directory, policy=POLICY), MemoryStore(), OpenStreams()
         self.kept: list[DecisionLogEntry] = []
         decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(self.options, "c0ffee")

@@ -11,7 +11,6 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from config.settings.identity_providers import IN_PLACE
-from databroker.client import LocalBroker
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_RUN, DIRECTORY_USER, DirectoryUser
 from databroker.store.memory import MemoryStore
 from gateproject.management.commands import syncdirectory
@@ -30,8 +29,8 @@ class Desk:
             def __init__(self, options: object):
                 pass
 
-            async def __aenter__(self) -> LocalBroker:
-                return LocalBroker(store)
+            async def __aenter__(self) -> MemoryStore:
+                return store
 
             async def __aexit__(self, *_: object) -> None:
                 pass
