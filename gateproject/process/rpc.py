@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from authorize.client import Authorizer
 from authorize.envoy_answers import ExtAuthzParts
@@ -10,40 +10,8 @@ from config.options import Options
 from databroker.client import BrokerClient
 from databroker.replica import Replica
 
-
-class RemoteService(Protocol):
-    """Service of another process."""
-
-    @property
-    def is_connected(self) -> bool: ...
-
-
-class Rpc(Protocol):
-    """gRPC services: those that this process offers, and those of others that it uses.
-
-    `broker` and `authorize` are those of other processes, None where this one has its own.
-    """
-
-    @property
-    def broker(self) -> BrokerClient | None: ...
-
-    @property
-    def authorize(self) -> RemoteService | None: ...
-
-    def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> Authorizer | None:
-        """Authorizer that asks `authorize`, None where this process decides itself."""
-
-    def open(self, broker: BrokerClient, asked: ExtAuthzParts) -> None:
-        """Take the port of `grpc_address`, before anything runs, and on the event loop that will; ConfigError where it can't be had."""
-
-    async def start(self) -> None: ...
-
-    def reload(self, options: Options) -> None: ...
-
-    async def stop_serving(self) -> None: ...
-
-    async def close(self) -> None:
-        """Close, after the last call to another service."""
+if TYPE_CHECKING:
+    from gateproject.process.rpc_services import RpcServices
 
 
 class NoRpc:
@@ -64,6 +32,9 @@ class NoRpc:
     async def stop_serving(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+Rpc: TypeAlias = "RpcServices | NoRpc"
 
 
 def rpc_of(options: Options, clock: Callable[[], float] = time.time) -> Rpc:

@@ -27,7 +27,10 @@ LARGEST_UNPROVEN = 512 * 1024
 
 
 class RpcServices:
-    """gRPC services of `Rpc`."""
+    """gRPC services of this process.
+
+    `broker` and `authorize` are those of other processes, None where this one has its own.
+    """
 
     def __init__(self, options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None):
         self._worker = worker
@@ -50,6 +53,7 @@ class RpcServices:
         return RpcChannel(url, self._options, self._secret) if url is not None else None
 
     def authorizer(self, options: Options, replica: Replica, previous: Authorizer | None) -> Authorizer | None:
+        """Authorizer that asks `authorize`, None where this process decides itself."""
         return RemoteAuthorizer(options, self.authorize, replica, self._clock, previous) if self.authorize is not None else None
 
     def open(self, broker: BrokerClient, asked: ExtAuthzParts) -> None:

@@ -142,7 +142,7 @@ class EnvoyPlane:
                 await self._connections.opened()
         self._note_live(True)
         self._watch = spawn(watch(self._admin, self._most, self._note_live), name="envoy's pressure")
-        self._showing = spawn(self._certificates.follow(self._discovery), name="what envoy shows")
+        self._showing = spawn(self._certificates.follow(self._discovery.show), name="what envoy shows")
         options = self._configuration.options
         log.info("envoy is listening", address=str(options.address), tls=not options.insecure_server)
 

@@ -4,10 +4,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from foundation.web.asgi import Application
-from proxy.listener.limits import APPLICATION_GRACE_SECONDS, ListenerLimits
+from proxy.listener.limits import APPLICATION_GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from proxy.listener.http1.channel import Channel
+    from proxy.listener.http1.request import Exchange
+    from proxy.listener.state import ListenerState
 
 # What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
 # took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.
@@ -32,26 +37,8 @@ class TunnelProtocol(Protocol):
         """Shutdown of the listener: close soon."""
 
 
-class OpenConnection(Protocol):
-    transport: Any  # Twisted's
-
-    def finish_soon(self) -> None:
-        """Shutdown of the listener: close now, or after the answer that is under way."""
-
-
-class OpenExchange(Protocol):
-    def cancel(self) -> None:
-        """Shutdown of the listener, which has waited long enough: cancel the application."""
-
-
-class LimitsInForce(Protocol):
-    """What a reload replaces, as connections see it."""
-
-    @property
-    def limits(self) -> ListenerLimits: ...
-
-
-Current = Callable[[], LimitsInForce]
+# What a reload replaces.
+Current = Callable[[], "ListenerState"]
 
 
 @dataclass(slots=True)
@@ -63,8 +50,8 @@ class ListenerContext:
     current: Current
     ended: Ended = uncounted
     grace: float = APPLICATION_GRACE_SECONDS  # an application has so long to notice that its client went away
-    channels: set[OpenConnection] = field(default_factory=set)
-    exchanges: set[OpenExchange] = field(default_factory=set)
+    channels: set["Channel"] = field(default_factory=set)
+    exchanges: set["Exchange"] = field(default_factory=set)
     is_stopping: bool = False
     emptied: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -1,6 +1,6 @@
 """Taken-over connection as its new owner uses it: like a transport of asyncio, one direction of which may end first."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from OpenSSL import SSL
 from twisted.internet.error import ConnectionDone
@@ -9,24 +9,15 @@ from twisted.protocols.tls import BufferingTLSTransport
 from twisted.python.failure import Failure
 
 from proxy.listener.client_socket import ClientSocket
-from proxy.listener.context import TunnelProtocol
 
-
-class TunnelChannel(Protocol):
-    """Connection of the listener as a tunnel uses it."""
-
-    transport: Any  # Twisted's
-    tunnel: TunnelProtocol | None
-
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
+if TYPE_CHECKING:
+    from proxy.listener.http1.channel import Channel
 
 
 class TunnelEnd:
     __slots__ = ("_channel", "_is_plain", "_socket", "_transport")
 
-    def __init__(self, channel: TunnelChannel, client: ClientSocket):
+    def __init__(self, channel: "Channel", client: ClientSocket):
         self._channel = channel
         self._transport = channel.transport
         self._socket = client
@@ -62,7 +53,7 @@ class TunnelEnd:
         return transport.getHandle() if name == "socket" and ITCPTransport.providedBy(transport) else None
 
 
-def end_of_input(channel: TunnelChannel) -> bool:
+def end_of_input(channel: "Channel") -> bool:
     """End of the client's side.  True where it is to be spoken to still."""
     return channel.tunnel is not None and bool(channel.tunnel.eof_received())
 
@@ -70,7 +61,7 @@ def end_of_input(channel: TunnelChannel) -> bool:
 class PlainHalfClose:
     """Half-close of a TCP connection, Twisted's IHalfCloseableProtocol; without one it ends the connection with the client's FIN."""
 
-    def __init__(self, channel: TunnelChannel):
+    def __init__(self, channel: "Channel"):
         self._channel = channel
 
     def readConnectionLost(self) -> None:

@@ -36,9 +36,9 @@ from proxy.planes.request_judge import RequestJudge
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState
 from proxy.upgrades.handshake import Handshake, HandshakeRefused
-from proxy.upstreams.cluster import Cluster, NoHealthyUpstream
+from proxy.upstreams.cluster import Cluster, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.request import OutgoingRequest, Selection
+from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Carry, JudgedRequest, SignIn
 from proxy.verdicts import Verdicts, with_form
@@ -176,7 +176,7 @@ class DataPlane:
                 _count_tunnel(statistics, result)
         return result
 
-    def tracked(self, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None) -> "TrackedStream":
+    def tracked(self, judged: JudgedRequest, selection: ClusterSelection | None, statistics: RouteStatistics | None) -> "TrackedStream":
         """Context in which it is carried: `streams` may end it, and its upstream is known to be at work."""
         return TrackedStream(self, judged, selection, statistics)
 
@@ -210,7 +210,7 @@ class TrackedStream:
 
     __slots__ = ("_began", "_judged", "_plane", "_selection", "_statistics", "_stream")
 
-    def __init__(self, plane: DataPlane, judged: JudgedRequest, selection: Selection | None, statistics: RouteStatistics | None):
+    def __init__(self, plane: DataPlane, judged: JudgedRequest, selection: ClusterSelection | None, statistics: RouteStatistics | None):
         self._plane, self._judged, self._selection, self._statistics = plane, judged, selection, statistics
 
     def __enter__(self) -> Stream:

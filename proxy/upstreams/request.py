@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from aiohttp.client_reqrep import ConnectionKey
 from yarl import URL
@@ -15,6 +15,9 @@ from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.rewriting.response_headers import ResponseHeaders
 from proxy.upstreams import tls
 from proxy.upstreams.route_statistics import RouteStatistics
+
+if TYPE_CHECKING:
+    from proxy.upstreams.cluster import ClusterSelection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,15 +56,6 @@ class Upstream:
         return self.connection_key.is_ssl
 
 
-class Selection(Protocol):
-    """Selection of an upstream among several, for one request."""
-
-    def begin(self) -> None: ...
-    def end(self, status: int | None) -> None: ...
-    def move_on(self, request: "OutgoingRequest") -> bool:
-        """Retry elsewhere after a failed connection, or say no."""
-
-
 @dataclass(slots=True)  # not frozen: one is made for each request
 class OutgoingRequest:
     """Outgoing request.  `headers` begin with Host and have no framing; it follows from `has_body` and `content_length` (None: chunked).
@@ -80,7 +74,7 @@ class OutgoingRequest:
     timeout: float | None = None
     is_default_timeout: bool = False
     is_upgrade: bool = False
-    selection: Selection | None = None
+    selection: "ClusterSelection | None" = None
     statistics: RouteStatistics | None = None
     response_headers: ResponseHeaders | None = None
     connection_use: ConnectionUse = ConnectionUse.SHARED

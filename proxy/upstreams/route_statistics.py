@@ -7,25 +7,19 @@ import hashlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from config.routes.route import Route
 from foundation.telemetry.exposition import TextFamilies, TextFamily, escaped
+
+if TYPE_CHECKING:
+    from proxy.upstreams.cluster import Cluster
 
 # Milliseconds, as Envoy's histograms have them.
 BUCKETS = (0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000)
 PREFIX = "envoy_cluster_"
 _COUNTER, _GAUGE, _HISTOGRAM = "counter", "gauge", "histogram"
 _SWITCHED = 101
-
-
-class ClusterState(Protocol):
-    """Cluster as its route's statistics see it: how many upstreams may be asked, and how often one was ejected, by reason."""
-
-    ejections: Counter[str]
-
-    def available(self) -> int: ...
-    def ejected(self) -> int: ...
 
 
 def route_label(route: Route) -> str:
@@ -71,7 +65,7 @@ class RouteStatistics:
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.milliseconds = 0.0
         self.upstreams = 0
-        self.cluster: ClusterState | None = None
+        self.cluster: Cluster | None = None
 
     def __repr__(self) -> str:
         return f"<RouteStatistics {self.label}: {self.requests} requests>"
@@ -156,7 +150,7 @@ _REASONS = {
     "failures": "failure_percentage",
 }
 _EJECTIONS = "outlier_detection_ejections_"
-EJECTIONS: tuple[tuple[str, str, str, Callable[[ClusterState], int]], ...] = (
+EJECTIONS: tuple[tuple[str, str, str, Callable[["Cluster"], int]], ...] = (
     (f"{_EJECTIONS}active", _GAUGE, "Upstreams currently ejected by outlier detection.", lambda c: c.ejected()),
     (f"{_EJECTIONS}enforced_total", _COUNTER, "Ejections by outlier detection.", lambda c: c.ejections.total()),
     *(

@@ -2,7 +2,6 @@
 
 import ast
 import gc
-import graphlib
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -99,22 +98,6 @@ def test_a_class_name_stands_once() -> None:
     allowed = {name.lower() for name in NAMED_TWICE}
     assert {name: found for name, found in twice.items() if name not in allowed} == {}
     assert sorted(allowed - twice.keys()) == [], "is listed in NAMED_TWICE needlessly"
-
-
-def test_no_import_goes_in_a_circle() -> None:
-    """Imports for types alone, and those inside functions, count like all others.  CycleError names the modules."""
-    modules = {".".join(source.with_suffix("").parts) for source in SOURCES}
-    graph: dict[str, set[str]] = {}
-    for source in SOURCES:
-        imported = graph.setdefault(".".join(source.with_suffix("").parts), set())
-        for node in ast.walk(trees()[source]):
-            if isinstance(node, ast.Import):
-                imported |= {each.name for each in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                imported |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
-        imported &= modules
-    assert any(graph.values())
-    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_a_collection_in_the_middle_of_parsing_changes_nothing() -> None:

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import structlog
 from cryptography import x509
@@ -47,10 +46,6 @@ class StapledCertificate:
         if self.staple:
             certificate["ocsp_staple"] = {"inline_bytes": base64.b64encode(self.staple).decode()}
         return {"@type": f"{TYPE}extensions.transport_sockets.tls.v3.Secret", "name": name, "tls_certificate": certificate}
-
-
-class Showing(Protocol):
-    def show(self, certificates: Mapping[str, StapledCertificate]) -> None: ...
 
 
 def certificate_names(options: Options) -> tuple[str, ...]:
@@ -91,7 +86,7 @@ class EnvoyCertificates:
     def answer_authority(self, limits: Callable[[], ListenerLimits]) -> None:
         answer_authority(self._listener, limits, self._obtained)
 
-    async def follow(self, discovery: Showing) -> None:
+    async def follow(self, show: Callable[[Mapping[str, StapledCertificate]], None]) -> None:
         """Have Envoy show what autocert obtains, renews and staples; until cancelled."""
         shown: tuple[object, object] = ({}, {})
         while True:
@@ -100,7 +95,7 @@ class EnvoyCertificates:
             if current == shown or self._options is None:
                 continue
             try:
-                discovery.show(shown_certificates(self._options, self._obtained, self._placeholder))
+                show(shown_certificates(self._options, self._obtained, self._placeholder))
                 shown = current
             except OSError as error:  # a full disk: we try again
                 log.error("publishing certificate to envoy failed", reason=error.strerror or type(error).__name__)

@@ -10,18 +10,21 @@ A handshake, or CONNECT, offers the extension "gate.tunnel": its `take_over` ans
 import asyncio
 import math
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import structlog
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.web.asgi import AsgiMessage, Header
-from proxy.listener.context import ListenerContext, TunnelProtocol
+from proxy.listener.context import TunnelProtocol
 from proxy.listener.http1.head import RequestHead, RequestRefused
 from proxy.listener.http1.response import CONTINUE, LAST_CHUNK, ResponseHead, connected, switching_protocols
 from proxy.listener.tls.certificates import tls_facts
 from proxy.listener.tunnel import TunnelEnd
+
+if TYPE_CHECKING:
+    from proxy.listener.http1.channel import Channel
 
 log = structlog.get_logger(__name__)
 
@@ -35,28 +38,6 @@ class ClientGone(ConnectionError):
     """Disconnect: the client closed the connection before it had the whole answer."""
 
 
-class RequestChannel(Protocol):
-    """Connection of the listener as an exchange uses it."""
-
-    context: ListenerContext
-    loop: asyncio.AbstractEventLoop
-    transport: Any  # Twisted's
-    scheme: str
-    client: list[Any] | None
-    server: list[Any] | None
-    is_write_paused: bool
-
-    def write(self, data: bytes) -> None: ...
-    def wait_for_body(self, exchange: "Exchange") -> None: ...
-    def body_unwanted(self, exchange: "Exchange") -> None: ...
-    def resume_reading(self) -> None: ...
-    def begin_tunnel(self, protocol: TunnelProtocol) -> tuple[TunnelEnd, bytes]: ...
-    def closes_after(self, head: RequestHead, response: ResponseHead) -> bool: ...
-    def answered(self) -> None: ...
-    def refuse(self, refused: RequestRefused) -> None: ...
-    def close(self) -> None: ...
-
-
 class Exchange:
     """ASGI exchange.  `is_started`: the response head is written; `is_answered`: all of the response is."""
 
@@ -65,7 +46,7 @@ class Exchange:
         "_received", "_response", "_sent", "_status", "_task", "_writers", "buffered", "head", "is_answered",
     )  # fmt: skip
 
-    def __init__(self, channel: RequestChannel, head: RequestHead):
+    def __init__(self, channel: "Channel", head: RequestHead):
         self.head = head
         self.buffered = 0
         self.is_answered = False

@@ -65,35 +65,28 @@ def test_the_configured_come_first_and_what_is_not_there_yet_has_a_placeholder(t
     }
 
 
-class Shown:
-    """Discovery that fails as often as it is told to."""
-
-    def __init__(self, failures: int):
-        self.failures = failures
-        self.said: list[Mapping[str, StapledCertificate]] = []
-
-    def show(self, certificates: Mapping[str, StapledCertificate]) -> None:
-        self.said.append(certificates)
-        if len(self.said) <= self.failures:
-            raise OSError(28, "No space left on device")
-
-
 async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "SHOW_EVERY", 0.01)
-    obtained, discovery = AcmeState(), Shown(failures=1)
+    obtained, shown = AcmeState(), []
+
+    def show(certificates: Mapping[str, StapledCertificate]) -> None:
+        shown.append(certificates)
+        if len(shown) == 1:
+            raise OSError(28, "No space left on device")
+
     with capture_logs() as log, socket.socket(socket.AF_UNIX) as listener:
         made = EnvoyCertificates(obtained, listener)
         (before,) = made.use(make_options(tmp_path, data_plane="envoy", insecure_server=None, autocert=True)).values()
-        following = asyncio.ensure_future(made.follow(discovery))
+        following = asyncio.ensure_future(made.follow(show))
         pair = pair_for(tmp_path / "auth", "auth.example.com")
         obtained.pairs = {"auth.example.com": pair}
         async with asyncio.timeout(10):
-            while len(discovery.said) < 2:
+            while len(shown) < 2:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         following.cancel()
     assert before.pair != pair
-    assert discovery.said == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
+    assert shown == [{"obtained-auth.example.com": StapledCertificate(pair)}] * 2
     assert [entry["reason"] for entry in log] == ["No space left on device"]
 
 
