@@ -26,6 +26,7 @@ django.setup()
 settings.register_profile("gate", deadline=None)
 settings.load_profile("gate")
 
+from tests.support.clock import clock  # noqa: E402, F401 - a fixture
 from tests.support.database import database, database_once  # noqa: E402, F401 - fixtures, which need Django
 
 # What httpx reads for each client that is told nothing of TLS, and OpenSSL for whoever trusts the system's authorities, our children too.

@@ -14,8 +14,10 @@ from databroker.store.memory import MemoryStore
 from tests.support.authenticate_site import ORIGIN
 from tests.support.certified_provider import CertifiedProvider
 from tests.support.certs import certificate_files
+from tests.support.fake_idp import idp  # noqa: F401 - a fixture
 from tests.support.redis_server import RedisServer
 from tests.support.rpc import OverGrpc
+from tests.support.stage import *  # noqa: F403 - fixtures
 from tests.support.stores import database_on_postgresql, database_on_sqlite, postgresql, sealed  # noqa: F401 - fixtures
 from tests.support.vendors import Emulators, emulators
 

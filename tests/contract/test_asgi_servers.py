@@ -162,12 +162,6 @@ class Stage:
                 return None
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=SERVERS)
 def stage(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     opened = {"allow_public_unauthenticated_access": True}

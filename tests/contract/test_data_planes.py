@@ -48,45 +48,27 @@ SHADOW = {"mode": "shadow", "allow": {"groups": "sales"}, "deny": {"groups": "en
 PUBLIC_KEYS = {"allow_public_unauthenticated_access": True}
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def application() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def sockets() -> Iterator[SocketUpstream]:
-    with SocketUpstream() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["embedded", "envoy"])
 def gate(
     request: pytest.FixtureRequest,
     provider: DevelopmentProvider,
-    application: SampleUpstream,
+    upstream: SampleUpstream,
     sockets: SocketUpstream,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningGate]:
     member = {"allowed_groups": ["engineering"], "pass_identity_headers": True}
     builder = (
         GateBuilder(provider.url)
-        .route(APP, prefix="/in", prefix_rewrite="/out", to=application.url, **member, set_request_headers={"X-Set": "by the route"})
-        .route(APP, prefix="/below", to=application.url + "/base/", **member)
-        .route(APP, to=application.url, **member, remove_request_headers=["X-Unwanted"])
-        .route(PUBLIC, prefix="/open/", to=application.url, **PUBLIC_KEYS)
-        .route(PUBLIC, to=application.url, **member)
-        .route(PATHS, regex=r".*\.(css|js|png)", to=application.url, **PUBLIC_KEYS)
-        .route(PATHS, name="secret route", to=application.url, **member)
-        .route(DENIED, to=application.url, **PUBLIC_KEYS, policy=[{"deny": {"http_path": "/users"}}])
+        .route(APP, prefix="/in", prefix_rewrite="/out", to=upstream.url, **member, set_request_headers={"X-Set": "by the route"})
+        .route(APP, prefix="/below", to=upstream.url + "/base/", **member)
+        .route(APP, to=upstream.url, **member, remove_request_headers=["X-Unwanted"])
+        .route(PUBLIC, prefix="/open/", to=upstream.url, **PUBLIC_KEYS)
+        .route(PUBLIC, to=upstream.url, **member)
+        .route(PATHS, regex=r".*\.(css|js|png)", to=upstream.url, **PUBLIC_KEYS)
+        .route(PATHS, name="secret route", to=upstream.url, **member)
+        .route(DENIED, to=upstream.url, **PUBLIC_KEYS, policy=[{"deny": {"http_path": "/users"}}])
         .route(SOCKETS, to=sockets.url, allow_any_authenticated_user=True, allow_websockets=True, set_response_headers={"X-Of-Route": "1"})
-        .route(SHADOWED, name="shadowed", to=application.url, allowed_groups=["engineering"], policy=[SHADOW])
+        .route(SHADOWED, name="shadowed", to=upstream.url, allowed_groups=["engineering"], policy=[SHADOW])
         .route(DOWN, to=f"http://127.0.0.1:{free_port()}", **PUBLIC_KEYS)
         .route(CANARY, to="http://127.0.0.1:9", **PUBLIC_KEYS)
         .setting(groups_claim="groups", jwt_claims_headers=["email"], data_plane=request.param)
@@ -101,9 +83,9 @@ def is_envoy(gate: RunningGate) -> bool:
 
 
 @pytest.fixture(scope="module")
-def is_http2_there(gate: RunningGate, is_envoy: bool, application: SampleUpstream) -> bool:
+def is_http2_there(gate: RunningGate, is_envoy: bool, upstream: SampleUpstream) -> bool:
     if is_envoy:
-        route = {"from": gate.url(HTTP2, ""), "to": application.url, "allowed_groups": ["engineering"], "upstream_http2": True}
+        route = {"from": gate.url(HTTP2, ""), "to": upstream.url, "allowed_groups": ["engineering"], "upstream_http2": True}
         gate.builder.policy.append(route)
         reload(gate, policy=gate.builder.policy)
     return is_envoy
@@ -177,8 +159,8 @@ async def test_a_person_signs_in_and_lands_where_they_wanted(gate: RunningGate) 
     assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
 
 
-async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, application: SampleUpstream) -> None:
-    bob, before = await session(gate, "bob"), application.hits
+async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, upstream: SampleUpstream) -> None:
+    bob, before = await session(gate, "bob"), upstream.hits
     refused = ask(gate, "/reports", "Accept: text/html", cookie=bob)
     assert (refused.status, b"bob@example.com" in refused.body) == (403, True)
     stranger, script = ask(gate, "/x", "Accept: text/html"), ask(gate, "/x", "Sec-Fetch-Mode: cors")
@@ -186,7 +168,7 @@ async def test_who_may_not_pass_does_not_and_is_told_why(gate: RunningGate, appl
     assert (stranger.header("location") or "").startswith(gate.url("authenticate.localhost", "/.gate/sign_in?"))
     assert ask(gate, "/x", "X: y", host="unknown.localhost", server_name=APP).status == 404
     assert ask(gate, "/x", cookie="_gate=forged").status == 401
-    assert application.hits == before
+    assert upstream.hits == before
     line = logged(gate, lambda entry: entry["path"] == "/reports" and entry["status"] == 403)
     assert line["user_id"]
 
@@ -292,13 +274,13 @@ async def test_what_is_judged_is_what_is_forwarded(gate: RunningGate) -> None:
     }
 
 
-# Static files are public, everything else is not: what some application takes for another place passes as neither.
+# Static files are public, everything else is not: what some upstream takes for another place passes as neither.
 @pytest.mark.parametrize(
     "target", ["/admin/users;x.css", "/admin/users%3Fx.css", "/admin/users;%2Fx.css", "/admin/users%253Bx.css", "/admin/users%23.css"]
 )
-async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: str, gate: RunningGate, application: SampleUpstream) -> None:
-    before, answer = application.hits, ask(gate, target, host=PATHS)
-    assert (answer.status, application.hits) == (400, before)
+async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
+    before, answer = upstream.hits, ask(gate, target, host=PATHS)
+    assert (answer.status, upstream.hits) == (400, before)
     assert b"ambiguous" in answer.body
     assert b"secret route" not in answer.body
     line = logged(gate, lambda entry: entry["request_id"] == answer.header("x-request-id"))
@@ -307,9 +289,9 @@ async def test_a_path_that_somebody_reads_as_another_routes_is_refused(target: s
 
 
 @pytest.mark.parametrize("target", ["/users", "/users;x", "/users;%2Fx", "/users%3Fx", "//users", "//x/users", "/%2Fusers"])
-async def test_a_path_that_somebody_reads_as_a_denied_one_is_denied(target: str, gate: RunningGate, application: SampleUpstream) -> None:
-    before, answer = application.hits, ask(gate, target, host=DENIED)
-    assert (answer.status, application.hits) == (403, before)
+async def test_a_path_that_somebody_reads_as_a_denied_one_is_denied(target: str, gate: RunningGate, upstream: SampleUpstream) -> None:
+    before, answer = upstream.hits, ask(gate, target, host=DENIED)
+    assert (answer.status, upstream.hits) == (403, before)
 
 
 @pytest.mark.parametrize("target", ["/a%20b.css", "/%C3%A4.png", "/ann@corp.com/12:30,a+b~c.js", "/%40%2B%2C.css", "/a'(b)*=!$&.css"])
@@ -318,12 +300,12 @@ async def test_an_ordinary_name_passes_as_it_was_written(target: str, gate: Runn
 
 
 @pytest.mark.parametrize("name", [f"{APP}.", APP.upper(), f"{PUBLIC}@{APP}", f"{APP},{PUBLIC}", f"{PUBLIC}#{APP}", f"{APP}%2f", ""])
-async def test_no_spelling_of_a_host_is_another_hosts_route(name: str, gate: RunningGate, application: SampleUpstream) -> None:
-    before = application.hits
+async def test_no_spelling_of_a_host_is_another_hosts_route(name: str, gate: RunningGate, upstream: SampleUpstream) -> None:
+    before = upstream.hits
     with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=PUBLIC) as client:
         status = client.send(f"GET /open/x HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode()).response().status
     assert status in (302, 400, 404)
-    assert application.hits == before
+    assert upstream.hits == before
 
 
 async def test_the_upstreams_trouble_is_told_in_the_form_that_was_asked_for(gate: RunningGate) -> None:
@@ -587,7 +569,7 @@ async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> None:
     await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
 
 
-async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGate, application: SampleUpstream) -> None:
+async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGate, upstream: SampleUpstream) -> None:
     """A download, and a websocket; and the next request is refused."""
     async with gate.client() as client:
         await sign_in(client, gate.url(APP), "alice")
@@ -672,10 +654,8 @@ async def test_no_request_fails_while_the_configuration_changes(gate: RunningGat
     assert set(statuses) == {200}
 
 
-async def test_a_method_that_could_be_mistaken_for_another_is_refused(
-    gate: RunningGate, is_envoy: bool, application: SampleUpstream
-) -> None:
-    before = application.hits
+async def test_a_method_that_could_be_mistaken_for_another_is_refused(gate: RunningGate, is_envoy: bool, upstream: SampleUpstream) -> None:
+    before = upstream.hits
     odd = ("delete", "Get", "PoSt", "purge", "trace")
     preflight = ("Origin: https://other.example", "Access-Control-Request-Method: delete")
     assert [ask(gate, "/open/x", host=PUBLIC, method=method).status for method in odd] == [400] * len(odd)
@@ -684,16 +664,16 @@ async def test_a_method_that_could_be_mistaken_for_another_is_refused(
         with RawHttp2Client(gate.port, gate.certificates.client_context(), PUBLIC) as client:
             assert [client.ask(method, "/open/x", f"{PUBLIC}:{gate.port}").status for method in odd] == [400] * len(odd)
             assert client.ask("GET", "/open/x", f"{PUBLIC}:{gate.port}").status == 200
-    assert application.hits == before + is_envoy
+    assert upstream.hits == before + is_envoy
     assert json.loads(ask(gate, "/open/x", host=PUBLIC, method="DELETE").body)["method"] == "DELETE"
     assert ask(gate, "/open/x", host=PUBLIC, method="PROPFIND").status == 501, "says the application"
 
 
 async def test_a_method_that_nobody_has_heard_of_is_the_applications_to_know(gate: RunningGate) -> None:
-    async with canary(gate) as application:
+    async with canary(gate) as upstream:
         for method in ("QUERY", "PURGE", "M-SEARCH", "FROBNICATE"):
             answer = await asyncio.to_thread(ask, gate, "/", "Content-Type: text/plain", host=CANARY, method=method)
-            assert (answer.status, application.requests[-1].line.split(b" ")[0]) == (200, method.encode())
+            assert (answer.status, upstream.requests[-1].line.split(b" ")[0]) == (200, method.encode())
 
 
 async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: RunningGate) -> None:
@@ -706,20 +686,20 @@ async def test_a_client_that_breaks_off_an_upload_is_no_error_of_anybodys(gate: 
     framings = ("Content-Length: 100000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n")
     bodies = ("", "5\r\nab", "5\r\nabcde\r\n", "400\r\n" + "x" * 1024 + "\r\n")
 
-    def break_off(application: CanaryUpstream, framing: str, body: str, *, with_reset: bool) -> None:
-        heard = application.connections
+    def break_off(upstream: CanaryUpstream, framing: str, body: str, *, with_reset: bool) -> None:
+        heard = upstream.connections
         with RawClient(gate.port, tls=gate.certificates.client_context(), server_name=CANARY) as client:
             client.send(f"{head}{framing}{body}".encode())
-            wait_until(lambda: application.connections > heard, "the application has heard of it")
+            wait_until(lambda: upstream.connections > heard, "the application has heard of it")
             if with_reset:
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def ended() -> list[dict[str, Any]]:
         return [entry for entry in gate.log if entry.get("event") == "request" and entry.get("path") == "/broken-off"]
 
-    async with canary(gate, reads_on) as application:
+    async with canary(gate, reads_on) as upstream:
         for framing, body, with_reset in itertools.product(framings, bodies, (False, True)):
-            await asyncio.to_thread(break_off, application, framing, body, with_reset=with_reset)
+            await asyncio.to_thread(break_off, upstream, framing, body, with_reset=with_reset)
         await asyncio.to_thread(wait_until, lambda: len(ended()) >= 2 * len(framings) * len(bodies), "their ends are told")
     assert {(entry["status"], entry["ending"]) for entry in ended()} == {(499, "client_disconnected")}
     assert not [entry for entry in gate.log if entry.get("level") == "error"]
@@ -745,8 +725,8 @@ async def test_a_trailer_of_an_answer_passes_over_http2_alone(gate: RunningGate,
     assert received.partition(b"\r\n\r\n")[2] == b"2\r\nok\r\n0\r\n\r\n", "no client need read one that it has not asked for"
 
 
-async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(gate: RunningGate, application: SampleUpstream) -> None:
-    before = application.hits
+async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(gate: RunningGate, upstream: SampleUpstream) -> None:
+    before = upstream.hits
     for lines in (
         ["Content-Length: 2", "Transfer-Encoding: chunked"],
         ["Content-Length: 2", "Content-Length: 3"],
@@ -754,4 +734,4 @@ async def test_a_request_that_has_two_readings_is_not_answered_as_if_it_had_one(
     ):
         with contextlib.suppress(Broken):  # closed without a word
             assert ask(gate, "/open/x", *lines, host=PUBLIC, method="POST", body=b"2\r\nhi\r\n0\r\n\r\n").status in (400, 501)
-    assert application.hits == before
+    assert upstream.hits == before

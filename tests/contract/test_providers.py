@@ -78,13 +78,6 @@ def of_bendable(name: str, idp: FakeIdP) -> Vendor:
     return Vendor(name, settings, user_id, pick)
 
 
-@pytest.fixture
-async def idp() -> AsyncIterator[FakeIdP]:
-    provider = await FakeIdP.started()
-    yield provider
-    await provider.stop()
-
-
 @pytest.fixture(params=[*REAL, *BENDABLE])
 def vendor(request: pytest.FixtureRequest, idp: FakeIdP) -> Vendor:
     if request.param in BENDABLE:

@@ -67,18 +67,6 @@ class Stage:
             return client.get(url, headers={"Host": f"{HOST}:{self.gate.port}"}, extensions={"sni_hostname": HOST})
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
-
-
 def builder_of(provider: DevelopmentProvider, upstream: SampleUpstream, plane: str) -> GateBuilder:
     builder = GateBuilder(provider.url).setting(data_plane=plane, metrics_address=f"127.0.0.1:{free_port()}")
     return builder.route(HOST, to=upstream.url, **PUBLIC)

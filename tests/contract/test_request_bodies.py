@@ -28,12 +28,6 @@ PORT = free_port()
 REFUSAL = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge"
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["embedded", "envoy"])
 def gate(request: pytest.FixtureRequest, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:
     to = f"http://127.0.0.1:{PORT}"

@@ -151,18 +151,6 @@ def lonely() -> Iterator[LineUpstream]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def sockets() -> Iterator[SocketUpstream]:
-    with SocketUpstream() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
 def host_of(case: Case) -> str:
     return f"{case.name.replace(' ', '-')}.localhost"
 

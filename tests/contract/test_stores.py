@@ -13,20 +13,7 @@ from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUs
 from databroker.store.base import ANEW, RecordChange, RecordStore, StartOver, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-
-
-class Clock:
-    """Unix seconds that pass when the test says so."""
-
-    now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from tests.support.clock import Clock
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -187,12 +187,6 @@ async def upstreams(tmp_path: Path) -> AsyncIterator[Upstreams]:
     async with AsyncExitStack() as stack:
         running = Upstreams(tmp_path, stack)
         await running.start()
-        yield running
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
         yield running
 
 

@@ -1,24 +1,15 @@
 """The whole product, started once for the tests that only look at it."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fake_directories import ByName
+from tests.support.fake_idp import idp  # noqa: F401 - a fixture
 from tests.support.gate import GateBuilder, RunningGate
+from tests.support.stage import *  # noqa: F403 - fixtures
 from tests.support.upstream import SampleUpstream
-
-
-@pytest.fixture(scope="session")
-def provider() -> Iterator[DevelopmentProvider]:
-    with DevelopmentProvider() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def upstream() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")
@@ -34,4 +25,10 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
         .setting(groups_claim="groups", admin_allowed_users=["alice@example.com"], jwt_claims_headers=["email", "groups"])
     )
     with builder.start(tmp_path_factory.mktemp("gate")) as running:
+        yield running
+
+
+@pytest.fixture
+async def directory() -> AsyncIterator[ByName]:
+    async with ByName() as running:
         yield running

@@ -6,7 +6,7 @@ import os
 import signal
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import httpx
 import pytest
 import yaml
 
-from tests.integration.test_directory import ByName, syncdirectory
+from tests.integration.test_directory import syncdirectory
 from tests.support.asgi_servers import APPLICATION, TLS_ELSEWHERE, daphne, daphne_with_configured_tls
 from tests.support.browser import headless_browser
 from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in, status_or_cut
 from tests.support.options import MINIMAL
@@ -196,19 +197,6 @@ def test_a_port_that_somebody_has_is_one_line(setting: str | None, tmp_path: Pat
     assert "can't listen on" in line
     assert (setting or "tcp:") in line
     assert "Traceback" not in child.output
-
-
-@pytest.fixture
-async def directory() -> AsyncIterator[ByName]:
-    async with ByName() as running:
-        yield running
-
-
-@pytest.fixture
-async def idp() -> AsyncIterator[FakeIdP]:
-    provider = await FakeIdP.started()
-    yield provider
-    await provider.stop()
 
 
 @pytest.fixture(params=["memory", "redis", "sqlite", "postgresql"])

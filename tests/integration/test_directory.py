@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.children import free_port
-from tests.support.fake_directories import Okta
+from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.prepared import run
@@ -17,26 +17,6 @@ from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"
 HTML = {"Accept": "text/html"}
-
-
-class ByName(Okta):
-    """Who signs in as alice is alice here, too."""
-
-    def user_id(self, user: str) -> str:
-        return user
-
-
-@pytest.fixture
-async def directory() -> AsyncIterator[ByName]:
-    async with ByName() as running:
-        yield running
-
-
-@pytest.fixture
-async def idp() -> AsyncIterator[FakeIdP]:
-    provider = await FakeIdP.started()
-    yield provider
-    await provider.stop()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cookies import of_client
 from tests.support.fake_api import Answer
-from tests.support.fake_directories import Okta
+from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
@@ -23,13 +23,6 @@ APP = "app.localhost"
 HTML = {"Accept": "text/html"}
 READ = "directory sync completed"
 LEASES = ("{gate}lease/directory", "{gate}lease/directory reading")
-
-
-class ByName(Okta):
-    """Who signs in as alice is alice here, too."""
-
-    def user_id(self, user: str) -> str:
-        return user
 
 
 @dataclass

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,6 @@ def supported() -> list[str]:
     required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     first, end = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", required).groups()
     return [f"3.{minor}" for minor in range(int(first), int(end))]
-
-
-@pytest.fixture(scope="module")
-def sockets() -> Iterator[SocketUpstream]:
-    with SocketUpstream() as running:
-        yield running
 
 
 @pytest.fixture(params=supported())

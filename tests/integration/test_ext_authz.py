@@ -47,18 +47,12 @@ ODD = (
 )
 
 
-@pytest.fixture(scope="module")
-def application() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["own", "Envoy Gateway"])
 def envoy(
-    request: pytest.FixtureRequest, provider: DevelopmentProvider, application: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OwnEnvoy]:
     directory, is_of_gateway = tmp_path_factory.mktemp("ext_authz"), request.param != "own"
-    with own_envoy(directory, provider.url, application.url, is_of_gateway=is_of_gateway) as running:
+    with own_envoy(directory, provider.url, upstream.url, is_of_gateway=is_of_gateway) as running:
         yield running
 
 
@@ -100,11 +94,11 @@ async def test_a_person_signs_in_and_lands_where_they_wanted_with_who_they_are(e
     assert (posted.json()["method"], posted.json()["body"]) == ("POST", "a body")
 
 
-async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, application: SampleUpstream) -> None:
+async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
     async with envoy.client() as client:
-        before = application.hits
+        before = upstream.hits
         page = await sign_in(client, envoy.url("/reports"), "bob")
-        assert application.hits == before
+        assert upstream.hits == before
     assert page.status_code == 403
     assert Reason.GROUP_NOT_LISTED.value in page.text
     assert "bob@example.com" in page.text
@@ -120,7 +114,7 @@ async def test_a_refused_person_reads_why_and_the_log_says_it(envoy: OwnEnvoy, a
 
 
 async def test_a_program_gets_in_with_its_token_which_the_application_never_sees(
-    envoy: OwnEnvoy, application: SampleUpstream, provider: DevelopmentProvider
+    envoy: OwnEnvoy, upstream: SampleUpstream, provider: DevelopmentProvider
 ) -> None:
     token = (await tokens_of(provider.url, "alice"))["id_token"]
     page = ask(envoy, "/data", "", f"Authorization: Bearer {token}")
@@ -128,18 +122,18 @@ async def test_a_program_gets_in_with_its_token_which_the_application_never_sees
     assert heard(page)["x-gate-claim-email"] == ["alice@example.com"]
     assert "authorization" not in heard(page)
     assert token.encode() not in page.body
-    before = application.hits
+    before = upstream.hits
     refused = ask(envoy, "/data", "", f"Authorization: Bearer {token[:-5]}")
     assert (refused.status, refused.header("www-authenticate")) == (401, BAD_TOKEN)
     # A route that takes no such tokens, and two of them: nobody is signed in.
     assert ask(envoy, "/anybody/", "", f"Authorization: Bearer {token}").status == 401
     assert ask(envoy, "/data", "", f"Authorization: Bearer {token}", f"Authorization: Bearer {token}").status in (400, 401)
-    assert application.hits == before
+    assert upstream.hits == before
     assert token not in envoy.gate[-1].output
 
 
 async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_application_never_sees(
-    envoy: OwnEnvoy, application: SampleUpstream
+    envoy: OwnEnvoy, upstream: SampleUpstream
 ) -> None:
     """`bearer_token: jwt`."""
     token = token_of_job()
@@ -149,13 +143,13 @@ async def test_a_job_gets_in_with_a_token_of_another_issuer_which_the_applicatio
     assert len(heard(page)["x-gate-jwt-assertion"]) == 1
     assert "authorization" not in heard(page)
     assert token.encode() not in page.body
-    before = application.hits
+    before = upstream.hits
     assert ask(envoy, "/jobs/release", "", f"Authorization: Bearer {token_of_job(repository='evil/app')}").status == 403
     for refused in REFUSED_JOBS:
         answer = ask(envoy, "/jobs/release", "", f"Authorization: Bearer {refused()}")
         assert (answer.status, answer.header("www-authenticate")) == (401, BAD_TOKEN)
     assert ask(envoy, "/data", "", f"Authorization: Bearer {token}").status == 401  # that route takes ID tokens of the provider
-    assert application.hits == before
+    assert upstream.hits == before
     assert token not in envoy.gate[-1].output
 
 
@@ -169,7 +163,7 @@ async def test_scripts_and_strangers_are_answered_in_their_way(envoy: OwnEnvoy) 
     assert ask(envoy, "/", "", "Host: unknown.localhost").status in (400, 404)
 
 
-async def test_after_signing_out_the_next_request_is_refused(envoy: OwnEnvoy, application: SampleUpstream) -> None:
+async def test_after_signing_out_the_next_request_is_refused(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
     async with envoy.client() as client:
         await sign_in(client, envoy.url("/"), "alice")
         page = await client.get(envoy.url("/.gate/signout/"), headers=HTML)
@@ -177,21 +171,21 @@ async def test_after_signing_out_the_next_request_is_refused(envoy: OwnEnvoy, ap
         form = await client.get(page.headers["location"], headers=HTML)
         token = form.text.split('name="_gate_csrf" value="')[1].split('"')[0]
         await client.post(envoy.url("/.gate/signout/", host=AUTHENTICATE), data={"_gate_csrf": token})
-        before = application.hits
+        before = upstream.hits
         after = await client.get(envoy.url("/"), headers=HTML)
-        assert application.hits == before
+        assert upstream.hits == before
     assert after.status_code == 302
 
 
-async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(envoy: OwnEnvoy, application: SampleUpstream) -> None:
+async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
     asks = ("Origin: https://other.example", "Access-Control-Request-Method: PUT")
     passed = ask(envoy, "/anybody/x", "theirs=1", *asks, method="OPTIONS")
     assert passed.status == 200
     assert "cookie" not in heard(passed)
-    before = application.hits
+    before = upstream.hits
     assert ask(envoy, "/anybody/x", "theirs=1", *asks).status == 401
     assert ask(envoy, "/x", "theirs=1", *asks, method="OPTIONS").status == 401
-    assert application.hits == before
+    assert upstream.hits == before
 
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(envoy: OwnEnvoy) -> None:
@@ -205,8 +199,8 @@ async def test_no_spelling_of_an_identity_header_reaches_the_application(envoy: 
             assert "_" in name
 
 
-async def test_what_is_judged_is_what_is_forwarded(envoy: OwnEnvoy, application: SampleUpstream) -> None:
-    """Every target that bob gets through with is below /anybody/ in the eyes of any application, and is what gate would have forwarded."""
+async def test_what_is_judged_is_what_is_forwarded(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
+    """Every target that bob gets through with is below /anybody/ in the eyes of any upstream, and is what gate would have forwarded."""
     bob = await session_of(envoy, "bob")
     forwarded = []
     for target in ODD:
@@ -228,16 +222,16 @@ def is_plain(target: str) -> bool:
         return False
 
 
-async def test_websockets_open_from_known_pages_on_routes_that_carry_them(envoy: OwnEnvoy, application: SampleUpstream) -> None:
+async def test_websockets_open_from_known_pages_on_routes_that_carry_them(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
     alice = await session_of(envoy, "alice")
     own = f"Origin: https://{APP}:{envoy.port}"
-    before = application.hits
+    before = upstream.hits
     assert ask(envoy, "/socket", alice, *HANDSHAKE, "Origin: https://evil.example").status == 403
     assert ask(envoy, "/anybody/socket", alice, *HANDSHAKE, own).status == 403  # that route carries none
     assert ask(envoy, "/socket", "theirs=1", *HANDSHAKE, own).status == 401
-    assert application.hits == before
+    assert upstream.hits == before
     ask(envoy, "/socket", alice, *HANDSHAKE, own)
-    assert application.hits == before + 1
+    assert upstream.hits == before + 1
     # No other protocol is changed to: the application hears an ordinary request, or none.
     assert "upgrade" not in heard(ask(envoy, "/socket", alice, "Upgrade: h2c", "Connection: Upgrade"))
 
@@ -276,13 +270,13 @@ def test_a_browser_signs_in_works_signs_out_and_another_is_refused(envoy: OwnEnv
         assert "bob@example.com" in browser.text
 
 
-async def test_without_gate_the_envoy_refuses_everybody(envoy: OwnEnvoy, application: SampleUpstream) -> None:
+async def test_without_gate_the_envoy_refuses_everybody(envoy: OwnEnvoy, upstream: SampleUpstream) -> None:
     alice = await session_of(envoy, "alice")
     assert ask(envoy, "/", alice).status == 200
     envoy.end()
-    before = application.hits
+    before = upstream.hits
     for target in ("/", "/anybody/", "/x?a=1"):
         assert ask(envoy, target, alice).status == 503
-    assert application.hits == before
+    assert upstream.hits == before
     envoy.begin()
     assert ask(envoy, "/", alice).status == 401  # its records were in memory

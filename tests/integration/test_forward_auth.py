@@ -36,14 +36,8 @@ speaking = pytest.mark.parametrize("proxy", [name for name in PROXIES if name !=
 
 
 @pytest.fixture(scope="module")
-def application() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def running(
-    provider: DevelopmentProvider, application: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
+    provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Front]]:
     """Each is started when it is asked for first: tests run in any order."""
     with ExitStack() as stack:
@@ -52,7 +46,7 @@ def running(
         def start(name: str) -> Front:
             unauthorized = 302 if name == WITHOUT_WORDS else 401
             directory = tmp_path_factory.mktemp(name)
-            return stack.enter_context(front(directory, provider.url, application.url, PROXIES[name], unauthorized=unauthorized))
+            return stack.enter_context(front(directory, provider.url, upstream.url, PROXIES[name], unauthorized=unauthorized))
 
         yield start
 
@@ -84,22 +78,22 @@ async def test_a_person_signs_in_and_lands_where_they_wanted(proxy: Front) -> No
 
 
 @speaking
-async def test_a_refused_person_reads_why(proxy: Front, application: SampleUpstream) -> None:
+async def test_a_refused_person_reads_why(proxy: Front, upstream: SampleUpstream) -> None:
     async with proxy.client() as client:
-        before = application.hits
+        before = upstream.hits
         page = await sign_in(client, proxy.url("/"), "bob")
-        assert application.hits == before
+        assert upstream.hits == before
     assert page.status_code == 403
     assert Reason.GROUP_NOT_LISTED.value in page.text
     assert "bob@example.com" in page.text
 
 
 @pytest.mark.parametrize("proxy", [WITHOUT_WORDS], indirect=True)
-async def test_a_refused_person_gets_nothing(proxy: Front, application: SampleUpstream) -> None:
+async def test_a_refused_person_gets_nothing(proxy: Front, upstream: SampleUpstream) -> None:
     async with proxy.client() as client:
-        before = application.hits
+        before = upstream.hits
         assert (await sign_in(client, proxy.url("/"), "bob")).status_code == 403
-        assert application.hits == before
+        assert upstream.hits == before
 
 
 @speaking
@@ -109,7 +103,7 @@ async def test_a_script_is_told_to_sign_in_and_is_not_redirected(proxy: Front) -
     assert answer.status_code == 401
 
 
-async def test_after_signing_out_the_next_request_is_refused(proxy: Front, application: SampleUpstream) -> None:
+async def test_after_signing_out_the_next_request_is_refused(proxy: Front, upstream: SampleUpstream) -> None:
     async with proxy.client() as client:
         await sign_in(client, proxy.url("/"), "alice")
         page = await client.get(proxy.url("/.gate/signout/"), headers=HTML)
@@ -117,9 +111,9 @@ async def test_after_signing_out_the_next_request_is_refused(proxy: Front, appli
         form = await client.get(page.headers["location"], headers=HTML)
         token = form.text.split('name="_gate_csrf" value="')[1].split('"')[0]
         await client.post(proxy.url("/.gate/signout/", host=AUTHENTICATE), data={"_gate_csrf": token})
-        before = application.hits
+        before = upstream.hits
         after = await client.get(proxy.url("/"), headers=HTML)
-        assert application.hits == before
+        assert upstream.hits == before
     assert after.status_code == 302
 
 
@@ -166,14 +160,14 @@ async def test_bodies_and_methods_pass_for_the_signed_in(proxy: Front) -> None:
     assert (page.json()["method"], page.json()["body"]) == ("POST", "a body")
 
 
-async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(proxy: Front, application: SampleUpstream) -> None:
+async def test_a_preflight_passes_with_nothing_of_the_person_and_nothing_else_does(proxy: Front, upstream: SampleUpstream) -> None:
     asks = {"origin": "https://other.example", "access-control-request-method": "PUT", "cookie": "theirs=1"}
     async with proxy.client() as client:
         passed = await client.options(proxy.url("/anybody/x"), headers=asks)
-        before = application.hits
+        before = upstream.hits
         refused = await client.get(proxy.url("/anybody/x"), headers=asks)
         elsewhere = await client.options(proxy.url("/x"), headers=asks)
-        assert application.hits == before
+        assert upstream.hits == before
     assert passed.status_code == 200
     assert heard(passed).get("cookie", [""]) == [""]
     assert {refused.status_code, elsewhere.status_code} <= {302, 401}
@@ -200,7 +194,7 @@ async def session_of(proxy: Front, person: str) -> str:
         return of_client(client, "app.localhost")
 
 
-async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, application: SampleUpstream, bob: str) -> None:
+async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, upstream: SampleUpstream, bob: str) -> None:
     allowed = proxy.url("/anybody/")
     forged = [
         f"X-Original-URL: {allowed}",
@@ -218,13 +212,13 @@ async def test_no_header_of_the_client_changes_what_is_judged(proxy: Front, appl
         "Content-Type: application/grpc",
         "Host: forward.localhost",
     ]
-    before = application.hits
+    before = upstream.hits
     for lines in forged:
         for target in ("/secret", "/secret?uri=" + allowed, "/secret?&uri=/anybody/"):
             for cookie in (bob, "theirs=1"):
                 status = ask(proxy, target, cookie, lines).status_code
                 assert status >= 300, (lines, target, status)
-    assert application.hits == before
+    assert upstream.hits == before
 
 
 async def test_no_spelling_of_an_identity_header_reaches_the_application(proxy: Front) -> None:
@@ -266,14 +260,14 @@ async def test_no_header_that_only_proxies_set_reaches_the_application(proxy: Fr
 
 
 @pytest.mark.parametrize("proxy", ["Apache"], indirect=True)
-async def test_no_header_that_gate_is_not_shown_passes(proxy: Front, application: SampleUpstream) -> None:
-    bob, before = await session_of(proxy, "bob"), application.hits
+async def test_no_header_that_gate_is_not_shown_passes(proxy: Front, upstream: SampleUpstream) -> None:
+    bob, before = await session_of(proxy, "bob"), upstream.hits
     assert {ask(proxy, "/anybody/", bob, f"{name}: x").status_code for name in ODD} <= {401, 403}
-    assert application.hits == before
+    assert upstream.hits == before
 
 
-async def test_what_is_judged_is_what_is_forwarded(proxy: Front, application: SampleUpstream, bob: str) -> None:
-    """Every target that bob gets through with is below /anybody/ in the eyes of any application."""
+async def test_what_is_judged_is_what_is_forwarded(proxy: Front, upstream: SampleUpstream, bob: str) -> None:
+    """Every target that bob gets through with is below /anybody/ in the eyes of any upstream."""
     targets = [
         *("/anybody/../secret", "/anybody/%2e%2e/secret", "/anybody/..%2fsecret", "/anybody/..;/secret", "/anybody/x/../../secret"),
         *(
@@ -323,14 +317,14 @@ async def test_what_is_judged_is_what_is_forwarded(proxy: Front, application: Sa
         assert ".." not in target.replace("%2e", ".").replace("%2E", "."), target
 
 
-async def test_pages_of_other_origins_open_no_websocket(proxy: Front, application: SampleUpstream) -> None:
+async def test_pages_of_other_origins_open_no_websocket(proxy: Front, upstream: SampleUpstream) -> None:
     alice = await session_of(proxy, "alice")
     handshake = ["Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Connection: Upgrade"]
     own = f"Origin: https://app.localhost:{proxy.port}"
-    before = application.hits
+    before = upstream.hits
     assert ask(proxy, "/socket", alice, *handshake, "Origin: https://evil.example").status_code == 403
     assert ask(proxy, "/anybody/socket", alice, *handshake, own).status_code == 403  # that route carries none
     assert ask(proxy, "/socket", "theirs=1", *handshake, own).status_code == proxy.unauthorized
-    assert application.hits == before
+    assert upstream.hits == before
     ask(proxy, "/socket", alice, *handshake, own)
-    assert application.hits == before + 1
+    assert upstream.hits == before + 1

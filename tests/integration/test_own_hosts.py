@@ -16,12 +16,6 @@ AUTHENTICATE, FORWARD, APP = (f"{name}.{DOMAIN}" for name in ("auth", "fwd", "ap
 HTML = {"Accept": "text/html"}
 
 
-@pytest.fixture(scope="module")
-def upstream() -> Iterator[SampleUpstream]:
-    with SampleUpstream() as running:
-        yield running
-
-
 @pytest.fixture(scope="module", params=["embedded", "envoy"])
 def gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: SampleUpstream) -> Iterator[RunningGate]:
     builder = GateBuilder("http://127.0.0.1:9", authenticate_host=AUTHENTICATE)

@@ -11,12 +11,13 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 
 import jwt
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tests.support.closing import stop_accepting
@@ -316,3 +317,10 @@ def _http(answer: Answer, connection: str) -> bytes:
     }
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"HTTP/1.1 {answer.status} Status\r\n{head}\r\n".encode() + answer.body
+
+
+@pytest.fixture
+async def idp() -> AsyncIterator[FakeIdP]:
+    provider = await FakeIdP.started()
+    yield provider
+    await provider.stop()

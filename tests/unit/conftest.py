@@ -1,14 +1,19 @@
-"""What unit tests share that change what the whole process has."""
+"""What unit tests share: the plainest options, store and broker, and what restores the process."""
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
+from config.options import Options
+from databroker.store.memory import MemoryStore
 from foundation.telemetry import logs, metrics
 from foundation.telemetry.http_calls import HttpCalls
 from foundation.telemetry.logs import QUIET
+from tests.support.clock import Clock
+from tests.support.options import make_options
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,3 +42,18 @@ def logging_restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     structlog.configure(**configured)
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Options:
+    return make_options(tmp_path)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> MemoryStore:
+    return MemoryStore(clock)

@@ -15,24 +15,8 @@ from databroker.records import SIGNING_KEY
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
+from tests.support.clock import Clock
 from tests.support.options import make_options
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def broker(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 def key(algorithm: str = "ES256") -> SigningKey:

@@ -42,11 +42,6 @@ class AwayStore(MemoryStore):
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
     return AdminPages(admin.register, group_admin.register, broker=store, options=make_options(tmp_path))
 

@@ -11,11 +11,6 @@ from tests.support.providers import a_provider
 NAMED = (DIRECTORY_GROUP, DIRECTORY_RUN, SCIM_USER, SCIM_GROUP, SCIM_INDEX)
 
 
-@pytest.fixture
-def broker() -> MemoryStore:
-    return MemoryStore()
-
-
 def corp_and_partner(broker: MemoryStore) -> tuple[OwnRecords, OwnRecords]:
     return OwnRecords(broker, "corp/"), OwnRecords(broker, "partner/")
 

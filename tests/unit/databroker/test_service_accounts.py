@@ -15,26 +15,9 @@ from databroker.service_accounts import (
 )
 from databroker.store.memory import MemoryStore
 from foundation.crypto.service_account_token import hash_of, is_secret, name_in
+from tests.support.clock import NOW, Clock
 
-NOW = 1_800_000_000.0
 DAY = 86400.0
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def broker(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture

@@ -19,23 +19,10 @@ from databroker.store.open import open_store
 from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from foundation.telemetry.metrics import registry
+from tests.support.clock import NOW, Clock
 from tests.support.faulty_line import FaultyLine
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
-
-NOW = 1_700_000_000.0
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def open_kvstore(server: RedisServer, clock: Clock, **settings) -> KvStore:

@@ -30,11 +30,6 @@ Make = Callable[..., ScimDirectory]
 
 
 @pytest.fixture
-def broker() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def make(tmp_path: Path, broker: MemoryStore) -> Make:
     return lambda **settings: ScimDirectory(make_options(tmp_path, scim_token=TOKEN, **settings).first_provider, broker, lambda: 1000.0)
 

@@ -8,11 +8,6 @@ from databroker.records import SCIM_INDEX, SCIM_USER
 from databroker.store.memory import MemoryStore
 
 
-@pytest.fixture
-def broker() -> MemoryStore:
-    return MemoryStore()
-
-
 async def test_what_is_put_is_found_in_any_case_and_forgotten(broker: MemoryStore) -> None:
     index = ScimIndex(broker)
     await index.put(SCIM_USER, "1", {"displayname": "Ann"})

@@ -1,37 +1,17 @@
 """One renewal of a session at a time, anywhere; what ended meanwhile stays ended; what the provider can't say changes nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.records import SESSION, USER
-from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError, ProviderError
 from foundation.telemetry import metrics
-from tests.support.authenticate_site import Clock
-from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, Answer, FakeIdP, signed
+from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, PEOPLE, Answer, signed
 from tests.support.renewals import Renewals
-
-
-@pytest.fixture
-async def processes(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[list[Renewals]]:
-    """Two, with one store."""
-    clock = Clock()
-    store = MemoryStore(clock)
-    processes = [Renewals(tmp_path, idp, store, clock) for _ in range(2)]
-    yield processes
-    for process in processes:
-        await process.close()
-
-
-@pytest.fixture
-def one(processes: list[Renewals]) -> Renewals:
-    return processes[0]
 
 
 async def expiring(one: Renewals, **changes: object) -> None:

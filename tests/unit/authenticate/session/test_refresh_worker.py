@@ -3,32 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from databroker.leader_election import run_elected
 from databroker.records import SESSION, Record
-from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
-from tests.support.authenticate_site import Clock
-from tests.support.fake_idp import Answer, FakeIdP
+from tests.support.fake_idp import Answer
 from tests.support.renewals import Renewals
-
-
-@pytest.fixture
-async def processes(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[list[Renewals]]:
-    clock = Clock()
-    store = MemoryStore(clock)
-    processes = [Renewals(tmp_path, idp, store, clock) for _ in range(2)]
-    yield processes
-    for process in processes:
-        await process.close()
-
-
-@pytest.fixture
-def one(processes: list[Renewals]) -> Renewals:
-    return processes[0]
 
 
 @asynccontextmanager

@@ -1,26 +1,14 @@
 """Wishes for fresh tokens: each is fulfilled once, also where another refresh is under way, and is gone when nothing more will come."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from authenticate.session.wanted_tokens import WantedRefreshes
 from databroker.records import WANTED_TOKENS
-from databroker.store.memory import MemoryStore
-from tests.support.authenticate_site import Clock
-from tests.support.fake_idp import Answer, FakeIdP
+from tests.support.fake_idp import Answer
 from tests.support.renewals import Renewals
-
-
-@pytest.fixture
-async def one(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[Renewals]:
-    clock = Clock()
-    renewals = Renewals(tmp_path, idp, MemoryStore(clock), clock)
-    yield renewals
-    await renewals.close()
 
 
 async def wish(renewals: Renewals, wanted: WantedRefreshes, id: str = "session", **data: Any) -> None:

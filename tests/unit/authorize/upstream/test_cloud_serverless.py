@@ -14,23 +14,12 @@ from structlog.testing import capture_logs
 from authorize.upstream import cloud_serverless
 from authorize.upstream.cloud_serverless import IdentityTokens
 from foundation.errors import CredentialsError
+from tests.support.clock import NOW, Clock
 from tests.support.cloud import ACCOUNT, Cloud
 from tests.support.options import make_options
 
 SERVICE = "https://app-1.run.example"
 OTHER = "https://app-2.run.example"
-
-
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -107,7 +96,7 @@ async def test_in_its_last_minute_a_token_is_not_used(tokens: IdentityTokens, cl
     [
         {"bend": {"aud": OTHER}},
         {"bend": {"aud": [SERVICE, OTHER]}},
-        {"bend": {"exp": 1_800_000_030}},
+        {"bend": {"exp": NOW + 30}},
         {"bend": {"exp": "later"}},
         {"answer": (500, b"")},
         {"answer": (302, b"")},

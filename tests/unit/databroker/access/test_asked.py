@@ -20,27 +20,10 @@ from databroker.access.asked import (
 from databroker.records import ASKED_ACCESS, Record
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
+from tests.support.clock import NOW, Clock
 
-NOW = 1_800_000_000.0
 ISSUER = "https://idp.example.com"
 ASKED = AskedAccess("n0", "oidc/1", ISSUER, "ann", "0123456789abcdef wages", "wages", "the year's end", 3600.0, NOW)
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def broker(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture

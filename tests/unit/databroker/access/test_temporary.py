@@ -11,27 +11,10 @@ from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
+from tests.support.clock import NOW, Clock
 
-NOW = 1_800_000_000.0
 ANN = UserRecord("oidc/1", "ann@corp.com", issuer="https://idp.example.com")
 ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", NOW, NOW + 3600, "root", "an incident", "wiki")
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def broker(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 @pytest.fixture

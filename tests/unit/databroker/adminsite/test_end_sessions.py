@@ -33,11 +33,6 @@ class FailingStore(MemoryStore):
         return await super().delete(type, id)
 
 
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
 def request_to(store: MemoryStore) -> HttpRequest:
     request: Any = HttpRequest()
     request.user = get_user_model().objects.create_user("ann")

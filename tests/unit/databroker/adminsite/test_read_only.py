@@ -24,11 +24,6 @@ LISTS = ["databroker/session/", "databroker/user/", "databroker/group/", "databr
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
     return AdminPages(admin.register, group_admin.register, broker=store, options=make_options(tmp_path))
 

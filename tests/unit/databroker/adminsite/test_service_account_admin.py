@@ -21,11 +21,6 @@ LIST, ADD = "databroker/serviceaccount/", "databroker/serviceaccount/add/"
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def pages(store: MemoryStore) -> AdminPages:
     return AdminPages(service_account_admin.register, broker=store)
 

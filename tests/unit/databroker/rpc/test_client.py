@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
@@ -19,16 +18,6 @@ from foundation.tasks import spawn
 from tests.support.children import free_port
 from tests.support.options import make_options
 from tests.support.rpc import client_of, remote_broker, serve_broker
-
-
-@pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return make_options(tmp_path)
-
-
-@pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
 
 
 @pytest.fixture

@@ -27,11 +27,6 @@ CONTEXT: Any = Context()
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
-
-
-@pytest.fixture
 def rpc(store: MemoryStore) -> DataBrokerRpc:
     return DataBrokerRpc(store, heartbeat=0.02)
 

@@ -13,23 +13,10 @@ from databroker.records import SESSION
 from databroker.store.base import StartOver
 from databroker.store.database import REMEMBERED, DatabaseStore, _put
 from foundation.errors import BrokerError
+from tests.support.clock import NOW, Clock
 from tests.support.database import in_database
 
-NOW = 1_700_000_000.0
-
 pytestmark = pytest.mark.usefixtures("database")
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

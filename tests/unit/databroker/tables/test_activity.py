@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from databroker.tables.activity import INTERVAL, LONGEST_INTERVAL, LONGEST_WAIT, MOST_TIME, Activity, pause_after
 from foundation.errors import BrokerError
-
-NOW = 1_700_000_000.0
+from tests.support.clock import NOW
 
 
 class Table:
@@ -28,18 +27,6 @@ class Table:
         self.batches += 1
         self.rows |= {id: entry for id, entry in seen.items() if id in self.rows}
         return seen.keys() - self.rows.keys()
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 async def test_the_last_sight_of_each_session_is_written_in_one_batch(clock):

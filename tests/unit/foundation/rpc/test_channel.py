@@ -25,11 +25,6 @@ METHOD = "/a.B/Ask"
 Behaviour = Callable[[pb.GetRequest, grpc.aio.ServicerContext], Awaitable[pb.DeleteResponse]]
 
 
-@pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return make_options(tmp_path)
-
-
 async def yes(request: pb.GetRequest, context: grpc.aio.ServicerContext) -> pb.DeleteResponse:
     return pb.DeleteResponse(existed=True)
 

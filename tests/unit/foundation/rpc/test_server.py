@@ -32,11 +32,6 @@ METHODS = [method.name for method in SERVICE.methods]
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return make_options(tmp_path)
-
-
-@pytest.fixture
 async def server(options: Options) -> AsyncIterator[RpcServer]:
     store = MemoryStore()
     await store.put(SESSION, "a", {"n": 1})

@@ -10,22 +10,10 @@ import pytest
 
 from foundation.crypto.sealing import Sealer
 from foundation.rpc.shared_secret import LIFETIME, PROOF, TOKEN, NotProven, SharedSecret
+from tests.support.clock import NOW, Clock
 
 METHOD = "/databroker.DataBrokerService/Get"
-NOW = 1_700_000_000.0
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(1, 33))
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

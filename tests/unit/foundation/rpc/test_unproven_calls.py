@@ -5,7 +5,6 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -20,7 +19,6 @@ from foundation.rpc import unproven_calls
 from foundation.rpc.server import LARGEST_REQUEST, RpcServer
 from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
-from tests.support.options import make_options
 
 MIB = 1024 * 1024
 STREAMS = 60
@@ -38,11 +36,6 @@ METHODS = [
 
 async def echo(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
     return request[:10]
-
-
-@pytest.fixture
-def options(tmp_path: Path) -> Options:
-    return make_options(tmp_path)
 
 
 @pytest.fixture

@@ -51,13 +51,6 @@ class Downstream:
 
 
 @pytest.fixture
-async def client():
-    client = UpstreamClient()
-    yield client
-    await client.close()
-
-
-@pytest.fixture
 def downstream():
     return Downstream()
 

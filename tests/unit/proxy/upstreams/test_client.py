@@ -7,19 +7,12 @@ import pytest
 from config.routes.route import Route
 from foundation.errors import UpstreamError
 from proxy.rewriting.connection_auth import ConnectionUse
-from proxy.upstreams.client import StaleConnection, UpstreamClient
+from proxy.upstreams.client import StaleConnection
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstream import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]
-
-
-@pytest.fixture
-async def client():
-    client = UpstreamClient()
-    yield client
-    await client.close()
 
 
 def make_request(url, method="GET", target=b"/", headers=(), **keys):

@@ -7,16 +7,8 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.request import OutgoingRequest, Upstream
 from tests.support.upstream import CanaryUpstream
-
-
-@pytest.fixture
-async def client():
-    client = UpstreamClient()
-    yield client
-    await client.close()
 
 
 def make_upload(url):

@@ -1,12 +1,8 @@
 """The page with the button: for the browser that sent the form, when somebody is signed in there."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from django.core.handlers.asgi import ASGIHandler
-from django.test import override_settings
 
 from foundation.web.pages import TIMES_SCRIPT
 from tests.support.asgi import NAVIGATION, Answer, body_of, incoming_from
@@ -15,12 +11,6 @@ from tests.support.signed_in import sign_in
 
 HOST = "app.example.com"
 URL = f"https://{HOST}/orders?year=2026&q=%3Cb%3E"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[RouteSite]:
-    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
-        yield RouteSite(tmp_path, ASGIHandler())
 
 
 async def sent(site: RouteSite, browser: RouteBrowser) -> str:

@@ -1,6 +1,5 @@
 """Programmatic login at the route host (behaviour.md 1.11): nothing for strangers, a token once for who agreed."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -14,21 +13,10 @@ from foundation.crypto.signed_urls import UrlSigner
 from tests.support.asgi import Answer
 from tests.support.route_site import RouteSite
 from tests.support.several_providers import several
-from tests.support.signed_in import SignedIn, sign_in
+from tests.support.signed_in import SignedIn
 
 HOST = "app.example.com"
 PROGRAM = "http://localhost:7000/cb?state=x"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[RouteSite]:
-    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
-        yield RouteSite(tmp_path, ASGIHandler())
-
-
-@pytest.fixture
-async def ann(site: RouteSite) -> SignedIn:
-    return await sign_in(site.broker, site.options)
 
 
 async def login(site: RouteSite, *redirect_uris: str, **scope: str) -> Answer:

@@ -1,13 +1,9 @@
 """The end of a sign-in at a route host (classes B9, B10, B14, B17), and the ways to the authenticate host's pages."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
 import pytest
-from django.core.handlers.asgi import ASGIHandler
-from django.test import override_settings
 
 from databroker.records import SESSION
 from tests.support.route_site import RouteSite
@@ -15,17 +11,6 @@ from tests.support.signed_in import SignedIn, sign_in
 
 HOST = "app.example.com"
 PAGE = f"https://{HOST}/page?q=1"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[RouteSite]:
-    with override_settings(ROOT_URLCONF="proxy.urls", MIDDLEWARE=[], ALLOWED_HOSTS=["*"]):
-        yield RouteSite(tmp_path, ASGIHandler())
-
-
-@pytest.fixture
-async def ann(site: RouteSite) -> SignedIn:
-    return await sign_in(site.broker, site.options)
 
 
 def callback_url(site: RouteSite, ann: SignedIn, attempt: str, *, host: str = HOST, to: str = PAGE, at: str = HOST) -> str:
