@@ -35,7 +35,7 @@ from foundation.bounded_cache import MIB, BoundedCache, weight_of
 from foundation.challenges import RefusedToken
 from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.errors import ProviderError
-from foundation.tasks import spawn
+from foundation.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
 
@@ -126,7 +126,7 @@ class BearerTokens:
         # Apart, so that made-up tokens push out no good one.  What was good is remembered as such also when it must be judged again.
         self._good: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
         self._refused: BoundedCache[_Key, _CachedResult] = BoundedCache(MOST_KEPT, MOST_BYTES)
-        self._questions: dict[_Key, asyncio.Task[_CachedResult | ProviderError]] = {}
+        self._verifications: SingleFlight[_Key, _CachedResult] = SingleFlight("bearer token verification")
         queues = {trust.queue for trust in self._trusts.values()}
         among = options.process_count * math.ceil(len(queues) / FULL_QUEUES)
         self._places = {queue: ConcurrencyLimit(MOST_AT_ONCE, MOST_OF_ONE, among) for queue in queues}
@@ -152,25 +152,14 @@ class BearerTokens:
         verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
             return verdict.bearer
-        answer = await asyncio.shield(self._asked_once(key, trust, token, asker))
-        if isinstance(answer, ProviderError):
-            raise answer
-        return answer.bearer
+        verdict = await self._verifications.run(key, lambda: self._judge(key, trust, token, asker))
+        return verdict.bearer
 
     async def close(self, grace: float = 0.0) -> None:
         await asyncio.sleep(grace)
         await self._providers.close()
         for issuer in self._issuers.values():
             await issuer.close()
-
-    def _asked_once(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> "asyncio.Task[_CachedResult | ProviderError]":
-        """Single flight: requests with the same token share one verification."""
-        if (question := self._questions.get(key)) is not None:
-            return question
-        # Else who floods us could put off the judgement of what a token of theirs has opened.
-        place = nullcontext if key in self._good else partial(self._place, trust, client_network(asker))
-        question = self._questions[key] = spawn(self._judge(key, trust, token, place), name="bearer token verification")
-        return question
 
     @contextmanager
     def _place(self, trust: TokenPolicy, network: str) -> Iterator[None]:
@@ -183,7 +172,9 @@ class BearerTokens:
         finally:
             places.leave(network)
 
-    async def _judge(self, key: _Key, trust: TokenPolicy, token: str, place: Place) -> _CachedResult | ProviderError:
+    async def _judge(self, key: _Key, trust: TokenPolicy, token: str, asker: str) -> _CachedResult:
+        # Else who floods us could put off the judgement of what a token of theirs has opened.
+        place = nullcontext if key in self._good else partial(self._place, trust, client_network(asker))
         try:
             claims = await self._claims(trust, token, place)
             now = self._clock()
@@ -191,13 +182,11 @@ class BearerTokens:
             verdict = _CachedResult(bearer, min(now + KEPT, bearer.session.expires))
         except (_TokenRefused, AccessRefused, ClaimsTooLarge, ScopeMissing) as refusal:
             verdict = _CachedResult(RefusedToken(f"{trust.kind}: {refusal}"[:LONGEST_REASON]), self._clock() + REFUSED_KEPT)
-        except _NoPlace as error:
-            return error
+        except _NoPlace:
+            raise
         except ProviderError as error:
             log.warning("bearer token verification failed", kind=trust.kind, issuer=trust.issuer, reason=str(error))
-            return error
-        finally:
-            del self._questions[key]
+            raise
         kept, other = (self._refused, self._good) if isinstance(verdict.bearer, RefusedToken) else (self._good, self._refused)
         other.pop(key)
         kept.put(key, verdict, weight_of(verdict))

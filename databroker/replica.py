@@ -16,6 +16,7 @@ from databroker.store.base import ANEW, RecordChange, StartOver
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.readiness import PartHealth
+from foundation.single_flight import SingleFlight
 from foundation.tasks import spawn
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ class Replica:
         self._clock = clock
         self._writes = WriteCount()
         self._cache = {type: RecordCache(type, max_records, self._writes) for type in types}
-        self._calls: dict[type_and_id, asyncio.Task[Record | BrokerError | None]] = {}
+        self._fetches: SingleFlight[type_and_id, Record | None] = SingleFlight("replica fetch")
         self._callbacks: list[Callable[[RecordChange], None]] = []
         self._is_following = False
         self._end_of_staleness: asyncio.TimerHandle | None = None
@@ -154,13 +155,7 @@ class Replica:
         """The record, from the cache or from the broker; BrokerError.  Callers that miss the same id share one call."""
         if (known := self.peek(type, id)) is not UNKNOWN:
             return known
-        key = (type, id)
-        if (call := self._calls.get(key)) is None:
-            call = self._calls[key] = spawn(self._fetch(key), name=f"replica fetches a {type}")
-        outcome = await asyncio.shield(call)  # one caller that hangs up must not take the answer from the others
-        if isinstance(outcome, BrokerError):
-            raise outcome
-        return outcome
+        return await self._fetches.run((type, id), lambda: self._fetch((type, id)))
 
     def on_change(self, callback: Callable[[RecordChange], None]) -> None:
         """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.
@@ -240,8 +235,7 @@ class Replica:
                 log.info("replica follows the change stream", server_version=server_version, version=position)
 
     def _apply(self, change: RecordChange) -> None:
-        key = (change.type, change.id)
-        self._calls.pop(key, None)  # what this call brings may be older than the change
+        self._fetches.drop((change.type, change.id))  # what this one brings may be older than the change
         cache = self._cache[change.type]
         if change.id in cache:
             version = cache.held_version(change.id)
@@ -252,19 +246,11 @@ class Replica:
                 cache.put(change.id, to_decide_by(change.record))
         self._tell(change)
 
-    async def _fetch(self, key: type_and_id) -> Record | BrokerError | None:
-        this_call = asyncio.current_task()
-        try:
-            record = to_decide_by(await self._client.get(*key))
-        except BrokerError as error:
-            return error
-        else:
-            if self._calls.get(key) is this_call:  # no change has overtaken it
-                self._remember(key, record)
-            return record
-        finally:
-            if self._calls.get(key) is this_call:
-                del self._calls[key]
+    async def _fetch(self, key: type_and_id) -> Record | None:
+        record = to_decide_by(await self._client.get(*key))
+        if self._fetches.is_current(key):  # no change has overtaken it
+            self._remember(key, record)
+        return record
 
     def _remember(self, key: type_and_id, record: Record | None) -> None:
         if not self._is_following or key[0] not in self._types or (record is None and key[0] in SEEN_AT_ONCE):
@@ -273,7 +259,7 @@ class Replica:
 
     def forget(self, type: str, id: str) -> None:
         """Drop a record that this process has deleted, before the stream reports the deletion."""
-        self._calls.pop((type, id), None)
+        self._fetches.drop((type, id))
         if type in self._types:  # as for a change of the stream: no listener knows any other type
             self._cache[type].drop(id)
             self._tell(RecordChange(self._position, type, id, None))
@@ -288,7 +274,7 @@ class Replica:
             self._start_over(is_following=False)
             return
         self._is_following = False
-        self._calls.clear()  # what these bring may be older than a change that we did not hear of
+        self._fetches.clear()  # what these bring may be older than a change that we did not hear of
 
     def _grow_old(self) -> None:
         log.warning("replica exceeded staleness limit", staleness=self.staleness)
@@ -311,7 +297,7 @@ class Replica:
         self.life += 1
         for cache in self._cache.values():
             cache.clear()
-        self._calls.clear()
+        self._fetches.clear()
 
     def _tell(self, change: RecordChange) -> None:
         for callback in self._callbacks:

@@ -19,7 +19,7 @@ from config.options import Options
 from config.types.cloud_service_account import CloudServiceAccount, service_account
 from foundation.client_tls import client_context
 from foundation.errors import CredentialsError
-from foundation.tasks import spawn
+from foundation.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +33,7 @@ RENEWED_BEFORE_EXPIRY = 300.0
 FAILURE_SECONDS = 2.0  # requests of this time after a failure don't ask again
 TIMEOUT = 10.0
 MAX_ANSWER = 64 * 1024
+UNAVAILABLE = "no identity token available for the upstream"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
@@ -53,7 +54,7 @@ class IdentityTokens:
         self._authorities = options.certificate_authority
         self._clock = clock
         self._held: dict[str, _Held] = {}
-        self._fetching: dict[str, asyncio.Task[str | None]] = {}
+        self._fetches: SingleFlight[str, str] = SingleFlight("identity token")
         self._failed: dict[str, float] = {}
 
     def __repr__(self) -> str:
@@ -64,25 +65,16 @@ class IdentityTokens:
         held, now = self._held.get(audience), self._clock()
         if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
             if now >= held.renewed_at and not self._has_just_failed(audience, now):
-                self._fetch_once(audience)
+                self._fetches.start(audience, lambda: self._fetch(audience))
             return held.token
-        # Shielded: whoever waits may leave, and the others still want the answer.
-        token = None if self._has_just_failed(audience, now) else await asyncio.shield(self._fetch_once(audience))
-        if token is None:
-            raise CredentialsError("no identity token available for the upstream")
-        return token
+        if self._has_just_failed(audience, now):
+            raise CredentialsError(UNAVAILABLE)
+        return await self._fetches.run(audience, lambda: self._fetch(audience))
 
     def _has_just_failed(self, audience: str, now: float) -> bool:
         return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS
 
-    def _fetch_once(self, audience: str) -> asyncio.Task[str | None]:
-        task = self._fetching.get(audience)
-        if task is None:
-            task = self._fetching[audience] = spawn(self._fetch(audience), name=f"identity token for {audience}")
-            task.add_done_callback(lambda _: self._fetching.pop(audience, None))
-        return task
-
-    async def _fetch(self, audience: str) -> str | None:
+    async def _fetch(self, audience: str) -> str:
         try:
             async with asyncio.timeout(TIMEOUT):
                 token = await (self._from_metadata(audience) if self._account is None else self._from_account(self._account, audience))
@@ -90,7 +82,7 @@ class IdentityTokens:
         except (CredentialsError, httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             self._failed[audience] = self._clock()
             log.warning("fetching upstream identity token failed", audience=audience, source=self._source, reason=_reason(error))
-            return None
+            raise CredentialsError(UNAVAILABLE) from error
         self._held[audience] = held
         return held.token
 

@@ -26,7 +26,7 @@ from databroker.session_reader import SessionReader
 from foundation.backoff import pauses
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import CredentialsError, GateError, NobodyToActFor
-from foundation.tasks import spawn
+from foundation.single_flight import SingleFlight
 from foundation.web.message import Message
 
 log = structlog.get_logger(__name__)
@@ -100,7 +100,7 @@ class ProviderTokens:
                 named = token_templates(compiled.route).items()
                 self._templates.setdefault(compiled.id, tuple((name.lower().encode("ascii"), parts) for name, parts in named))
         self._cached: BoundedCache[tuple[str, str], TokenHeaders] = BoundedCache(MAX_CACHED, MOST_BYTES)
-        self._asking: dict[tuple[str, frozenset[str]], asyncio.Task[HeldTokens | GateError]] = {}
+        self._refreshes: SingleFlight[tuple[str, frozenset[str]], HeldTokens] = SingleFlight("a fresh token")
         self._failed: BoundedCache[str, float] = BoundedCache(MAX_CACHED, MIB)
 
     def __repr__(self) -> str:
@@ -156,28 +156,20 @@ class ProviderTokens:
     async def _refreshed(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._clock() < (self._failed.get(session_id) or 0.0) + FAILURE_SECONDS:
             raise CredentialsError("the provider returned no new token")
-        key = (session_id, kinds)
-        if (task := self._asking.get(key)) is None:
-            task = self._asking[key] = spawn(self._ask(session_id, held, kinds), name="a fresh token")
-            task.add_done_callback(lambda _: self._asking.pop(key, None))
-        # Shielded: whoever waits may leave, and the others still want the answer.
-        found = await asyncio.shield(task)
-        if isinstance(found, GateError):
-            raise found
-        return found
+        return await self._refreshes.run((session_id, kinds), lambda: self._ask(session_id, held, kinds))
 
-    async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens | GateError:
+    async def _ask(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         try:
             async with asyncio.timeout(LONGEST_WAIT):
                 return await self._awaited(session_id, held, kinds)
         except TimeoutError:
             log.warning("upstream token refresh timed out", session_id=session_id)
-        except NobodyToActFor as error:
-            return error
+        except NobodyToActFor:
+            raise
         except GateError as error:
             log.warning("upstream token refresh failed", session_id=session_id, reason=str(error))
         self._failed.put(session_id, self._clock(), together(session_id))
-        return CredentialsError("the provider returned no new token")
+        raise CredentialsError("the provider returned no new token")
 
     async def _awaited(self, session_id: str, held: HeldTokens, kinds: frozenset[str]) -> HeldTokens:
         if self._broker is None:

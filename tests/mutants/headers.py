@@ -184,17 +184,11 @@ serverless.without("a token is a JWT", "IdentityTokens._checked", never("not _TO
 serverless.without("a token that ends is not used", "IdentityTokens.token_for", always("now < held.expires - UNUSED_BEFORE_EXPIRY"))
 serverless.without("a token has time left", "IdentityTokens._checked", never("expires - UNUSED_BEFORE_EXPIRY <= now"))
 serverless.without(
-    "without a token nothing is sent",
-    "IdentityTokens.token_for",
-    never("token is None"),
-)
-serverless.without(
     "a metadata server says that it is one",
     "IdentityTokens._from_metadata",
     never('answer.headers.get("metadata-flavor") != METADATA_FLAVOR["Metadata-Flavor"]'),
 )
 serverless.without("a failure is not repeated at once", "IdentityTokens._has_just_failed", returns("False"))
-serverless.without("many requests fetch one token", "IdentityTokens._fetch_once", always("task is None"))
 
 verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize/rpc/test_ext_authz.py")
 verdicts.without("nobody else carries what shows our credentials", "Verdicts._require_askable", never("self._shows_credentials(compiled)"))

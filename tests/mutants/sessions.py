@@ -39,7 +39,7 @@ replica.without(
     replaced("cache.version(id, self._clock())", "cache.held_version(id)"),
 )
 replica.without("nothing is believed while the stream is broken", "Replica._forget_all", skips("cache.clear()"))
-replica.without("an answer that a change overtook is not remembered", "Replica._apply", skips("self._calls.pop(key, None)"))
+replica.without("an answer that a change overtook is not remembered", "Replica._apply", skips("self._fetches.drop(...)"))
 replica.without("a new session is seen at once", "Replica._remember", never("record is None and key[0] in SEEN_AT_ONCE"))
 replica.without("a new service account is seen at once", "SEEN_AT_ONCE", constant("frozenset({SESSION})"))
 replica.without("what was derived hears of a change", "Replica._apply", skips("self._tell(change)"))

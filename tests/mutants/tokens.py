@@ -141,7 +141,7 @@ bearer_tokens.without(
     "_check_claims",
     always("any((isinstance(name, str) and name in trust.audience for name in audiences))"),
 )
-bearer_tokens.without("a flood puts off no judgement of what was good", "BearerTokens._asked_once", never("key in self._good"))
+bearer_tokens.without("a flood puts off no judgement of what was good", "BearerTokens._judge", never("key in self._good"))
 bearer_tokens.without(
     "made-up tokens push out no good one",
     "BearerTokens._judge",

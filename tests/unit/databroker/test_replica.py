@@ -119,18 +119,6 @@ async def test_concurrent_misses_share_one_call(world):
     assert world.line.asked == [(SESSION, "a")]
 
 
-async def test_a_caller_that_hangs_up_takes_nothing_from_the_others(world):
-    await world.store.put(SESSION, "a", {})
-    world.line.held = asyncio.Event()
-    first, second = (asyncio.create_task(world.replica.get(SESSION, "a")) for _ in range(2))
-    await world.settle()
-    first.cancel()
-    await world.settle()
-    world.line.held.set()
-    assert await second
-    assert first.cancelled()
-
-
 @pytest.mark.parametrize("deleted", [True, False])
 async def test_a_get_that_races_with_a_change_never_caches_the_older_value(world, deleted):
     await world.store.put(SESSION, "a", {"n": 1})
