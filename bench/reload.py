@@ -7,7 +7,7 @@ was made of two configurations.
 
 Then a file of 10,000 routes, of which one changes each time, its rules or its upstream, under 200 requests a second.  A request that
 arrives in a pause of the event loop waits for its end, so the longest wait tells of pauses; Envoy reads new upstreams after the reloads,
-and is waited for.  Goals: 0.2 s from the signal to the log line, 100 ms, no failure.
+and is waited for.  Goals: 1 s from the signal to the log line, 50 ms, no failure.
 """
 
 import argparse
@@ -38,7 +38,7 @@ RELOADED, READ_BY_ENVOY = '"configuration reloaded"', '"envoy configuration appl
 ROUTES = 10_000
 LARGE_RELOADS = 5
 PROBES, PROBE_EVERY = 4, 0.02  # connections, each of which asks once in so many seconds
-GOAL_SECONDS, GOAL_WAIT = 0.2, 0.1
+GOAL_SECONDS, GOAL_WAIT = 1.0, 0.05
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 from config import removed_keys
 from config.documents.document import Document, DocumentError, KeyPath, key_path, shown_path
-from config.documents.list_items import ItemTexts, item_texts, read_unknown_items
-from config.documents.parse import decoded, is_yaml, parse
+from config.documents.parse import parse
 from config.file_forms import FileContents, read_contents
 from config.options import Options
 from config.routes.configured_routes import ConfiguredRoutes
@@ -56,12 +55,11 @@ class CheckedConfig:
 
 @dataclass(frozen=True, slots=True)
 class _ReadConfig:
-    """What was read, and from where; `file` is empty where there is none.  `routes` are there where their texts are known."""
+    """What was read, and from where; `file` is empty where there is none."""
 
     document: Document
     file: str
     directory: Path
-    routes: ItemTexts = field(default_factory=ItemTexts)
 
 
 def config_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -88,16 +86,8 @@ def check_content(
 def check_configuration(
     path: Path | None, environ: Mapping[str, str], checks: Sequence[ConfigCheck] = (), known: RouteCache | None = None
 ) -> CheckedConfig:
-    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards.
-
-    With most routes known, only the others are read.  That way there is only a yes: where anything is wrong, all is read as ever.
-    """
-    file = "" if path is None else shown_path(path)
-    if path is not None and known is not None and (source := _read_unknown(path, known)) is not None:
-        checked = _checked(lambda: source, environ, checks, file, known)
-        if not checked.errors and not checked.warnings:
-            return checked
-    return _checked(lambda: _read(path, known), environ, checks, file, known)
+    """Check of a configuration.  Never raises, whatever the file is.  `known` routes are taken over, and are those of now afterwards."""
+    return _checked(lambda: _read(path), environ, checks, "" if path is None else shown_path(path), known)
 
 
 def options_of(checked: CheckedConfig) -> Options:
@@ -107,24 +97,11 @@ def options_of(checked: CheckedConfig) -> Options:
     return checked.options
 
 
-def _read(path: Path | None, known: RouteCache | None = None) -> _ReadConfig:
+def _read(path: Path | None) -> _ReadConfig:
     if path is None:
         return _ReadConfig(Document({}), "", Path.cwd())
-    content = read_capped(path, LARGEST_CONFIGURATION)
-    document = parse(content, path.suffix)
-    texts = item_texts(decoded(content), "policy", document) if known is not None and document.is_plain else ItemTexts()
-    return _ReadConfig(document, shown_path(path), path.absolute().parent, texts)
-
-
-def _read_unknown(path: Path, known: RouteCache) -> _ReadConfig | None:
-    """None where the whole must be read: there are no places of what is wrong, nor reasons."""
-    if not known.has_texts or not is_yaml(path.suffix):
-        return None
-    try:
-        found = read_unknown_items(decoded(read_capped(path, LARGEST_CONFIGURATION)), "policy", known.knows)
-    except (DocumentError, ValueError):
-        return None
-    return None if found is None else _ReadConfig(found[0], shown_path(path), path.absolute().parent, found[1])
+    document = parse(read_capped(path, LARGEST_CONFIGURATION), path.suffix)
+    return _ReadConfig(document, shown_path(path), path.absolute().parent)
 
 
 def _checked(
@@ -180,43 +157,38 @@ class _ConfigChecker:
         return CheckedConfig(None, errors, warnings, read) if errors else CheckedConfig(options, (), warnings, read, self._places(in_file))
 
     def _places(self, in_file: dict[str, Any]) -> Places:
-        written, document, routes = in_file.get("policy"), self._source.document, self._source.routes
+        written, document = in_file.get("policy"), self._source.document
         settings = {key: line for key, line in document.lines_of(in_file, ()).items() if in_file[key] is not None}
-        if "policy" in self._in_environment:
-            return Places(self._source.file, settings, frozenset(self._in_environment))
-        if isinstance(written, list) and not routes:
-            lines = [document.lines_of(route, ("policy", index)) for index, route in enumerate(written)]
-            return Places(self._source.file, settings, frozenset(self._in_environment), lines)
-        return Places(self._source.file, settings, frozenset(self._in_environment), routes)
+        of_file = written if isinstance(written, list) and "policy" not in self._in_environment else []
+        lines = [document.lines_of(route, ("policy", index)) for index, route in enumerate(of_file)]
+        return Places(self._source.file, settings, frozenset(self._in_environment), lines)
 
     def _good_routes(self, policy: Any, context: dict[str, Any]) -> dict[int, Route]:
         """Index in the list -> route."""
-        texts = () if "policy" in self._in_environment else self._source.routes.texts
         try:
             routes = raw_routes(policy)
         except ValueError as error:
             self._add([(("policy",), str(error))])
             return {}
-        found: list[Route | None] = [None] * len(routes)
         if self._known is not None:
             self._known.begin()
-            found = self._known.find_all(texts) if texts else found
+        found: dict[int, Route] = {}
         for index, raw_route in enumerate(routes):
             if len(self._errors) > MOST_PROBLEMS:
                 break
-            if found[index] is None:
-                found[index] = self._route(index, raw_route, texts[index] if texts else "", context)
-        return {index: route for index, route in enumerate(found) if route is not None}
+            if (route := self._route(index, raw_route, context)) is not None:
+                found[index] = route
+        return found
 
-    def _route(self, index: int, raw_route: Any, text: str, context: dict[str, Any]) -> Route | None:
+    def _route(self, index: int, raw_route: Any, context: dict[str, Any]) -> Route | None:
         written = _without_nulls(raw_route, Route) if isinstance(raw_route, dict) else raw_route
-        route = None if self._known is None else self._known.find(written, text)
+        route = None if self._known is None else self._known.find(written)
         if route is not None:
             return route
         route, findings = validate(Route, written, context)
         self._add((("policy", index, *path), message) for path, message, *_ in findings)
         if route is not None and self._known is not None:
-            self._known.add(written, route, text)
+            self._known.add(written, route)
         return route
 
     def _tests_file(self, view: Any) -> Iterator[Finding]:

@@ -48,14 +48,12 @@ class Document:
     """Document read.  `problems` are mistakes that do not stop reading: duplicate keys.
 
     Positions are by container and key, or, where reading does not tell them, found by `locate` when the first is asked for.
-    `is_plain`: no part of the text has a say in what another one means.
     """
 
     value: Any = None
     positions: dict[int, dict[Any, int] | list[int]] = field(default_factory=dict)  # id of the container -> key or index -> position
     problems: list[Problem] = field(default_factory=list)
     locate: Callable[[], Mapping[KeyPath, int]] | None = None
-    is_plain: bool = False
     _located: Mapping[KeyPath, int] | None = None
 
     def add_twice(self, path: Iterable[str | int], position: int, first: int | None = None) -> None:

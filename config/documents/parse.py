@@ -31,10 +31,6 @@ def parse(content: bytes, extension: str, *, with_tags: bool = False) -> Documen
     return read_yaml(text, with_tags=True) if with_tags and reader is read_yaml else reader(text)
 
 
-def is_yaml(extension: str) -> bool:
-    return _READERS.get(extension.lower()) is read_yaml
-
-
 def decoded(content: bytes) -> str:
     """Text of these bytes; DocumentError."""
     for bom, encoding in _BOMS:

@@ -35,15 +35,15 @@ _CURES = {
 }
 
 
-def read_yaml(text: str, *, with_tags: bool = False, above: int = 0) -> Document:
-    """Document of this text, which is a part of another one `above` levels deep; DocumentError.
+def read_yaml(text: str, *, with_tags: bool = False) -> Document:
+    """Document of this text; DocumentError.
 
     A value with a tag is an error, or `with_tags` a map of the tag to the value.
     """
     if found := _NOT_YAML.search(text):
         raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *position_in(text, found.start()))
     _bound(text)
-    builder = _Builder(with_tags, DEEPEST - above)
+    builder = _Builder(with_tags)
     try:
         builder.read(yaml.CSafeLoader(text))
     except yaml.MarkedYAMLError as error:
@@ -54,7 +54,6 @@ def read_yaml(text: str, *, with_tags: bool = False, above: int = 0) -> Document
         raise DocumentError(f"is not valid YAML: {_CURES.get(problem, problem)}", *place) from None
     except yaml.YAMLError:
         raise DocumentError("is not valid YAML") from None
-    builder.document.is_plain = builder.is_plain
     return builder.document
 
 
@@ -85,20 +84,14 @@ class _Open:
 
 
 class _Builder:
-    def __init__(self, with_tags: bool, deepest: int) -> None:
+    def __init__(self, with_tags: bool) -> None:
         self.document = Document()
-        self._with_tags, self._deepest = with_tags, deepest
-        self._has_marks = False
+        self._with_tags = with_tags
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._values = 0
         self._aliased = 0
         self._documents = 0
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether no part of the text has a say in what another one means: no anchor, no directive, no end before its own."""
-        return not (self._anchors or self._has_marks or self._with_tags)
 
     def read(self, loader: Any) -> None:
         """Everything is called once a value, of which there may be hundreds of thousands; two thirds of them are scalars."""
@@ -111,7 +104,6 @@ class _Builder:
             yaml.SequenceEndEvent: self._end,
             yaml.AliasEvent: self._alias,
             yaml.DocumentStartEvent: self._start_document,
-            yaml.DocumentEndEvent: self._end_document,
         }
         while (event := next_event()) is not None:
             mark = event.start_mark
@@ -126,10 +118,6 @@ class _Builder:
         self._documents += 1
         if self._documents > 1:
             raise DocumentError("contains more than one document", *unpacked(at))
-        self._has_marks |= bool(event.version or event.tags)
-
-    def _end_document(self, event: Any, at: int) -> None:
-        self._has_marks |= bool(event.explicit)
 
     def _scalar(self, event: Any, at: int) -> None:
         if event.tag is not None and event.tag not in _TAGS:
@@ -158,7 +146,7 @@ class _Builder:
 
     def _start(self, event: Any, at: int) -> None:
         tag = None if event.tag in _TAGS else self._tag(event, at)
-        if len(self._open) >= self._deepest:
+        if len(self._open) >= DEEPEST:
             raise DocumentError(f"is nested deeper than {DEEPEST} levels", *unpacked(at))
         if event.anchor:
             self._anchors.pop(event.anchor, None)

@@ -271,7 +271,7 @@ class Runtime:
     async def _follow_configuration(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            if await asyncio.to_thread(self.source.has_changed):
+            if not self._reloading.locked() and await asyncio.to_thread(self.source.has_changed):
                 await self.reload()
 
     def _reload_soon(self) -> None:

@@ -249,17 +249,6 @@ listener_state.without(
     always("(before.pairs, before.min_version) == (pairs, options.tls_min_version)"),
     "unit/proxy/listener/test_state.py",
 )
-items = door("config.documents.list_items", "unit/config/documents/test_list_items.py")
-items.without("an anchor may be named elsewhere", "_by_itself", never("not document.is_plain"))
-items.without("a part with a key that is there twice is not whole", "_by_itself", never("document.problems"))
-items.without("what is wrong is no known item", "item_texts", always("not document.problems"))
-items.without("the parser has seen where the list ends", "item_texts", always("is_over"))
-items.without("the parser has seen where each item begins", "item_texts", always("seen == expected"))
-items.without("an item is one", "_item", never("len(value) != 1"))
-items.without("a key on both sides is there twice", "read_unknown_items", never("before.keys() & after.keys()"))
-items.without("a line has one end", "ListText.of", never("any((sign in text for sign in _DOUBTFUL))"))
-known = door("config.load", "unit/config/test_known_routes.py")
-known.without("what is wrong is read as a whole", "check_configuration", always("not checked.errors and not checked.warnings"))
 
 forms = door("config.file_forms", "unit/config/test_file_forms.py")
 forms.without("two forms of a secret are one too many", "FileContents.add", never("setting in raw"))
@@ -361,8 +350,6 @@ DOORS = (
     config_headers,
     fields,
     documents,
-    items,
-    known,
     forms,
     places,
     yaml_reader,

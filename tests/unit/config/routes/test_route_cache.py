@@ -1,11 +1,33 @@
 """Which routes are taken over from one reading to the next."""
 
+import random
 from datetime import date
+from pathlib import Path
 
+import pytest
+import yaml
+
+from config.load import check_configuration
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
+from tests.support.options import MINIMAL
 
 WRITTEN = {"from": "https://a.example.com", "to": "http://127.0.0.1:1"}
+# What is written into a file, each at some line of it: valid and invalid settings, routes and parts of routes.
+LINES = (
+    *("  timeout: 30s\n", "  timeout: 3x\n", "  prefix: /a\n", "  allow_websockets: 1\n", "  allow_websockets: true\n", "  nam: x\n"),
+    *("- from: https://new.example.com\n  to: http://127.0.0.1:1\n", "- from: https://new.example.com\n", "- text\n", "-\n", "# comment\n"),
+    *(
+        "  x: &x 1\n",
+        "  y: *x\n",
+        "  <<: {timeout: 5s}\n",
+        "policy: []\n",
+        "log_level: warn\n",
+        "\t\n",
+        "]\n",
+        "  to: http://127.0.0.1:2\n",
+    ),
+)
 
 
 def test_a_route_is_known_in_the_next_reading_and_forgotten_after_one_without_it() -> None:
@@ -41,3 +63,21 @@ def test_the_same_text_is_the_same_whoever_made_it_and_a_date_of_toml_is_no_obst
         known.add(first, route)
         known.begin()
         assert known.find(second) is route
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_edited_with_known_routes_a_file_means_what_it_means_without(tmp_path: Path, seed: int) -> None:
+    chance, path, known = random.Random(seed), tmp_path / "config.yaml", RouteCache()
+    settings = yaml.safe_dump({**MINIMAL, "data_dir": "/data"})
+    routes = "".join(
+        f"- from: https://app{each}.example.com\n  to: http://127.0.0.1:80\n  allowed_users: [a{each}@example.com]\n" for each in range(6)
+    )
+    valid = lines = routes.splitlines(keepends=True)
+    for _ in range(60):
+        path.write_text(settings + "policy:\n" + "".join(lines))
+        checked, whole = check_configuration(path, {}, (), known), check_configuration(path, {})
+        assert checked == whole
+        assert repr(checked.options) == repr(whole.options)  # which tells 1 from True
+        valid = lines if checked.options is not None else valid
+        place = chance.randrange(len(valid))
+        lines = [*valid[:place], *chance.choice([(), (chance.choice(LINES),)]), *valid[place + chance.randrange(2) :]]

@@ -111,6 +111,17 @@ async def test_the_configuration_is_followed_after_a_reload_that_failed_in_some_
     assert running.services is world
 
 
+async def test_a_file_that_a_reload_reads_already_is_not_read_once_more(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "LOOK_EVERY", 0)
+    monkeypatch.setattr(ConfigSource, "has_changed", lambda self: pytest.fail("looked at"))
+    async with running._reloading:
+        following = asyncio.create_task(running._follow_configuration())
+        await asyncio.sleep(0.01)
+        following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+
+
 async def test_a_file_that_the_new_configuration_names_has_settled_too(running: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a configuration that was read names it, so what was built of it is built again."""
     still_written, built = [(Path("revoked.pem"), 0.0)], []
