@@ -66,9 +66,9 @@ async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
     return record.modified < expires + CLOCK_SKEW
 
 
-async def every(client: BrokerClient, type: str, after: str = "") -> AsyncGenerator[Record]:
-    """Every record of a type, behind the id `after`, in order of id; everything else has its turn between two pages."""
-    while page := await client.page(type, after, AT_ONCE):
+async def every(client: BrokerClient, type: str, after: str = "", limit: int = AT_ONCE) -> AsyncGenerator[Record]:
+    """Every record of a type, behind the id `after`, in order of id; everything else has its turn between two pages of `limit`."""
+    while page := await client.page(type, after, limit):
         for record in page:
             yield record
         after = page[-1].id

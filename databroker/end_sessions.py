@@ -1,12 +1,56 @@
-"""End of sessions: one function, whoever wants it: the person, an administrator, the provider, or the refresh worker."""
+"""Sessions of a user, by the index, and their end: one function, whoever wants it: the person, an administrator, the provider, or the
+refresh worker.
+"""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 
-from databroker.client import BrokerClient
-from databroker.records import SESSION, Record
+from databroker.client import BrokerClient, every
+from databroker.records import PROVIDER_SESSION, SESSION, Record
 
 AT_ONCE = 16  # calls of the broker
+INDEX_PAGE = 100  # records; hardly any account has more sessions
+
+
+def index_key(issuer: str, name: str, value: str) -> str:
+    """Return an index key of one length, so that the beginning of an id is never that of another key."""
+    return hashlib.sha256(json.dumps([issuer, name, value]).encode()).hexdigest()
+
+
+def user_key(user_id: str) -> str:
+    """Return the index key of an account of any provider: one for all cases of its id, because SCIM deactivates all of them."""
+    return index_key("", "user", user_id.casefold())
+
+
+async def index_entries(broker: BrokerClient, key: str) -> AsyncGenerator[Record]:
+    """Yield the index entries under a key, also those of sessions that have ended."""
+    prefix = f"{key}/"
+    async with aclosing(every(broker, PROVIDER_SESSION, prefix, INDEX_PAGE)) as entries:
+        async for entry in entries:
+            if not entry.id.startswith(prefix):
+                return
+            yield entry
+
+
+def session_id_of(entry: Record) -> str:
+    return entry.id.partition("/")[2]
+
+
+async def session_ids_of_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
+    """Return the ids of a user's live sessions.  `account` maps the user ids that are one account's to one value.
+
+    Each session is indexed before it is written, so none is missed; its record says whose it is.
+    """
+    found = await _records(broker, [session_id_of(entry) async for entry in index_entries(broker, user_key(user_id))])
+    return [record.id for record in found if account(str(record.data.get("user_id"))) == account(user_id)]
+
+
+async def end_sessions_of_user(broker: BrokerClient, user_id: str, account: Callable[[str], str] = str) -> list[str]:
+    """End all sessions of a user; return the ids of those that lived, as `end_sessions`."""
+    return await end_sessions(broker, await session_ids_of_user(broker, user_id, account))
 
 
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:

@@ -16,15 +16,12 @@ from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, T
 from config.options import Options
 from databroker.adminsite import search
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_in_claims
-from databroker.client import AT_ONCE, every
-from databroker.end_sessions import batches, earlier_of, end_sessions
+from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
 
 LIST = "sessions"
 ID = r"[A-Za-z0-9_-]{1,128}"
-# A program waits no longer for the end of all sessions of a person; what is left is ended by asking again.
-LONGEST_END = 15.0
 
 
 class SessionQuery(PageQuery):
@@ -56,7 +53,6 @@ class SessionList(ApiAnswer):
 
 class EndedSessions(ApiAnswer):
     ended: int
-    is_complete: bool = Field(description="False if sessions remain: repeat the request.")
 
 
 async def list_sessions(call: ApiCall) -> SessionList:
@@ -118,25 +114,10 @@ async def end_session(call: ApiCall) -> None:
 
 
 async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
-    """End all sessions of a person.  The store can't be asked for those, so all are looked at, a page at a time."""
-    whom, began, ended = call.body.user_id, call.gate.clock(), 0
+    whom = call.body.user_id
     person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
     async with call.step(ENDS_ALL, NOT_ENDED_ALL, User, person):
-        async for ids in batches(row.pk async for row in Session.objects.filter(user_id=whom).only("pk")):
-            ended += len(await end_sessions(call.gate.broker, ids))
-        found = list[str]()
-        number = 0
-        async for record in every(call.gate.broker, SESSION):
-            number += 1
-            if record.data.get("user_id") == whom:
-                found.append(record.id)
-            if len(found) >= AT_ONCE or (number % AT_ONCE == 0 and call.gate.clock() - began > LONGEST_END):
-                break
-        else:
-            return EndedSessions(ended=ended + len(await end_sessions(call.gate.broker, found)), is_complete=True)
-        ended += len(await end_sessions(call.gate.broker, found))
-    await call.record(NOT_ENDED_ALL, User, person)
-    return EndedSessions(ended=ended, is_complete=False)
+        return EndedSessions(ended=len(await end_sessions_of_user(call.gate.broker, whom)))
 
 
 async def _end(call: ApiCall, records: Iterable[Record]) -> None:

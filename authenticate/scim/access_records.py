@@ -9,9 +9,9 @@ import structlog
 from authenticate.scim.resources import email_of, name_of
 from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
-from databroker.client import BrokerClient, every
-from databroker.end_sessions import end_sessions
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, DirectoryGroup, DirectoryUser, Record
+from databroker.client import BrokerClient
+from databroker.end_sessions import end_sessions_of_user
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record
 
 log = structlog.get_logger(__name__)
 
@@ -71,9 +71,8 @@ class AccessRecords:
         await self.end_sessions(subject)
 
     async def end_sessions(self, subject: str) -> None:
-        user_id, account = self.user_id(subject), self._provider.deactivation_id
-        ids = [record.id async for record in every(self._broker, SESSION) if account(str(record.data.get("user_id"))) == account(user_id)]
-        for id in await end_sessions(self._broker, ids):
+        user_id = self.user_id(subject)
+        for id in await end_sessions_of_user(self._broker, user_id, self._provider.deactivation_id):
             log.info("session ended", session_id=id, user_id=user_id, reason="the provider deactivated the user")
 
     async def _deactivate(self, id: str, issuer: str) -> None:

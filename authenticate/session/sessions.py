@@ -13,7 +13,7 @@ from authenticate.session.provider_sessions import ProviderSessions
 from authorize.identity.person_records import linked_id_of
 from config.options import Options
 from databroker.client import BrokerClient
-from databroker.end_sessions import batches, end_sessions
+from databroker.end_sessions import batches, end_sessions, session_ids_of_user
 from databroker.records import SESSION, USER, SessionRecord
 from databroker.session_reader import SessionReader, user_of, vouches
 from databroker.store.base import VersionConflict
@@ -169,7 +169,7 @@ class Sessions:
 
     async def _ids_of_person(self, session: SessionRecord) -> AsyncGenerator[str]:
         """Sessions of this account, and of those that are linked with it, which may have become another person's since they began."""
-        async for id in self.at_provider.sessions_of(session):
+        for id in (*await session_ids_of_user(self._broker, session.user_id), session.id):
             yield id
         accounts = {session.user_id}
         async for id in self.at_provider.sessions_of_linked(await self.linked_id(session)):
@@ -182,7 +182,7 @@ class Sessions:
                 continue
             accounts.add(found.user_id)
             # A sign-in elsewhere may have verified the address since: then the account's other sessions are this person's, too.
-            async for other in self.at_provider.sessions_of(found):
+            for other in await session_ids_of_user(self._broker, found.user_id):
                 if await self.own(session, other, 0.0) is not None:
                     yield other
 
@@ -207,6 +207,7 @@ class Sessions:
                 await self.at_provider.forget_ended(session, id)
             elif record is not None and (found := self._reader.read(record)) is not None and id != session.id:
                 live.append(found)
+        live = [each for each in live if each.user_id == session.user_id]  # the index has all cases of the id
         live.sort(key=lambda each: each.issued)
         oldest = live[: max(len(live) + 1 - MAX_SESSIONS, 0)]
         for each in oldest:

@@ -9,9 +9,8 @@ from django.http import HttpRequest
 
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
 from databroker.client import page_context
-from databroker.end_sessions import earlier_of, end_sessions
+from databroker.end_sessions import earlier_of, end_sessions, session_ids_of_user
 from databroker.models import Session, User
-from databroker.records import SESSION
 from foundation.errors import BrokerError
 
 AT_ONCE = 500
@@ -42,7 +41,7 @@ class EndSessionsAction:
             self._end(left[start : start + AT_ONCE])
 
     def end_all_sessions(self, user_ids: Iterable[str]) -> None:
-        """End all sessions of these people: those that have rows first, then those that only the store has."""
+        """End all sessions of these people, also those that have no row yet."""
         people = {id for id in user_ids if id}
         if not people:
             return
@@ -50,23 +49,15 @@ class EndSessionsAction:
         whom = [(id, names.get(id, id)) for id in sorted(people)]
         record_actions(self.request, ENDS_ALL, whom, User)
         try:
-            self.end_sessions(Session.objects.filter(user_id__in=people).values_list("pk", flat=True))
-            self._end_those_without_row(people)
+            for id, _ in whom:
+                if self._is_over():
+                    break
+                self.end_sessions(async_to_sync(session_ids_of_user)(page_context(self.request).broker, id))
         except BrokerError:
             record_actions(self.request, NOT_ENDED_ALL, whom, User)
             raise
         if not self.is_complete:
             record_actions(self.request, NOT_ENDED_ALL, whom, User)
-
-    def _end_those_without_row(self, people: set[str]) -> None:
-        """End sessions that have no row yet: the store can't be asked for a person's sessions, so all are looked at, a page at a time."""
-        broker, after = page_context(self.request).broker, ""
-        while page := async_to_sync(broker.page)(SESSION, after, AT_ONCE):
-            after = page[-1].id
-            if self._is_over():
-                return
-            if ids := [record.id for record in page if record.data.get("user_id") in people]:
-                self._end(ids)
 
     def _is_over(self) -> bool:
         if self.clock() >= self._until:

@@ -18,6 +18,7 @@ from gateproject.management.broker_access import opened_broker
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
 from tests.support.several_providers import several
+from tests.support.signed_in import put_session
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -40,7 +41,7 @@ async def _fill(options: Options) -> None:
         for id, email in (("oidc/1", "Ann@a.org"), ("oidc/2", "bob@a.org")):
             await broker.put(USER, id, {"email": email})
         for id, user in (("a1", "oidc/1"), ("a2", "oidc/1"), ("b1", "oidc/2"), ("c1", "oidc/gone")):
-            await broker.put(SESSION, id, {"user_id": user, "earlier": ["a2"] if id == "a1" else []})
+            await put_session(broker, id, {"user_id": user, "earlier": ["a2"] if id == "a1" else []})
 
 
 async def _left(options: Options) -> list[str]:
@@ -81,7 +82,7 @@ def test_an_address_ends_nobody_whose_provider_may_not_tell_it(tmp_path: Path) -
         async with opened_broker(told) as broker:
             for id in ("corp/1", "partner/1"):
                 await broker.put(USER, id, {"email": "Ann@corp.example"})
-                await broker.put(SESSION, id.replace("/", "-"), {"user_id": id})
+                await put_session(broker, id.replace("/", "-"), {"user_id": id})
 
     asyncio.run(fill())
     assert run(told, "--user", "ann@corp.example") == "1 session ended"
@@ -98,7 +99,7 @@ def test_an_unverified_address_ends_nobody_else_s_sessions(tmp_path: Path, said:
         async with opened_broker(options) as broker:
             for id, more in (("oidc/ann", {}), ("oidc/mallory", said)):
                 await broker.put(USER, id, {"email": "ann@unverified.example", **more})
-                await broker.put(SESSION, id.replace("/", "-"), {"user_id": id})
+                await put_session(broker, id.replace("/", "-"), {"user_id": id})
 
     async def clear() -> None:
         async with opened_broker(options) as broker:

@@ -79,7 +79,6 @@ sessions.without(
 sessions.without(
     "an end of all is told of before", "end_sessions_of_person", replaced("call.step(ENDS_ALL, NOT_ENDED_ALL, User, person)", UNTOLD)
 )
-sessions.without("one person's sessions end", "end_sessions_of_person", always('record.data.get("user_id") == whom'))
 
 call = door("authenticate.api.call", "unit/authenticate/api/test_call.py")
 call.without(

@@ -35,11 +35,6 @@ records.without(
 )
 records.without("who is somebody else now has no groups", "AccessRecords.take", skips("await self._broker.delete(...)"))
 records.without(
-    "a deactivation ends that person's sessions only",
-    "AccessRecords.end_sessions",
-    always('account(str(record.data.get("user_id"))) == account(user_id)'),
-)
-records.without(
     "a deleted user stays out",
     "AccessRecords.take",
     replaced("self._deactivate(id, self.issuer)", "self._broker.delete(DIRECTORY_USER, id)"),

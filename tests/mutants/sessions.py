@@ -138,7 +138,7 @@ at_the_provider.without(
 )
 by_the_directory = door("authenticate.scim.access_records", "unit/authenticate/test_endings.py")
 by_the_directory.without(
-    "who is deactivated is out everywhere", "AccessRecords.end_sessions", replaced("await end_sessions(self._broker, ids)", "ids")
+    "who is deactivated is out everywhere", "AccessRecords.end_sessions", replaced("await end_sessions_of_user(...)", "()")
 )
 refused = door("authenticate.session.refresh", "unit/authenticate/test_endings.py")
 refused.without(
@@ -161,7 +161,6 @@ ending.without(
 ending.without(
     "what could not be ended is told of", "EndSessionsAction._end", skips("record_actions(self.request, NOT_ENDED, ..., Session)")
 )
-ending.without("sessions without a row end, too", "EndSessionsAction.end_all_sessions", skips("self._end_those_without_row(people)"))
 ending.without(
     "the weaker sessions of a browser are told of, too",
     "EndSessionsAction._end",
@@ -204,9 +203,6 @@ table_check.without("rows that no record has are found", "TableCheck._compared",
 ended_by_command = door("gateproject.management.commands.endsessions", "integration/test_endsessions.py")
 ended_by_command.without(
     "an ending by command is logged first", "_end", skips("await asyncio.to_thread(record_command, command_line_user(), action, id, model)")
-)
-ended_by_command.without(
-    "only the chosen people's sessions end", "_sessions_of", always('people is None or record.data.get("user_id") in people')
 )
 
 policy_page = door("config.shown.policy_words", "unit/config/shown/test_policy_words.py")

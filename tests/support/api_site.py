@@ -7,10 +7,11 @@ from typing import Any, Self
 
 from databroker.models import AuditEntry
 from databroker.permissions import PERMISSIONS
-from databroker.records import SESSION, USER, SessionRecord, UserRecord
+from databroker.records import USER, SessionRecord, UserRecord
 from databroker.service_accounts import ServiceAccounts
 from tests.support.authenticate_site import Response, Site
 from tests.support.database import in_database
+from tests.support.signed_in import put_session
 
 API = "/.gate/api/"
 ALL = tuple(PERMISSIONS)
@@ -86,7 +87,7 @@ class ApiSite:
         )
         user = UserRecord(session.user_id, f"{subject}@example.com", True, subject.title(), issuer=self.site.idp.issuer)
         await self.site.broker.put(USER, user.id, user.to_data())
-        await self.site.broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+        await put_session(self.site.broker, session.id, session.to_data())
         return session
 
     async def told(self) -> list[tuple[str, str, str]]:

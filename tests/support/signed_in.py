@@ -1,12 +1,14 @@
 """People who are signed in, in a real store: records as the authenticate service writes them, and their cookies."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from config.options import Options
 from databroker.client import BrokerClient
-from databroker.records import DIRECTORY_USER, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
+from databroker.end_sessions import user_key
+from databroker.records import DIRECTORY_USER, PROVIDER_SESSION, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in
 
@@ -23,6 +25,12 @@ class SignedIn:
         return signed_in(SessionCookies(self.options), session.id, host_port, issued=session.issued, expires=session.expires)
 
 
+async def put_session(broker: BrokerClient, id: str, data: Mapping[str, Any]) -> None:
+    """Write a session where its user's are found, as a sign-in does."""
+    await broker.put(PROVIDER_SESSION, f"{user_key(str(data['user_id']))}/{id}", {"subject": ""})
+    await broker.put(SESSION, id, data, expires=data.get("expires"))
+
+
 async def sign_in(broker: BrokerClient, options: Options, name: str = "ann", *, groups: tuple[str, ...] = (), **claims: Any) -> SignedIn:
     now = time.time()
     user_id = f"oidc/{name}"
@@ -30,7 +38,7 @@ async def sign_in(broker: BrokerClient, options: Options, name: str = "ann", *, 
     email = claims.pop("email", f"{name}@example.com")
     session = SessionRecord(f"session-of-{name}", user_id, name, "oidc", now, now + 3600, {"email": email, **claims}, issuer=issuer)
     await broker.put(USER, user_id, UserRecord(user_id, email, claims.get("email_verified"), name.title(), issuer=issuer).to_data())
-    await broker.put(SESSION, session.id, session.to_data(), expires=session.expires)
+    await put_session(broker, session.id, session.to_data())
     if groups:
         await broker.put(DIRECTORY_USER, user_id, DirectoryUser(user_id, email, name, groups).to_data())
     return SignedIn(session, options)

@@ -1,7 +1,6 @@
 """`manage.py endsessions`: ends sessions, of chosen people or by id, at once and everywhere."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -10,7 +9,7 @@ from django.db import Error
 from config.options import Options
 from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, record_command
 from databroker.client import BrokerClient, every
-from databroker.end_sessions import batches, end_sessions
+from databroker.end_sessions import batches, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
@@ -53,7 +52,10 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
         try:
             if sessions is not None:
                 return len(await end_sessions(broker, sessions))
-            return sum([len(await end_sessions(broker, batch)) async for batch in batches(_sessions_of(broker, ids))])
+            if ids is not None:
+                return sum([len(await end_sessions_of_user(broker, id)) for id in ids])
+            everybody = (record.id async for record in every(broker, SESSION))
+            return sum([len(await end_sessions(broker, batch)) async for batch in batches(everybody)])
         except BrokerError:
             for id, model, _, failed in whom:
                 await asyncio.to_thread(record_command, command_line_user(), failed, id, model)
@@ -67,10 +69,3 @@ async def _people(broker: BrokerClient, named: list[str], options: Options) -> s
     if unknown := sorted(emails - found.keys()):
         raise CommandError(f"--user {', '.join(unknown)}: no user has this verified address. Use PROVIDER/SUBJECT. No session was ended")
     return {*(record.id for records in found.values() for record in records), *(name for name in named if "/" in name)}
-
-
-async def _sessions_of(broker: BrokerClient, people: set[str] | None) -> AsyncIterator[str]:
-    """Ids of live sessions, of these people or of everybody."""
-    async for record in every(broker, SESSION):
-        if people is None or record.data.get("user_id") in people:
-            yield record.id

@@ -28,6 +28,7 @@ from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.database import in_database, row
 from tests.support.options import make_options
 from tests.support.several_providers import several
+from tests.support.signed_in import put_session
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -55,7 +56,7 @@ def people(store: MemoryStore) -> None:
     row(Membership, user_id="oidc/alice", group_id="a-group-without-a-record")
     for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
         row(Session, id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
-        async_to_sync(store.put)(SESSION, id, {"user_id": user})
+        async_to_sync(put_session)(store, id, {"user_id": user})
     Session.rows.filter(pk="s1").update(last_seen=SEEN, last_route="app.a.org:8443")
 
 
@@ -187,7 +188,7 @@ def test_actions_end_sessions_and_nothing_else(pages, people, page, actions):
 
 
 def test_all_sessions_of_a_person_end_from_the_list_of_people(pages, people, store):
-    async_to_sync(store.put)(SESSION, "without-a-row", {"user_id": "oidc/alice"})
+    async_to_sync(put_session)(store, "without-a-row", {"user_id": "oidc/alice"})
     response = pages.post("databroker/user/", action="end_all", _selected_action=["oidc/alice", "oidc/bob"])
     assert "3 sessions ended." in text_of(response)
     assert [record.id for record in async_to_sync(store.page)(SESSION, "", 9)] == ["s3", "s4"]

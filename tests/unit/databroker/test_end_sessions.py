@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from databroker.end_sessions import AT_ONCE, batches, earlier_of, end_sessions
+from databroker.end_sessions import AT_ONCE, INDEX_PAGE, batches, earlier_of, end_sessions, end_sessions_of_user, session_ids_of_user
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
+from tests.support.signed_in import put_session
 
 
 class Store(MemoryStore):
@@ -80,3 +81,17 @@ async def test_many_come_in_batches() -> None:
             yield str(number)
 
     assert [len(batch) async for batch in batches(all_of())] == [AT_ONCE, AT_ONCE, 1]
+
+
+async def test_all_sessions_of_one_user_are_found_and_end_and_nobody_elses() -> None:
+    broker = MemoryStore()
+    users = ("oidc/ann", "oidc/Ann", "oidc/anna", "other/ann")
+    for user in users:
+        for number in range(INDEX_PAGE + 3):
+            await put_session(broker, f"{user.replace('/', '-')}-{number}", {"user_id": user})
+    await put_session(broker, "gone", {"user_id": "oidc/ann"})
+    await broker.delete(SESSION, "gone")
+    assert len(await session_ids_of_user(broker, "oidc/ann", str.casefold)) == 2 * (INDEX_PAGE + 3)
+    ended = await end_sessions_of_user(broker, "oidc/ann")
+    assert set(ended) == {f"oidc-ann-{number}" for number in range(INDEX_PAGE + 3)}
+    assert [len(await session_ids_of_user(broker, user)) for user in users] == [0, *[INDEX_PAGE + 3] * 3]

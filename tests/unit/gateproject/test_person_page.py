@@ -17,7 +17,7 @@ from databroker.access.values import TemporaryAccess
 from databroker.adminsite import group_admin, service_account_admin
 from databroker.adminsite.audit import ENDS_ALL
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
-from databroker.records import PROGRAM, SESSION, USER, ProgramRecord, UserRecord
+from databroker.records import PROGRAM, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from gateproject import person_page
@@ -25,6 +25,7 @@ from tests.support.admin import AdminPages, text_of
 from tests.support.database import row
 from tests.support.options import make_options
 from tests.support.several_providers import several
+from tests.support.signed_in import put_session
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -158,7 +159,7 @@ def test_without_the_broker_the_page_says_so(people: People, monkeypatch: pytest
 
 def test_its_button_ends_all_of_their_sessions(people: People) -> None:
     for name in ("ann", "bob"):
-        async_to_sync(people.broker.put)(SESSION, f"s-{name}", {"user_id": f"oidc/{name}"})
+        async_to_sync(put_session)(people.broker, f"s-{name}", {"user_id": f"oidc/{name}"})
         row(Session, id=f"s-{name}", user_id=f"oidc/{name}")
     page = people.pages.get(PAGE).content.decode()
     assert 'name="action" value="end_all"' in page

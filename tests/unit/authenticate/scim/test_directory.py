@@ -23,6 +23,7 @@ from databroker.records import (
 from databroker.session_reader import find_directory_record
 from databroker.store.memory import MemoryStore
 from tests.support.options import MINIMAL, make_options
+from tests.support.signed_in import put_session
 
 ISSUER = MINIMAL["idp_provider_url"]
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
@@ -58,7 +59,7 @@ async def is_out(directory: ScimDirectory, name: str, issuer: str = ISSUER) -> b
 
 async def signed_in(broker: MemoryStore, name: str, id: str) -> None:
     session = SessionRecord(id, f"oidc/id-of-{name}", f"id-of-{name}", "oidc", 0, 4e9)
-    await broker.put(SESSION, id, session.to_data())
+    await put_session(broker, id, session.to_data())
 
 
 async def with_group(directory: ScimDirectory, **more: Any) -> tuple[Record, Record]:
@@ -271,7 +272,7 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
     directory = make(scim_user_id=attribute)
     user = await directory.create_user({"userName": pushed, "externalId": pushed})
     session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
-    await broker.put(SESSION, "1", session.to_data())
+    await put_session(broker, "1", session.to_data())
     assert not await directory.is_deactivated(session)
     if is_deleted:
         await directory.delete_user(user.id)

@@ -14,6 +14,7 @@ from tests.support.authenticate_site import Response, Site
 from tests.support.database import in_database
 from tests.support.fake_idp import FakeIdP
 from tests.support.several_providers import SeveralSite, entry
+from tests.support.signed_in import put_session
 
 CORP, PARTNER = "0123456789abcdefghijklmnopqrstuv", "vutsrqponmlkjihgfedcba9876543210"
 BASE = "/.gate/scim/v2/"
@@ -67,7 +68,7 @@ async def pushed(site: SeveralSite) -> tuple[SeveralSite, str, str]:
     group = {"displayName": "Staff", "externalId": "staff", "members": [{"value": user}]}
     group_id = (await said(site, CORP, "POST", "Groups", group, status=201))["id"]
     session = SessionRecord("s1", "corp/ann", "ann", "corp", 0.0, 4e9, issuer=site.service.options.providers["corp"].issuer)
-    await site.broker.put(SESSION, "s1", session.to_data())
+    await put_session(site.broker, "s1", session.to_data())
     return site, user, group_id
 
 
@@ -131,7 +132,7 @@ async def test_a_deactivation_ends_the_sessions_of_one_s_own_person(pushed: tupl
     site, user, _ = pushed
     partner = site.service.options.providers["partner"]
     theirs = SessionRecord("s2", "partner/ann@corp.example", "ann@corp.example", "partner", 0.0, 4e9, issuer=partner.issuer)
-    await site.broker.put(SESSION, "s2", theirs.to_data())
+    await put_session(site.broker, "s2", theirs.to_data())
     await said(site, PARTNER, "POST", "Users", {**ANN, "active": False}, status=201)
     assert await records(site, SESSION) == ["s1"]
     assert await site.service.is_deactivated(theirs)

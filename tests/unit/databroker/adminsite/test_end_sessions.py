@@ -17,6 +17,7 @@ from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.database import row
+from tests.support.signed_in import put_session
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -45,13 +46,13 @@ def request_scope(store: MemoryStore) -> dict[str, Any]:
 
 
 def put(store: MemoryStore, id: str, user_id: str | None) -> None:
-    async_to_sync(store.put)(SESSION, id, {"user_id": user_id})
+    async_to_sync(put_session)(store, id, {"user_id": user_id})
     row(Session, id=id, user_id=user_id, client_address="192.0.2.1")
 
 
 async def fill(store: MemoryStore, ids: list[str]) -> None:
     for id in ids:
-        await store.put(SESSION, id, {"user_id": "oidc/bob"})
+        await put_session(store, id, {"user_id": "oidc/bob"})
 
 
 def end_sessions(store: MemoryStore, ids: list[str]) -> int:
@@ -161,9 +162,8 @@ def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more()
 def test_an_action_that_takes_too_long_stops_and_says_so(store):
     ids = [f"{number:05}" for number in range(2 * AT_ONCE)]
     async_to_sync(fill)(store, ids)
-    Session.rows.bulk_create([Session(id=id, user_id="oidc/bob") for id in ids])
     ticks = iter(range(1000))
-    ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=2.0)
+    ending = EndSessionsAction(request_to(store), clock=lambda: float(next(ticks)), timeout=3.0)
     ending.end_all_sessions(["oidc/bob"])
     assert (ending.ended, ending.is_complete) == (AT_ONCE, False)
     assert len(left(store)) == AT_ONCE
@@ -180,7 +180,7 @@ def test_all_sessions_of_a_person_end_and_nobody_elses(store):
 
 def test_a_session_too_young_to_have_a_row_ends_with_the_others(store):
     put(store, "old", "oidc/bob")
-    async_to_sync(store.put)(SESSION, "young", {"user_id": "oidc/bob"})
+    async_to_sync(fill)(store, ["young"])
     assert end_all_sessions(store, ["oidc/bob"]) == 2
     assert left(store) == []
 
