@@ -83,7 +83,7 @@ attack: tools venv-test ## the full counts of every attack class against the run
 	@$(if $(C),,GATE_POLICY_CASES=20000 GATE_DIRECTORY_FAULTS=all $(PY) -m pytest -q tests/contract/test_policy_reference.py tests/contract/test_directories.py)
 	@$(PY) -m tests.attack.run $(if $(C),--class $(C))
 
-mutants: tools venv-test ## switch off one defence at a time: do the tests notice?
+mutants: tools venv-test ## leave out one guard at a time: do the tests notice?
 	@$(PY) -m tests.mutants
 
 bench: tools venv-test ## the benchmarks: tables with ratios measured in one run

@@ -1,44 +1,62 @@
-"""The mutation run: one line a defence, and how many of them the tests notice.
+"""The mutation run: which missing guards do the tests not notice?
 
-    python -m tests.mutants [--list] [--only NAME]
+    python -m tests.mutants [--list] [--only NAME] [--jobs N]
 
-Exits 0 where at most one switched-off defence goes unnoticed.
+Exits 0 where every mutant is noticed, but for those in modules that were not worked through yet (guards.py).
 """
 
 import argparse
-import queue
+import functools
+import gc
+import importlib
+import multiprocessing
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.mutants.forked import Ended
+from tests.mutants.generator import Generated
+from tests.mutants.guards import GUARDS, WORKED_THROUGH, Guards
+from tests.mutants.ignored import IGNORED
 from tests.mutants.mutant import ROOT, Mutant, ScriptMutant
+from tests.mutants.package_run import instrumented, run
 from tests.mutants.table import MUTANTS
-from tests.mutants.tree import UNCHANGED_SECONDS, Outcome, Tree
+from tests.mutants.tree import Tree
+from tests.support.prepared import LIBRARIES
 
-AT_ONCE = 2
-MAY_SURVIVE = 1
+Result = tuple[list[str], int, bool]  # the lines to print, how many mutants were noticed, and whether that is as it must be
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Switches off one defence at a time.")
-    parser.add_argument("--list", action="store_true", help="print the names and do nothing")
-    parser.add_argument("--only", metavar="NAME", default="", help="only the mutants whose name or file holds NAME")
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Leaves out one guard at a time.")
+    parser.add_argument("--list", action="store_true", help="print the mutants and do nothing")
+    parser.add_argument("--only", metavar="NAME", default="", help="only the mutants whose module, file or name contains NAME")
+    parser.add_argument("--jobs", metavar="N", type=int, default=2, help="processes at once (default: 2)")
     options = parser.parse_args(arguments)
-    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name or options.only in mutant.file]
+    by_hand = [mutant for mutant in MUTANTS if options.only in mutant.name or options.only in mutant.file]
+    packages = [guards for guards in GUARDS if _chosen(guards, options.only)]
     if options.list:
-        print("\n".join(f"{mutant.file}: {mutant.name}" for mutant in chosen))
+        print(*(f"{mutant.file}: {mutant.name}" for mutant in by_hand), sep="\n")
+        print(*(str(mutant) for guards in packages for mutant in _chosen(guards, options.only)), sep="\n")
         return 0
-    if not chosen:
+    if not by_hand and not packages:
         print(f"no mutant is called {options.only!r}")
         return 1
-    if mistakes := list(_mistakes(chosen)):
+    if mistakes := list(_mistakes(by_hand)):
         print("void: the table is wrong", *mistakes, sep="\n")
         return 1
-    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
-        return _run(chosen, Path(directory))
+    return _run(by_hand, packages, options.only, options.jobs)
+
+
+def _chosen(guards: Guards, only: str) -> list[Generated]:
+    """The mutants of a package that are to be run."""
+    _, mutants = instrumented(guards.modules)
+    return [
+        mutant for mutant in mutants if mutant.key not in IGNORED.get(mutant.module, {}) and (only in mutant.module or only in str(mutant))
+    ]
 
 
 def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
@@ -49,53 +67,58 @@ def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
             yield f"{mutant.file}: {error}"
 
 
-def _run(chosen: Sequence[Mutant | ScriptMutant], directory: Path) -> int:
-    began = time.monotonic()
-    trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-    for number in range(AT_ONCE):
-        trees.put(Tree(directory / str(number)))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        if not all(pool.map(lambda tests: _passes(trees, tests), _halves(chosen))):
-            print("void: the tests must pass before a defence is switched off")
-            return 1
-        noticed = sum(pool.map(lambda mutant: _is_noticed(trees, mutant), chosen))
-    print(f"{noticed} of {len(chosen)} noticed, in {time.monotonic() - began:.0f} s")
-    return 0 if len(chosen) - noticed <= MAY_SURVIVE else 1
+def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[Guards], only: str, jobs: int) -> int:
+    started = time.monotonic()
+    noticed, passed = 0, True
+    _import_libraries()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory, multiprocessing.get_context("fork").Pool(jobs) as pool:
+        parts = [by_hand[number::jobs] for number in range(jobs)]
+        trees = pool.imap_unordered(_run_by_hand, [(part, Path(directory) / str(number)) for number, part in enumerate(parts) if part])
+        for lines, count, as_it_must in pool.imap_unordered(functools.partial(_run_package, only=only), packages):
+            print(*lines, sep="\n", flush=True)
+            noticed, passed = noticed + count, passed and as_it_must
+        for lines, count, as_it_must in trees:
+            print(*lines, sep="\n", flush=True)
+            noticed, passed = noticed + count, passed and as_it_must
+    print(f"{noticed} mutants noticed, in {time.monotonic() - started:.0f} s")
+    return 0 if passed else 1
 
 
-def _halves(chosen: Sequence[Mutant | ScriptMutant]) -> list[list[str]]:
-    """Every named test once, in as many parts as run at once; a test of a file that is named whole is not named again."""
-    named = {test for mutant in chosen for test in mutant.tests}
-    tests = sorted(test for test in named if "::" not in test or test.partition("::")[0] not in named)
-    return [part for part in (tests[number::AT_ONCE] for number in range(AT_ONCE)) if part]
+def _import_libraries() -> None:
+    """Each test needs some of them, and none of them knows anything of ours."""
+    with warnings.catch_warnings(record=True):
+        for name in (*LIBRARIES, "hypothesis"):
+            importlib.import_module(name)
+    gc.freeze()
 
 
-def _passes(trees: "queue.SimpleQueue[Tree]", tests: Sequence[str]) -> bool:
-    tree = trees.get()
+def _run_package(guards: Guards, only: str) -> Result:
+    chosen = {mutant.number: mutant for mutant in _chosen(guards, only)}
     try:
-        outcome = tree.outcome(tests, UNCHANGED_SECONDS)
-    finally:
-        trees.put(tree)
+        verdicts = run(guards.modules, list(chosen), guards.tests)
+    except Ended as error:
+        return [f"VOID       {guards.package}: {error}"], 0, False
+    unnoticed = [chosen[number] for number, noticed_by in verdicts if not noticed_by]
+    wrong = sum(mutant.module in WORKED_THROUGH for mutant in unnoticed)
+    lines = [f"{'UNNOTICED ' if mutant.module in WORKED_THROUGH else 'unnoticed '} {mutant}" for mutant in unnoticed]
+    lines.append(
+        f"{guards.package}: {len(chosen)} mutants, {len(unnoticed)} unnoticed, {wrong} of them in modules that were worked through"
+    )
+    return lines, len(chosen) - len(unnoticed), wrong == 0
+
+
+def _run_by_hand(arguments: tuple[Sequence[Mutant | ScriptMutant], Path]) -> Result:
+    mutants, directory = arguments
+    tree, lines = Tree(directory), list[str]()
+    outcome = tree.outcome_unchanged(sorted({test for mutant in mutants for test in mutant.tests}))
     if outcome.status != 0:
-        print(outcome.output[-4000:])
-    return outcome.status == 0
-
-
-def _is_noticed(trees: "queue.SimpleQueue[Tree]", mutant: Mutant | ScriptMutant) -> bool:
-    tree = trees.get()
-    try:
+        return [f"VOID       the tests must pass before a guard is left out: {outcome.output[-4000:]}"], 0, False
+    for mutant in mutants:
         outcome = tree.outcome_with(mutant)
-    finally:
-        trees.put(tree)
-    print(_line(mutant, outcome), flush=True)
-    return bool(outcome.noticed_by)
-
-
-def _line(mutant: Mutant | ScriptMutant, outcome: Outcome) -> str:
-    if outcome.noticed_by:
-        return f"noticed    {mutant.name}: {outcome.noticed_by.rpartition('::')[2]}"
-    why = "" if outcome.status == 0 else f" (pytest ended with {outcome.status}: {outcome.output[-500:].strip()})"
-    return f"UNNOTICED  {mutant.name} ({mutant.file}){why}"
+        if not outcome.noticed_by:
+            why = "" if outcome.status == 0 else f" (pytest ended with {outcome.status}: {outcome.output[-500:].strip()})"
+            lines.append(f"UNNOTICED  {mutant.name} ({mutant.file}){why}")
+    return [*lines, f"by hand: {len(lines)} of {len(mutants)} unnoticed"], len(mutants) - len(lines), not lines
 
 
 if __name__ == "__main__":

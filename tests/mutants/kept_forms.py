@@ -1,7 +1,7 @@
 """Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, never, omits, passes, replaced
+from tests.mutants.operations import always, omits, passes, replaced
 
 forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/views/test_kept_form.py")
 forms.without(
@@ -16,13 +16,8 @@ forms.without(
 )
 forms.without("Origin has a say beside Sec-Fetch-Site", "KeptForms._is_of_same_origin", always('origin in ("", "null", own)'))
 forms.without("who names no origin is not trusted", "KeptForms._is_of_same_origin", replaced("origin == own", 'origin in ("", own)'))
-forms.without("what is kept is bounded", "_read", never("len(body) > most"))
 forms.without("an address has a few places", "KeptForms._put", omits("only_if_version"))
-forms.without("few are read at a time", "KeptForms.keep", never("not self._readers.take(network)"))
-forms.without("a form that can't be sent is not kept", "KeptForms.keep", never("not can_be_sent"))
 forms.without("a form arrives once", "KeptForms.unpacked", replaced("not await self._spend(form)", "(await self._spend(form), False)[1]"))
-forms.without("a form goes where it was sent", "KeptForms.unpacked", never("form.target != _target(incoming)"))
-forms.without("the button is pressed on our page", "KeptForms.may_be_button", always("self._is_of_same_origin(incoming)"))
 forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(secure="False"))
 
 cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")

@@ -1,4 +1,4 @@
-"""Every mutant, in the order of the story: a request is read, judged, answered; a person signs in; a session ends."""
+"""Every mutant that is written by hand, in the order of the story: a request is read, judged, answered; a person signs in; a session ends."""
 
 from tests.mutants import (
     api,
@@ -28,7 +28,6 @@ from tests.mutants import (
     step_up,
     tokens,
     tracing,
-    workers,
 )
 from tests.mutants.mutant import Mutant, ScriptMutant
 
@@ -56,7 +55,6 @@ _CHAPTERS = (
     forward_auth,
     explanations,
     tracing,
-    workers,
     metrics,
     envoy,
     envoy_scripts,

@@ -43,12 +43,7 @@ def test_no_door_and_no_chapter_is_forgotten() -> None:
         doors = [each for each in vars(chapter).values() if isinstance(each, Door | ScriptDoor)]
         assert all(any(each is known for known in chapter.DOORS) for each in doors), name
         assert all(mutant in MUTANTS for each in doors for mutant in each.mutants), name
-    assert len(chapters) > 10
 
 
 def test_each_mutant_has_a_name_of_its_own() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-
-
-def test_there_are_as_many_mutants_as_were_promised() -> None:
-    assert len(MUTANTS) >= 1000

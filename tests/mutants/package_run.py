@@ -1,0 +1,224 @@
+"""The generated mutants of one package: which of its tests reach each of them, and whether one of those notices.
+
+A process imports the instrumented modules and collects the tests; each mutant is a fork of it that runs the tests that reach the mutant.
+What is reached when modules are imported is imported anew, in a fork of a process that has imported none of them.
+"""
+
+import builtins
+import importlib
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutants import points
+from tests.mutants.forked import Ended, in_fork
+from tests.mutants.generator import POINTS, Generated, instrument
+
+ROOT = Path(__file__).parents[2]
+COLLECT_SECONDS, TESTS_SECONDS, TEST_SECONDS = 300, 600, 60
+LEAST_SECONDS, MOST_TIMES_SLOWER = 5, 20
+MEMORY = 2 << 30  # beyond what a process has: a mutant may collect without an end
+# Order is by file, so that a run repeats itself; the other plugins only cost time.
+OPTIONS = ["-x", "-q", "--tb=line", "-s", "-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}"]
+OPTIONS += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what was imported beforehand
+OPTIONS += [
+    each for name in ("cacheprovider", "randomly", "hypothesispytest", "anyio", "unittest", "schemathesis") for each in ("-p", f"no:{name}")
+]
+
+Verdict = tuple[int, str]  # the number of a mutant, and what noticed it: "" for nothing
+
+
+@dataclass
+class Reached:
+    """The tests that reach each mutant, by their indexes; and the seconds that each test takes."""
+
+    tests: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    setups: dict[int, set[Path]] = field(default_factory=lambda: defaultdict(set))
+    seconds: list[float] = field(default_factory=list)
+    failed: str = ""
+
+
+class Runner:
+    """As a plugin of pytest: instead of its tests, runs those of each mutant."""
+
+    def __init__(self, numbers: Sequence[int]):
+        self.numbers = numbers
+        self.verdicts = list[Verdict]()
+        self.at_import = list[int]()
+        self.failed = ""
+        self._failure = ""
+        self._at_setup = set[int]()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        imported = set(points.reached)
+        try:
+            reached: Reached = in_fork(self._find_reached, session, seconds=TESTS_SECONDS)
+            self.failed = reached.failed
+        except Ended as error:
+            self.failed = str(error)
+        if self.failed:
+            return True
+        for number in self.numbers:
+            tests = _order(session.items, reached, number)
+            noticed_by = self._noticed_by(session, number, tests, sum(reached.seconds[each] for each in tests)) if tests else ""
+            if not noticed_by and number in imported:
+                self.at_import.append(number)
+            else:
+                self.verdicts.append((number, noticed_by))
+        return True
+
+    def _find_reached(self, session: pytest.Session) -> Reached:
+        found = Reached()
+        _renew_loop()
+        for index, (item, following) in enumerate(_pairs(session.items)):
+            points.reached.clear()
+            self._at_setup = set()
+            started = time.monotonic()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            found.seconds.append(time.monotonic() - started)
+            if self._failure:
+                found.failed = self._failure
+                break
+            for number in points.reached:
+                found.tests[number].add(index)
+            for number in self._at_setup:  # a fixture may be made for the first of several tests
+                found.setups[number].add(item.path)
+        return found
+
+    def _noticed_by(self, session: pytest.Session, number: int, tests: Sequence[int], seconds: float) -> str:
+        try:
+            return str(in_fork(self._test, session, number, tests, seconds=LEAST_SECONDS + MOST_TIMES_SLOWER * seconds))
+        except Ended as error:
+            return str(error)
+
+    def _test(self, session: pytest.Session, number: int, tests: Sequence[int]) -> str:
+        _limit_memory()
+        _renew_loop()
+        points.active = number
+        for item, following in _pairs([session.items[index] for index in tests]):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failure:
+                return self._failure
+        return ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        self._at_setup = set(points.reached)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self._failure:
+            self._failure = report.nodeid.rpartition("/")[2]
+
+
+class _Noticing:
+    """As a plugin of pytest, that of a run for one mutant."""
+
+    noticed_by = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.noticed_by:
+            self.noticed_by = report.nodeid.rpartition("/")[2]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.noticed_by:
+            self.noticed_by = f"{report.nodeid}: can't be imported"
+
+
+def _pairs(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    return zip(items, [*items[1:], None], strict=True)
+
+
+def _order(items: Sequence[pytest.Item], reached: Reached, number: int) -> list[int]:
+    """The quickest first of those that reach the mutant themselves; then those for which a fixture of their file might have."""
+    own = reached.tests.get(number, set())
+    files = reached.setups.get(number, set())
+    others = [index for index, item in enumerate(items) if item.path in files and index not in own]
+    return [*sorted(own, key=lambda index: reached.seconds[index]), *others]
+
+
+def _renew_loop() -> None:
+    if "twisted.internet.reactor" in sys.modules:  # two processes can't share what Daphne makes when it is imported
+        importlib.import_module("proxy.listener.server").renew_event_loop()
+
+
+def _limit_memory() -> None:
+    with open("/proc/self/statm") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+
+
+def instrumented(modules: Sequence[str]) -> tuple[dict[str, Any], list[Generated]]:
+    """The instrumented code of modules by their names, and all mutants in them."""
+    codes, mutants = {}, list[Generated]()
+    for module in modules:
+        path = ROOT / (module.replace(".", "/") + ".py")
+        tree, found = instrument(module, path.read_text(), len(mutants) + 1)
+        codes[module] = compile(tree, str(path), "exec")
+        mutants += found
+    return codes, mutants
+
+
+def run(modules: Sequence[str], numbers: Sequence[int], tests: Sequence[str]) -> list[Verdict]:
+    """Called in a process that has imported none of the modules; `numbers` are those of instrumented(modules).  Ended where that is void."""
+    codes, _ = instrumented(modules)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        output = Path(directory) / "output"
+        try:
+            found, at_import, failed = in_fork(_run, codes, numbers, tests, output, seconds=36000)
+        except Ended as error:
+            failed = str(error)
+        if failed:
+            raise Ended(f"the tests must pass before a defence is left out: {failed}\n{output.read_text()[-3000:]}")
+        for number in at_import:
+            try:
+                found.append((number, in_fork(_run_imported, codes, number, tests, output, seconds=TESTS_SECONDS)))
+            except Ended as error:
+                found.append((number, str(error)))
+    return sorted(found)
+
+
+def _run(codes: dict[str, Any], numbers: Sequence[int], tests: Sequence[str], output: Path) -> tuple[list[Verdict], list[int], str]:
+    _prepare(codes, output)
+    runner = Runner(numbers)
+    status = pytest.main(_arguments(tests, output), plugins=[runner])
+    ran = status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+    return runner.verdicts, runner.at_import, runner.failed or ("" if ran else f"pytest ended with {status}")
+
+
+def _run_imported(codes: dict[str, Any], number: int, tests: Sequence[str], output: Path) -> str:
+    _prepare(codes, output)
+    _limit_memory()
+    points.active = number
+    noticing = _Noticing()
+    status = pytest.main(_arguments(tests, output), plugins=[noticing])
+    return noticing.noticed_by or ("" if status == 0 else f"pytest ended with {status}")
+
+
+def _arguments(tests: Sequence[str], output: Path) -> list[str]:
+    return [*OPTIONS, f"--basetemp={output.parent / 'base'}", *tests]
+
+
+def _prepare(codes: dict[str, Any], output: Path) -> None:
+    if known := codes.keys() & sys.modules.keys():
+        raise Ended(f"imported already: {known}")
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(output.parent)
+    setattr(builtins, POINTS, points)
+    load = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> Any:
+        return codes.get(fullname) or load(self, fullname)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
