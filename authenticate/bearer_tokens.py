@@ -28,7 +28,6 @@ from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
 from authenticate.provider.single_flight import Place, SingleFlightCache
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
@@ -119,7 +118,7 @@ class BearerTokens:
         self._clock = clock
         self._providers = ProviderClients(options, clock)
         self._trusts: dict[str, TokenPolicy] = {}
-        for _, route in ConfiguredRoutes.of(options.policy).saying("bearer_token"):
+        for route in options.policy:
             if route.bearer_token:
                 self._trusts.setdefault(route.id, TokenPolicy.of_route(route, _provider_of(route, options)))
         self._issuers = {trust: _Issuer(trust, options, clock) for trust in self._trusts.values() if trust.kind == JWT}
@@ -136,7 +135,7 @@ class BearerTokens:
 
     @classmethod
     def of(cls, options: Options, clock: Callable[[], float]) -> "BearerTokens | None":
-        is_needed = any(route.bearer_token for _, route in ConfiguredRoutes.of(options.policy).saying("bearer_token"))
+        is_needed = any(route.bearer_token for route in options.policy)
         return cls(options, clock) if is_needed else None
 
     async def bearer_of(self, route_id: str, token: str, asker: str = "") -> BearerSession | RefusedToken:

@@ -34,7 +34,6 @@ from authenticate.session.refresh_worker import AT_ONCE, RefreshWorker
 from authenticate.session.sessions import Sessions
 from authorize.client import AuthorizePageContext
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from databroker.client import BrokerClient, consume_once
 from databroker.leader_election import run_elected
 from databroker.records import SessionRecord
@@ -131,7 +130,7 @@ class AuthenticateService:
         worker = RefreshWorker(
             self.refresh, self.broker, interval=interval, clock=self.clock, at_once=AT_ONCE * len(self.options.providers)
         )
-        if self.access.rules or ConfiguredRoutes.of(self.options.policy).sees_access:
+        if self.access.rules or self.options.sees_access:
             expiry = AccessExpiry(self.broker, self.clock)
             self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))

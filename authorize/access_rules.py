@@ -9,7 +9,6 @@ from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
 from authorize.policy.request import AccessRequest
 from authorize.policy.truth import TRUE
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
 
@@ -35,7 +34,7 @@ class AccessRules:
     def __init__(self, routes: Iterable[Route]):
         # Of two of one key only the first is ever found by a request.
         self._routes: dict[str, Route] = {}
-        for _, route in ConfiguredRoutes.of(routes).saying("access_requests"):
+        for route in routes:
             if route.access_requests is not None and route.mode == ENFORCE:
                 self._routes.setdefault(route.access_key, route)
         self._people: dict[str, dict[str, Evaluation]] = {}

@@ -1,7 +1,7 @@
 """Configuration checks that need the policy: unusable and unreachable routes, and failing policy tests."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,10 @@ from authorize.user_entry_checks import (
 from config.documents.document import path_of
 from config.load import ConfigCheck
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import ENFORCE
 from config.routes.policy.tests import PolicyTest
 from config.routes.route import Route
+from config.routes.route_cache import routes_beside
 from config.validation import Finding
 from foundation.errors import BadRequest, ConfigError, TooManyReadings, TwoReadings
 
@@ -51,16 +51,15 @@ class OfEachRoute:
 
     def __init__(self, look: Callable[[int, Route], Iterator[Finding]]):
         self._look = look
-        self._good = ConfiguredRoutes()
+        self._good: Sequence[Route] = ()
 
     def __call__(self, settings: Any) -> Iterator[Finding]:
-        routes = ConfiguredRoutes.of(settings.policy)
         wrong = set()
-        for index, route in routes.beside(self._good):
+        for index, route in routes_beside(settings.policy, self._good):
             for finding in self._look(index, route):
                 wrong.add(index)
                 yield finding
-        self._good = ConfiguredRoutes(route for index, route in enumerate(routes) if index not in wrong) if wrong else routes
+        self._good = [route for index, route in enumerate(settings.policy) if index not in wrong]
 
 
 def unusable_route(index: int, route: Route) -> Iterator[Finding]:

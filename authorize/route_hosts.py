@@ -11,7 +11,7 @@ from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from config.options import Options
-from config.routes.upstreams.credentials import authorizing_keys, shows_credentials
+from config.routes.upstreams.credentials import shows_credentials
 from foundation.errors import BadRequest
 
 
@@ -22,8 +22,7 @@ class RouteHosts:
         self.default_ports = default_ports(options)
         self.has_shadow = False  # what is in shadow only the process that decides can say
         self.routes: RouteTable = route_table(options, previous.routes if previous else None)
-        showing = self.routes.saying(*authorizing_keys(options), "pass_provider_tokens")
-        self._with_credentials = frozenset(route.id for route in showing if shows_credentials(route.route, options))
+        self._with_credentials = frozenset(route.id for route in self.routes.routes() if shows_credentials(route.route, options))
         self._certificate_hosts = CertificateHosts(self.routes.routes())
         # Where browsers reach the pages of a host that has tunnels alone: a tunnel's own port is a name, nobody listens there.
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))

@@ -65,7 +65,7 @@ def _ids_of_linked_people(entries: Iterable[_PlacedEntry]) -> Iterator[Finding]:
 
 
 def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
-    for index, route in settings.policy.saying("bearer_token"):
+    for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT or route.allowed_idp_claims or any(block.effect == "allow" for block in route.policy):
             continue
         if not any(written.startswith(f"{route.bearer_token_issuer}{ISSUER_ENDS}") for written in route.allowed_users):
@@ -80,7 +80,7 @@ def tokens_that_open_nothing(settings: Any) -> Iterator[Finding]:
 
 def claims_of_two_issuers(settings: Any) -> Iterator[Finding]:
     of_our_people = {*OF_OUR_PEOPLE, *groups_claims(settings)}
-    for index, route in settings.policy.saying("bearer_token"):
+    for index, route in enumerate(settings.policy):
         if route.bearer_token != JWT:
             continue
         asked = [comparison for comparison in comparisons(route.policy) if comparison.criterion == "claim"]

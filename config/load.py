@@ -13,7 +13,6 @@ from config.documents.document import Document, DocumentError, KeyPath, key_path
 from config.documents.parse import parse
 from config.file_forms import FileContents, read_contents
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.tests import read_tests_file
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache
@@ -145,7 +144,7 @@ class _ConfigChecker:
         self._add(self._contents.findings)
         context = {"files": files}
         good = self._good_routes(raw.pop("policy", None), context)
-        raw["policy"] = ConfiguredRoutes(good.values())
+        raw["policy"] = tuple(good.values())
         options, findings = validate(Options, raw, context)
         self._add(_with_file_indexes(findings, list(good)))
         view = options if options is not None else partial(Options, raw, findings, context)

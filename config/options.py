@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, WrapValidator
+from pydantic import Field
 
 from config import removed_keys
 from config.identity_provider import ConfiguredProvider, configured_providers
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.provider_tokens import knows_github, providers_for
 from config.routes.route import Route
 from config.settings.authenticate import AuthenticateSettings
@@ -95,9 +94,8 @@ def _signing_key_fits(settings: Any) -> Iterator[Finding]:
 
 def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
     yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
-    of_routes = ("tls_custom_ca", "tls_downstream_client_ca")
-    for index, route in settings.policy.saying(*of_routes):
-        yield from _unusable_authorities(route, of_routes, ("policy", index))
+    for index, route in enumerate(settings.policy):
+        yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
 
 
 def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
@@ -116,7 +114,7 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
     needs_tls = "requires TLS terminated by gate; not available with insecure_server"
     if settings.insecure_server and settings.client_ca is not None:
         yield ("client_ca_file" if settings.client_ca_file else "client_ca",), needs_tls
-    for index, route in settings.policy.saying("tls_downstream_client_ca", "policy"):
+    for index, route in enumerate(settings.policy):
         own = route.tls_downstream_client_ca
         if settings.insecure_server and own is not None:
             key = "tls_downstream_client_ca_file" if route.tls_downstream_client_ca_file else "tls_downstream_client_ca"
@@ -126,7 +124,7 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
 
 
 def _strength_is_known(settings: Any) -> Iterator[Finding]:
-    for index, route in settings.policy.saying("acr_values", "max_age") if knows_github(settings) else ():
+    for index, route in enumerate(settings.policy) if knows_github(settings) else ():
         for key in ("acr_values", "max_age"):
             if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
                 yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
@@ -134,14 +132,9 @@ def _strength_is_known(settings: Any) -> Iterator[Finding]:
 
 def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
     limit = settings.timeout_write
-    for index, route in settings.policy.saying("timeout") if limit else ():
+    for index, route in enumerate(settings.policy) if limit else ():
         if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):
             yield ("policy", index, "timeout"), "is more than timeout_write, which limits every response (0 disables the limit)"
-
-
-def _made_already(value: Any, handler: Any) -> Any:
-    """The loader makes routes one by one, and they can't change: ten thousand of them are not looked at again."""
-    return value if type(value) is ConfiguredRoutes else ConfiguredRoutes(handler(value))
 
 
 class Options(
@@ -185,8 +178,8 @@ class Options(
         "routes": "is named `policy` in gate. Use the same list under that name (gate import converts a Pomerium file)",
     }
 
-    policy: Annotated[tuple[Route, ...], WrapValidator(_made_already)] = Field(
-        ConfiguredRoutes(),
+    policy: tuple[Route, ...] = Field(
+        (),
         description="The routes, in the order in which they are tried; also as base64 of a YAML or JSON list.",
         examples=[
             [{"from": "https://app.example.com", "to": "http://127.0.0.1:8001", "allow_any_authenticated_user": True}],
@@ -201,6 +194,11 @@ class Options(
     def tells_the_admin(self) -> bool:
         """Whether who decides here knows where the admin would read it.  An authorize of its own does where it is given the database."""
         return self.services == "all" or (self.services == "authorize" and "database_url" in self.model_fields_set)
+
+    @cached_property
+    def sees_access(self) -> bool:
+        """Whether the rules of any route look at temporary access."""
+        return any(route.sees_access for route in self.policy)
 
     @cached_property
     def providers(self) -> Mapping[str, ConfiguredProvider]:

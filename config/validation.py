@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
@@ -54,19 +54,6 @@ class Settings(BaseModel):
     def unsaid(cls) -> Mapping[str, Any]:
         """Attributes with what they are where nothing is written."""
         return {name: field.get_default(call_default_factory=True, validated_data={}) for name, field in cls.model_fields.items()}
-
-    @cached_property
-    def said(self) -> frozenset[str]:
-        """Attributes that are not what they are where nothing is written, however they came to that."""
-        values = self.__dict__
-        found = (name for name, unsaid in self.unsaid().items() if (value := values[name]) is not unsaid and value != unsaid)
-        return _shared(frozenset(found))
-
-
-@lru_cache(maxsize=1024)
-def _shared(said: frozenset[str]) -> frozenset[str]:
-    """One for all that are equal: of ten thousand routes most say the same."""
-    return said
 
 
 Model = TypeVar("Model", bound=Settings)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from config.types import picture
 from foundation.crypto.sealing import derive_keys
 from foundation.values import WatchedFile
@@ -47,7 +46,7 @@ class Icons:
 
     def __init__(self, options: Options):
         self._key = derive_keys(options.cookie_secret, "icon of the portal")[0]
-        shown = (route.icon for _, route in ConfiguredRoutes.of(options.policy).saying("icon") if route.is_in_portal)
+        shown = (route.icon for route in options.policy if route.icon and route.is_in_portal)
         self._served = dict(self._of((*shown, *(provider.icon for provider in options.providers.values()))))
 
     def _of(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:

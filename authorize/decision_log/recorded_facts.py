@@ -12,7 +12,6 @@ from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.request import AccessRequest, ClientCertificate
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
@@ -43,7 +42,7 @@ class ComparedNames:
 
 def looked_at(routes: Iterable[Route]) -> ComparedNames:
     headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
-    for _, route in ConfiguredRoutes.of(routes).saying("access_requests", "policy", "allowed_idp_claims", "acr_values"):
+    for route in routes:
         sees_access = sees_access or route.sees_access
         claims.update(route.allowed_idp_claims)
         if route.acr_values:

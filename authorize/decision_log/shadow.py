@@ -13,7 +13,6 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
 from authorize.state import route_table
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from foundation.errors import BadRequest
 from foundation.telemetry import metrics
 
@@ -38,8 +37,7 @@ class ShadowPolicy:
     """Second route table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
 
     def __init__(self, options: Options):
-        may_have = ConfiguredRoutes.of(options.policy).saying("mode", "policy")
-        self._table = route_table(options, with_shadow=True) if any(route.has_shadow for _, route in may_have) else None
+        self._table = route_table(options, with_shadow=True) if any(route.has_shadow for route in options.policy) else None
         self.is_any = self._table is not None
 
     def __repr__(self) -> str:

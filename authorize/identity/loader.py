@@ -13,7 +13,6 @@ from authorize.identity.person_records import PersonRecords, holder_of, identity
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
 from config.routes.bearer_tokens import JWT
-from config.routes.configured_routes import ConfiguredRoutes
 from databroker.access.values import AccessHolder, TemporaryAccess
 from databroker.records import (
     DIRECTORY_GROUP,
@@ -110,7 +109,7 @@ class IdentityLoader:
 
     @classmethod
     def of(cls, options: Options, replica: Replica) -> "IdentityLoader":
-        return cls(replica, SessionReader(options), reads_access=ConfiguredRoutes.of(options.policy).sees_access)
+        return cls(replica, SessionReader(options), reads_access=options.sees_access)
 
     def __repr__(self) -> str:
         return f"<IdentityLoader {len(self._cached)} cached>"

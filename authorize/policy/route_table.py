@@ -10,7 +10,6 @@ from typing import NamedTuple
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
 from authorize.policy.request import CONNECT, AccessRequest
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.policy.language import SHADOW
 from config.routes.route import Route
 from config.routes.told_headers import ToldNames
@@ -188,14 +187,6 @@ class RouteTable:
 
     def routes(self) -> tuple[CompiledRoute, ...]:
         return self._routes
-
-    def saying(self, *names: str) -> list[CompiledRoute]:
-        """Routes that say one of these (`ConfiguredRoutes.saying`)."""
-        return [self._routes[place] for place, _ in self._said.saying(*names)]
-
-    @cached_property
-    def _said(self) -> ConfiguredRoutes:
-        return ConfiguredRoutes(compiled.route for compiled in self._routes)
 
     def _host_routes(self, host: str, port: int | None, is_tunnel: bool = False) -> HostRoutes | None:
         """A host with routes of its own never falls back to a wildcard's, which may be more generous."""

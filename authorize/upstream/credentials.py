@@ -10,7 +10,7 @@ from authorize.upstream.cloud_serverless import IdentityTokens
 from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
 from authorize.upstream.provider_tokens import ProviderTokens
 from config.options import Options
-from config.routes.upstreams.credentials import authorizing_keys, is_serverless
+from config.routes.upstreams.credentials import is_serverless
 from databroker.client import BrokerClient
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import NobodyToActFor
@@ -36,12 +36,12 @@ class UpstreamCredentials:
         broker: BrokerClient | None = None,
     ):
         self._tokens = IdentityTokens(options, clock)
-        self._provider_tokens = ProviderTokens(options, table.saying("pass_provider_tokens"), broker, clock)
+        self._provider_tokens = ProviderTokens(options, table.routes(), broker, clock)
         self._groups_told = groups_told
         self._clusters: dict[str, bytes] = {}
         self._audiences: dict[str, str] = {}
         self._basic: dict[str, Headers] = {}
-        for compiled in table.saying(*authorizing_keys(options)):
+        for compiled in table.routes():
             route = compiled.route
             if route.cluster_service_account_token is not None:
                 self._clusters.setdefault(compiled.id, b"Bearer " + route.cluster_service_account_token.reveal().encode("ascii"))

@@ -130,7 +130,7 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
 
 def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> Iterator[Finding]:
     """Claims, users and groups of another issuer must be asked for by words that say so."""
-    for index, route in settings.policy.saying("bearer_token"):
+    for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
             if name in OF_OUR_PEOPLE or name in groups_claims:
                 yield (
@@ -143,7 +143,7 @@ def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> It
 
 
 def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
-    for index, route in settings.policy.saying("bearer_token"):
+    for index, route in enumerate(settings.policy):
         for kind, client_id in providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
             if route.bearer_token == ID_TOKEN and client_id in ("", "not used"):
                 yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"

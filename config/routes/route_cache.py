@@ -1,6 +1,7 @@
 """Route cache across reloads: of ten thousand routes only those that have changed are validated."""
 
 import marshal
+from collections.abc import Iterable
 from typing import Any
 
 from config.routes.route import Route
@@ -33,6 +34,12 @@ class RouteCache:
     def add(self, written: Any, route: Route) -> None:
         if next(watched_files(route), None) is None:
             self._now[_key(written)] = route
+
+
+def routes_beside(routes: Iterable[Route], others: Iterable[Route]) -> list[tuple[int, Route]]:
+    """Routes, in order and each with its place, that are not among these others; those of equal words may be."""
+    known = set(map(id, others))
+    return [(place, route) for place, route in enumerate(routes) if id(route) not in known]
 
 
 def _key(written: Any) -> bytes:

@@ -102,7 +102,7 @@ def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
     """Places where groups are asked for."""
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
-    for index, route in settings.policy.saying("allowed_groups", "policy"):
+    for index, route in enumerate(settings.policy):
         if route.allowed_groups:
             yield "policy", index, "allowed_groups"
         if "groups" in route.criteria:

@@ -129,7 +129,7 @@ def _stand_alone(settings: Any) -> Iterator[Finding]:
 
 def _routes_name_providers(settings: Any) -> Iterator[Finding]:
     known = provider_kinds(settings)
-    for index, route in settings.policy.saying("identity_providers", "policy", "access_requests"):
+    for index, route in enumerate(settings.policy):
         is_named = route.identity_providers or "provider" in route.criteria or route.access_requests is not None
         for place, name in _named_on(route) if is_named else ():
             if name not in known:
@@ -147,7 +147,7 @@ def _named_on(route: Any) -> Iterator[tuple[KeyPath, str]]:
 
 def _tokens_are_of_one_provider(settings: Any) -> Iterator[Finding]:
     """Whoever a token of unknown origin is shown to can use it: it is asked of one provider, or of none."""
-    for index, route in settings.policy.saying("bearer_token") if several(settings) else ():
+    for index, route in enumerate(settings.policy) if several(settings) else ():
         if route.bearer_token in (ACCESS_TOKEN, ID_TOKEN) and len(route.identity_providers) != 1:
             yield (
                 ("policy", index, "bearer_token"),

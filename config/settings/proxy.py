@@ -83,7 +83,7 @@ def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
 
 
 def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
-    for index, route in settings.policy.saying("upstream_http2") if settings.data_plane == "embedded" else ():
+    for index, route in enumerate(settings.policy) if settings.data_plane == "embedded" else ():
         if route.upstream_http2:
             yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
 

@@ -76,8 +76,8 @@ def watched_files(value: Any) -> Iterator[WatchedFile]:
     if isinstance(value, WatchedFile):
         yield value
         return
-    said = (getattr(value, name) for name in value.said) if isinstance(value, Settings) else ()
-    for each in value if isinstance(value, tuple | list) else said:
+    values = vars(value).values() if isinstance(value, Settings) else ()
+    for each in value if isinstance(value, tuple | list) else values:
         if type(each) not in _NO_FILES:
             yield from watched_files(each)
 

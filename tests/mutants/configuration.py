@@ -55,13 +55,6 @@ WITHIN = "unit/gateproject/process/test_runtime.py"
 runtime.without("a reload comes after the start", "Runtime._start", replaced("self._reloading", "asyncio.Lock()"), WITHIN)
 reload = door("gateproject.process.reload", WITHIN)
 reload.without("a part that fails undoes nothing", "Reload.tell", replaced("Exception", "ZeroDivisionError"))
-routes_that_say = door("config.routes.configured_routes", "unit/config/routes/test_configured_routes.py")
-routes_that_say.without(
-    "who says one of several is found", "ConfiguredRoutes.saying", replaced("said.isdisjoint(names)", "said.isdisjoint(names[:1])")
-)
-routes_that_say.without(
-    "a route that is no other is looked at", "ConfiguredRoutes.beside", replaced("id(route) not in known", "route not in others")
-)
 kept_by_envoy = door("proxy.envoy.configuration", "unit/proxy/envoy/test_configuration.py")
 kept_by_envoy.without(
     "what Envoy refused is not told to it again", "EnvoyConfiguration.restore", replaced("self._before", "(self.options, self._clusters)")
@@ -113,6 +106,7 @@ forms = door("config.file_forms", "unit/config/test_file_forms.py")
 forms.without("a file that can't be read is said once", "FileContents.add", skips("self.unread.add(setting)", times=2))
 
 unchanged = door("config.routes.route_cache", "unit/config/test_source.py", "unit/config/routes/test_route_cache.py")
+unchanged.without("a route that is no other is looked at", "routes_beside", replaced("id(route) not in known", "route not in others"))
 unchanged.without(
     "a route that is written differently is read anew", "_key", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
 )
@@ -166,7 +160,6 @@ DOORS = (
     unreachable,
     runtime,
     reload,
-    routes_that_say,
     kept_by_envoy,
     restart_only,
     rungate,

@@ -110,7 +110,7 @@ GUARDS = (
     Guards("config.importing.authentik", "convert"),
     Guards(
         "config.routes",
-        "access_requests bearer_tokens configured_routes provider_tokens rewrites route route_cache told_headers values",
+        "access_requests bearer_tokens provider_tokens rewrites route route_cache told_headers values",
         "unit/authorize/policy/language/test_access_criteria.py unit/config/test_source.py unit/proxy/sign_in/test_redirects.py",
     ),
     Guards("config.routes.policy", "language values"),

@@ -97,12 +97,6 @@ def authorizes(route: Any, settings: Any) -> bool:
     return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
 
 
-def authorizing_keys(settings: Any) -> tuple[str, ...]:
-    """Keys of which such a route says one."""
-    of_all = ("to",) if settings.enable_cloud_serverless_authentication else ()
-    return ("cluster_service_account_token", "basic_auth", "enable_cloud_serverless_authentication", *of_all)
-
-
 def token_key(route: Any) -> str:
     return "cluster_service_account_token_file" if route.cluster_service_account_token_file else "cluster_service_account_token"
 
@@ -135,7 +129,7 @@ def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:
 
 
 def authorization_is_set_once(settings: Any) -> Iterator[Finding]:
-    for index, route in settings.policy.saying(*authorizing_keys(settings)):
+    for index, route in enumerate(settings.policy):
         if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
             yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
 

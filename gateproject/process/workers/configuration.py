@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from config.options import Options
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.in_force import InForce
@@ -43,7 +42,7 @@ class WorkerConfiguration:
 
     def read(self, before: Options) -> Options:
         options: Options = pickle.loads(self.options)  # noqa: S301 - see above
-        policy = ConfiguredRoutes(self._route(route, before) for route in self.routes)
+        policy = tuple(self._route(route, before) for route in self.routes)
         return options.model_copy(update={"policy": policy})
 
     def read_in_force(self) -> InForce:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
+from config.routes.route_cache import routes_beside
 from foundation.values import ip_of
 from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
@@ -63,15 +63,15 @@ class EnvoyClusters:
     ):
         self.may_be_refused, self._max_connections = False, max_connections
         self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
-        self._routes = ConfiguredRoutes.of(routes)
+        self._routes = tuple(routes)
         before = previous if previous is not None and previous._kind() == self._kind() else None
         self.resources: dict[str, str] = {} if before is None else dict(before.resources)
         self._names: dict[ClusterKey, str] = {} if before is None else dict(before._names)
         self._users: Counter[ClusterKey | str] = Counter() if before is None else before._users.copy()  # routes of each key and resource
-        others = ConfiguredRoutes() if before is None else before._routes
-        for route in _each_once(self._routes.beside(others)):
+        others = () if before is None else before._routes
+        for route in _each_once(routes_beside(self._routes, others)):
             self._add(route)
-        for route in _each_once(others.beside(self._routes)):
+        for route in _each_once(routes_beside(others, self._routes)):
             self._remove(route)
 
     def _kind(self) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,71 +13,22 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from authenticate.bearer_tokens import BearerTokens
-from authenticate.portal.icons import Icons
-from authorize.access_rules import AccessRules
 from authorize.config_checks import CONFIG_CHECKS, OfEachRoute, routes_without_people
-from authorize.decision_log.recorded_facts import looked_at
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest, ClientCertificate
 from authorize.policy.route_table import RouteTable
-from authorize.service import AuthorizeService
 from config.load import CheckedConfig, check_configuration
-from config.reference.all_settings import route_keys
-from config.routes.configured_routes import ConfiguredRoutes
 from config.routes.route import Route
 from config.validation import Finding
-from databroker.replica import Replica
-from databroker.store.memory import MemoryStore
-from foundation.crypto.signing_key import SigningKey
 from foundation.errors import Problem
 from tests.support.certs import certificate_files
 from tests.support.client_certificates import authority
 from tests.support.examples import examples
 from tests.support.options import MINIMAL
 from tests.support.providers import a_provider
-from tests.support.several_providers import several
-
-# What rules over several settings look at, and the examples of single keys rarely have.
-JWT = {"bearer_token": "jwt", "bearer_token_issuer": "https://issuer.example.com", "bearer_token_audience": "a"}
-PASS = {"allowed_domains": ["example.com"]}
-REVEALING: tuple[dict[str, Any], ...] = (
-    {},
-    {"allow_any_authenticated_user": True},
-    {"allow_public_unauthenticated_access": True},
-    {"allowed_users": ["verified_email/a@example.com", "okta/somebody", "https://issuer.example.com#x"]},
-    {**JWT, **PASS},
-    {**JWT, "policy": {"allow": {"claim/email": "x"}}},
-    {"icon": "logo.svg", **PASS},
-    {**JWT, "allowed_idp_claims": {"email": ["x"]}},
-    {"bearer_token": "idp_access_token", "bearer_token_audience": "*", **PASS},
-    {"bearer_token": "idp_id_token", "allowed_idp_claims": {"groups": ["x"]}},
-    {"policy": [{"deny": {"user": ["verified_email/a@example.com"]}}, {"allow": {"claim/groups": "x"}}]},
-    {"policy": [{"allow": {"client_certificate": {"fingerprint": "aa" * 32}}}, {"mode": "shadow", "deny": {"http_header/X-A": "1"}}]},
-    {"policy": {"allow": {"groups": "x"}}},
-    {"policy": [{"allow": {"provider": "nobody"}}]},
-    {"policy": [{"allow": {"acr": "urn:mfa"}}, {"allow": {"granted": True}}]},
-    {"access_requests": {"approvers": [{"groups": "leads"}], "max_duration": "2h"}, **PASS},
-    {"access_requests": {"approvers": [{"provider": "nobody"}], "max_duration": "2h"}, **PASS},
-    {"mode": "shadow", **PASS},
-    {"policy": {"mode": "shadow", "deny": {"http_header/X-A": "1"}}, **PASS},
-    {"max_age": "15m", **PASS},
-    {"cluster_service_account_token": "token", **PASS},
-    {"cluster_service_account_token": "token", "set_request_headers": {"Authorization": "x"}, **PASS},
-    {"enable_cloud_serverless_authentication": True, "set_request_headers": {"Authorization": "x"}, **PASS},
-    {"enable_cloud_serverless_authentication": True, **PASS},
-    {"allowed_groups": ["x"]},
-    {"basic_auth": {"user": "gate", "password": "x"}, "set_request_headers": {"Authorization": "x"}, **PASS},
-    {"set_request_headers": {"Authorization": "x"}, **PASS},
-    {"pass_provider_tokens": True, "set_request_headers": {"X-T": "${access_token}"}, **PASS},
-    {"identity_providers": ["nobody"], "upstream_http2": True, "timeout": "10m", **PASS},
-    {"tls_custom_ca_file": "token", **PASS},
-    {"tls_downstream_client_ca_file": "ca.pem", **PASS},
-    {"max_age": "15m", "acr_values": ["urn:mfa"], **PASS, "icon": "book", "portal": "show"},
-)
 
 ROUTES: list[dict[str, Any]] = [
     {"from": "https://open.example.com", "to": "http://a", "allow_public_unauthenticated_access": True},
@@ -338,56 +288,6 @@ def test_a_policy_test_may_say_that_access_was_given(tmp_path: Path) -> None:
     assert checked(tmp_path, policy=[route], policy_tests=tests).errors == ()
     (problem,) = checked(tmp_path, policy=[route], policy_tests=[{**test, "user": None, "granted": True, "expect": "refuse"}]).errors
     assert "describes a user" in problem.message
-
-
-def told(found: CheckedConfig) -> Any:
-    """All that is said of a configuration, and what is made of its routes where nothing is."""
-    options = found.options
-    if options is None:
-        return found.errors, found.warnings
-    ours = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
-    bearers = BearerTokens.of(options, lambda: 0.0)
-    made = (
-        {id: repr(told) for id, told in vars(ours.credentials).items() if id in ("_clusters", "_audiences", "_basic")},
-        vars(ours.credentials._provider_tokens)["_templates"],
-        (ours._with_credentials, ours.has_shadow, ours._identities._reads_access, ours.wants_certificate(None)),
-        (looked_at(options.policy), AccessRules(options.policy).routes, sorted(Icons(options)._served)),
-        None if bearers is None else {id: repr(policy) for id, policy in bearers._trusts.items()},
-    )
-    return found.warnings, made
-
-
-VARIANTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"enable_cloud_serverless_authentication": True, "data_plane": "envoy"},
-    {"insecure_server": True, "idp_provider": "github", "timeout_write": "1s", "dns_lookup_family": "V6_ONLY"},
-    {**several("corp", "partner"), "groups_claim": None},
-    {"idp_client_id": "not used", "groups_claim": "groups", "client_ca_file": "ca.pem", "databroker_service_url": "http://127.0.0.1:1"},
-)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_who_looks_at_routes_that_say_something_finds_what_a_look_at_all_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    (tmp_path / "ca.pem").write_bytes(authority("upstreams").pem)
-    (tmp_path / "token").write_text("secret")
-    (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><path d="M0 0h1"/></svg>')
-    chance, kinds = random.Random(seed), set[str]()
-    keys = [key for key in route_keys() if key.name not in ("from", "to", "redirect")]
-    for _ in range(60):
-        policy: list[dict[str, Any]] = []
-        for number in range(3):
-            written = {key.name: chance.choice(key.field.examples or [None]) for key in chance.sample(keys, chance.choice((0, 0, 0, 1, 2)))}
-            more = chance.choice(REVEALING)
-            policy.append({"from": f"https://app{number}.example.com", "to": "https://upstream.example.com", **written, **more})
-        settings = {"data_dir": str(tmp_path / "data"), **chance.choice(VARIANTS), "policy": policy}
-        with monkeypatch.context() as patched:
-            patched.setattr(ConfiguredRoutes, "saying", lambda routes, *names: list(enumerate(routes)))
-            looked = told(checked(tmp_path, **settings))
-        assert told(checked(tmp_path, **settings)) == looked, policy
-        kinds |= {problem.message[:20] for problem in looked[0] if isinstance(problem, Problem)}
-    assert len(kinds) > 20
 
 
 def test_a_route_in_which_nothing_was_found_is_looked_at_once_and_one_in_which_something_was_each_time(tmp_path: Path) -> None:
