@@ -26,12 +26,7 @@ IDLE_LINES = "integration/databroker/store/test_kvstore.py::test_a_line_that_was
 CLUSTER = "integration/databroker/store/test_kvclient.py::test_a_cluster_that_was_away_is_found_again"
 
 # (library, None for Python's own; where it is used; name) -> where it is tested.
-COMPLETION = "unit/gateproject/completion/test_commands.py"
 USED = {
-    ("", "gateproject/completion/commands.py", "_actions"): f"{COMPLETION}::test_each_argument_says_what_it_takes",
-    ("", "gateproject/completion/commands.py", "_SubParsersAction"): (
-        f"{COMPLETION}::test_subcommands_are_words_and_their_options_are_the_commands_each_once"
-    ),
     ("aiohttp", "proxy/upstreams/client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
     ("aiohttp", "proxy/upstreams/client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
     ("aiohttp", "proxy/upstreams/client.py", "_buffer"): BROKE_OFF,
