@@ -1,7 +1,6 @@
 """Session reader: the one way from a record to a session that may be used, and to its person."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 import structlog
 
@@ -39,17 +38,7 @@ class SessionReader:
         return session
 
 
-class Vouching(Protocol):
-    """A provider that may have signed somebody in."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def issuer(self) -> str: ...
-
-
-def vouches(provider: Vouching | None, session: SessionRecord) -> bool:
+def vouches(provider: ConfiguredProvider | None, session: SessionRecord) -> bool:
     """Whether the session is of this provider.  Its id alone says little: another may have had it, and subjects of two may be equal."""
     return provider is not None and session.provider == provider.id and is_issuer(provider.issuer, session.vouched_by)
 

@@ -16,10 +16,12 @@ from authenticate.provider.claim_limits import check_claims
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.key_set import KeySet
-from authenticate.provider.kinds.base import AnotherPerson, Provider, is_verified, merged
+from authenticate.provider.kinds.base import AnotherPerson, is_verified, merged
+from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.signed_token import UnknownKey, WrongToken
 from authenticate.provider.single_flight import Place
 from authenticate.provider.tokens import Tokens
+from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
@@ -43,9 +45,9 @@ log = structlog.get_logger(__name__)
 class ProviderClient:
     """Client of one provider, with caches of its discovery document and its keys."""
 
-    def __init__(self, options: Options, provider: Provider, clock: Callable[[], float]):
-        self.provider = provider
-        self.configured = options.providers.get(provider.id)
+    def __init__(self, options: Options, configured: ConfiguredProvider, clock: Callable[[], float]):
+        self.configured = configured
+        self.provider = provider = provider_of(configured)
         self.client_id = provider.client_id
         self._client_secret = provider.client_secret
         self._clock = clock

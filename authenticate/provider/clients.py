@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.issuer import is_issuer
 from authenticate.provider.kinds.base import AnotherPerson
-from authenticate.provider.kinds.registry import provider_of
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from databroker.records import SessionRecord
@@ -30,7 +29,7 @@ class ProviderClients:
     def of(self, id: str) -> ProviderClient | None:
         """The client of this provider; None where it is not configured."""
         if id not in self._made and (configured := self.configured.get(id)) is not None:
-            self._made[id] = ProviderClient(self._options, provider_of(configured), self._clock)
+            self._made[id] = ProviderClient(self._options, configured, self._clock)
         return self._made.get(id)
 
     def of_issuer(self, issuer: str) -> ProviderClient | None:
@@ -40,7 +39,7 @@ class ProviderClients:
     def of_session(self, session: SessionRecord) -> ProviderClient:
         """The client of the provider that vouched for a session; AnotherPerson: its tokens are nobody's to see."""
         client = self.of(session.provider)
-        if client is None or not vouches(client.provider, session):
+        if client is None or not vouches(client.configured, session):
             raise AnotherPerson("the provider of the session is no longer configured")
         return client
 

@@ -64,7 +64,7 @@ async def with_new_claims(client: ProviderClient, session: SessionRecord, now: f
 def _becomes_another(client: ProviderClient, session: SessionRecord, user: UserRecord, claims: Mapping[str, Any]) -> bool:
     """Whether the account would become another person's, or nobody's in particular: who sits there signs in anew."""
     configured = client.configured
-    if configured is None or not configured.links_by_email:
+    if not configured.links_by_email:
         return False
     before = client.provider.user(session.claims, session.issued)
     return linked_id_of(before, session.claims, configured) != linked_id_of(user, claims, configured)
@@ -98,7 +98,7 @@ async def _refreshed_payload(client: ProviderClient, session: SessionRecord, dis
 
 def _check_origin(client: ProviderClient, session: SessionRecord) -> None:
     """Check that the session is of the configured provider: a token must not be sent to another."""
-    if not vouches(client.provider, session):
+    if not vouches(client.configured, session):
         raise AnotherPerson("the provider of the session is no longer configured")
 
 

@@ -22,7 +22,6 @@ from authenticate.provider.client import ProviderClient
 from authenticate.provider.client_refusals import ClientRefusal, client_refusal
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderResponse
-from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.pushed_request import is_accepted, push
 from authenticate.provider.tokens import error_text
 from config.documents.document import KeyPath
@@ -65,7 +64,7 @@ async def findings(options: Options) -> list[Finding]:
 async def provider_findings(options: Options, provider: ConfiguredProvider) -> list[Finding]:
     """What the provider says against this configuration: it can't be read, or it does not take this client."""
     key = _place(options, provider, "url")
-    client = ProviderClient(options, provider_of(provider), time.time)
+    client = ProviderClient(options, provider, time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()
@@ -95,7 +94,7 @@ async def link_findings(options: Options) -> list[Finding]:
 
 
 async def _link_findings_of(options: Options, provider: ConfiguredProvider) -> list[Finding]:
-    client = ProviderClient(options, provider_of(provider), time.time)
+    client = ProviderClient(options, provider, time.time)
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
             says_so = client.provider.tells_email_verified(await client.discovery())

@@ -46,7 +46,7 @@ GUARDS = (
     ),
     Guards(
         "authenticate.provider.kinds",
-        "azure base github keycloak oidc",
+        "azure base generic github oidc",
         "unit/authenticate/test_bearer_tokens.py unit/authenticate/views/test_callback.py",
     ),
     Guards(

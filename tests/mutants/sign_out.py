@@ -1,7 +1,7 @@
 """Defences of the sign-out: who may ask for it, whose sessions end, and that none is left."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, lacks, omits, replaced, skips
+from tests.mutants.operations import always, lacks, omits, replaced
 
 logout_token = door("authenticate.provider.logout_token", "unit/authenticate/provider/test_logout_token.py")
 logout_token.without(
@@ -73,16 +73,18 @@ oidc_provider = door(
 )
 oidc_provider.without("the access token is revoked, too", "OIDCProvider.revocable_tokens", lacks('(session.access_token, "access_token")'))
 
-keycloak = door("authenticate.provider.kinds.keycloak", "unit/authenticate/provider/kinds/test_keycloak.py")
+keycloak = door("authenticate.provider.kinds.generic", "unit/authenticate/provider/kinds/test_generic.py")
 keycloak.without(
     "a sign-out leaves the other browsers at Keycloak",
-    "KeycloakProvider.revocable_tokens",
-    replaced('((session.access_token, "access_token"),)', "super().revocable_tokens(session)"),
+    "GenericProvider.revocable_tokens",
+    replaced("is_keycloak(discovery)", "False"),
 )
-keycloak.without("nothing outlives its sign-out", "KeycloakProvider", skips("default_scopes = ..."))
+keycloak.without("nothing outlives its sign-out", "GenericProvider.asked_scopes", replaced("KEYCLOAK_SCOPES", "self.default_scopes"))
 google = door("authenticate.provider.kinds.google", "unit/authenticate/provider/kinds/test_generic.py")
 google.without(
-    "a sign-out leaves the other browsers at Google", "GoogleProvider.revocable_tokens", replaced("()", "super().revocable_tokens(session)")
+    "a sign-out leaves the other browsers at Google",
+    "GoogleProvider.revocable_tokens",
+    replaced("()", "super().revocable_tokens(session, discovery)"),
 )
 
 DOORS = (

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from authenticate.provider.client import ProviderClient
-from authenticate.provider.kinds.registry import provider_of
 from authenticate.session.refresh import SessionRefresh
 from authenticate.session.refresh_worker import RefreshWorker
 from databroker.records import SESSION, USER, SessionRecord, UserRecord
@@ -22,7 +21,7 @@ class Renewals:
         self.idp, self.clock = idp, clock
         idp.clock = clock
         options = make_options(directory, idp_provider_url=idp.issuer, idp_client_id=CLIENT_ID, idp_client_secret=CLIENT_SECRET, **settings)
-        self.client = ProviderClient(options, provider_of(options.first_provider), clock)
+        self.client = ProviderClient(options, options.first_provider, clock)
         self.broker = store
         self.refresh = SessionRefresh(lambda session: self.client, self.broker, clock)
         self.worker = RefreshWorker(self.refresh, self.broker, interval=600.0, clock=clock, tick=0.01)

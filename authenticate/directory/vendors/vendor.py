@@ -13,9 +13,8 @@ from authenticate.directory.vendors import retry_delay
 from authenticate.directory.vendors.api import Credentials, DirectoryApi
 from authenticate.directory.vendors.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
-from authenticate.provider.kinds.registry import PROVIDERS
 from config.identity_provider import ConfiguredProvider
-from config.issuers import issuer_of
+from config.issuers import DEFAULT_URLS, issuer_of
 from config.settings.directory_account import DirectoryAccount
 from databroker.records import DirectoryGroup, DirectoryUser
 
@@ -32,7 +31,7 @@ class Vendor(ABC):
         """`is_known`: this process knows who signs in the provider's people."""
         self.provider = provider
         self.provider_id = provider.id
-        self.provider_url = provider.url or PROVIDERS[self.kind].default_url
+        self.provider_url = provider.url or DEFAULT_URLS.get(self.kind, "")
         self.site = origin(self.provider_url)
         self.base = provider.directory_url or self.derived_base()
         self.account = account

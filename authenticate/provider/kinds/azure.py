@@ -8,7 +8,6 @@ from typing import Any
 from authenticate.provider.issuer import TENANT
 from authenticate.provider.kinds.base import MissingScopes
 from authenticate.provider.kinds.oidc import OIDCProvider
-from config.issuers import DEFAULT_URLS
 from databroker.records import UserRecord
 from foundation.errors import ProviderError
 
@@ -19,7 +18,6 @@ _GRAPH = re.compile(
 
 
 class AzureProvider(OIDCProvider):
-    default_url = DEFAULT_URLS["azure"]
     default_params = {"prompt": "select_account"}
 
     def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:

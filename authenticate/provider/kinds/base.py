@@ -1,13 +1,9 @@
-"""Provider protocol: what identity providers may differ in; everything else is OpenID Connect and the same for all."""
+"""What all kinds of providers share: errors, scopes that were not granted, and whether claims vouch for an address."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.http import ProviderHttp, ProviderResponse
-from databroker.records import SessionRecord, UserRecord
 from foundation.errors import ProviderError
-from foundation.values import SecretText
 
 
 class AccessRefused(ProviderError):
@@ -27,85 +23,6 @@ class MissingScopes(NamedTuple):
 
     needed: tuple[str, ...]
     other: tuple[str, ...]
-
-
-class OAuthClient(Protocol):
-    """Our registration at the provider, by which it is asked in our name (RFC 6749 2.3)."""
-
-    @property
-    def client_id(self) -> str: ...
-
-    @property
-    def http(self) -> ProviderHttp: ...
-
-    def basic_credentials(self) -> dict[str, str]: ...
-
-    async def verified_userinfo(self, token: str, discovery: DiscoveryDocument) -> dict[str, Any]: ...
-
-    async def post_as_client(self, url: str, form: dict[str, str], discovery: DiscoveryDocument) -> ProviderResponse: ...
-
-
-class Provider(Protocol):
-    """An identity provider, and our registration there."""
-
-    @property
-    def id(self) -> str: ...  # what the ids of its people begin with
-
-    @property
-    def client_id(self) -> str: ...
-
-    @property
-    def client_secret(self) -> SecretText: ...
-
-    @property
-    def url(self) -> str: ...  # as configured, or the vendor's own
-
-    @property
-    def issuer(self) -> str: ...  # as issuer.py compares it
-
-    @property
-    def scopes(self) -> tuple[str, ...]: ...  # what the operator chose, if anything
-
-    @property
-    def gives_id_token(self) -> bool: ...  # False for plain OAuth 2.0
-
-    @property
-    def tokens_last(self) -> bool: ...  # an access token without an expiry is good until it is revoked
-
-    @property
-    def request_params(self) -> Mapping[str, str]: ...  # added to the authorization request
-
-    @property
-    def pressing_prompt(self) -> str: ...  # the value of `prompt` by which it asks a person again whom it remembers
-
-    @property
-    def groups_claim(self) -> str: ...  # "" where claims are not groups
-
-    def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
-        """Scopes that the person, or whoever had the request on its way, took out.  `given` is `scope` of the token response."""
-        ...
-
-    def tells_email_verified(self, discovery: DiscoveryDocument) -> bool: ...  # as a rule: who leaves it out does not vouch for the address
-
-    async def discovery(self, http: ProviderHttp) -> DiscoveryDocument: ...
-
-    def asked_scopes(self, discovery: DiscoveryDocument) -> tuple[str, ...]: ...
-
-    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
-        """Claims of the userinfo endpoint, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
-        ...
-
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
-        """Revoke the session's tokens; False where it can't, or not without ending other sessions of the person.
-
-        ProviderError where it did not."""
-        ...
-
-    def subject(self, claims: Mapping[str, Any]) -> str: ...
-
-    def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
-        """The person whom verified claims describe."""
-        ...
 
 
 def vouches(email_verified: object) -> bool:

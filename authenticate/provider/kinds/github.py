@@ -1,15 +1,18 @@
 """GitHub, its own site or a server of one's own: plain OAuth 2.0, so what an ID token would say is asked of its API."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from authenticate.provider.kinds.base import AccessRefused, OAuthClient
+from authenticate.provider.kinds.base import AccessRefused
 from authenticate.provider.kinds.oidc import OIDCProvider
 from config.issuers import DEFAULT_URLS
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
+
+if TYPE_CHECKING:
+    from authenticate.provider.client import ProviderClient
 
 # As GitHub's documentation of scopes has it; it leaves out what a wider one covers.
 _COVERED = {
@@ -21,7 +24,6 @@ _COVERED = {
 
 
 class GitHubProvider(OIDCProvider):
-    default_url = DEFAULT_URLS["github"]
     default_scopes = ("user:email", "read:org")
     needed_scopes = default_scopes
     gives_id_token = False
@@ -50,7 +52,7 @@ class GitHubProvider(OIDCProvider):
         names = super().scope_names(scopes)
         return names | frozenset(narrow for wide in names for narrow in _COVERED.get(wide, ()))
 
-    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, client: "ProviderClient", discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
         headers = {"Authorization": f"token {access_token}", "Accept": "application/vnd.github+json"}
         user = _accepted(await client.http.get(self._api + "/user", headers)).json()
         login, number = user.get("login"), user.get("id")
@@ -62,7 +64,7 @@ class GitHubProvider(OIDCProvider):
             return claims
         return {**claims, **_primary_email(_accepted(emails))}
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
+    async def revoke(self, client: "ProviderClient", discovery: DiscoveryDocument, session: SessionRecord) -> bool:
         """Revoke this token; `/grant` would be all that the person granted to us, also in their other browsers."""
         headers = {**client.basic_credentials(), "Content-Type": "application/json"}
         body = json.dumps({"access_token": session.access_token}).encode()
@@ -75,7 +77,7 @@ class GitHubProvider(OIDCProvider):
 def api_url(site: str) -> str:
     """The REST API's URL: GitHub's own, its enterprise cloud with data residency, or a server of one's own."""
     scheme, _, host = site.partition("://")
-    if site == GitHubProvider.default_url or host.endswith(".ghe.com"):
+    if site == DEFAULT_URLS["github"] or host.endswith(".ghe.com"):
         return f"{scheme}://api.{host}"
     return f"{site}/api/v3"
 

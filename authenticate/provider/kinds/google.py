@@ -5,17 +5,15 @@ from dataclasses import replace
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.kinds.oidc import OIDCProvider, RevocableTokens
-from config.issuers import DEFAULT_URLS
 from databroker.records import SessionRecord
 
 
 class GoogleProvider(OIDCProvider):
-    default_url = DEFAULT_URLS["google"]
     default_scopes = ("openid", "profile", "email")
     default_params = {"prompt": "select_account consent"}
     pressing_prompt = "select_account"  # it knows no `login`
 
-    def revocable_tokens(self, session: SessionRecord) -> RevocableTokens:
+    def revocable_tokens(self, session: SessionRecord, discovery: DiscoveryDocument) -> RevocableTokens:
         """No token: each stands for all that the person has granted to us, and its end would be that of their other browsers, too."""
         return ()
 

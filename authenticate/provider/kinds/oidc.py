@@ -4,17 +4,20 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from authenticate.provider.kinds.base import AccessRefused, MissingScopes, OAuthClient, ScopeMissing, is_verified
+from authenticate.provider.kinds.base import AccessRefused, MissingScopes, ScopeMissing, is_verified
 from authenticate.provider.tokens import bearer_error, error_code, error_text
 from config.identity_provider import ConfiguredProvider
-from config.issuers import issuer_of
+from config.issuers import DEFAULT_URLS, issuer_of
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
 from foundation.values import SecretText
+
+if TYPE_CHECKING:
+    from authenticate.provider.client import ProviderClient
 
 RevocableTokens = tuple[tuple[str, str], ...]  # (token, its type hint)
 
@@ -31,22 +34,21 @@ _LONG = "https://www.googleapis.com/auth/userinfo."
 class OIDCProvider:
     """The standard's behaviour, and the class that each provider derives from."""
 
-    default_url: ClassVar[str] = ""
     default_scopes: ClassVar[tuple[str, ...]] = ("openid", "profile", "email", "offline_access")
     default_params: ClassVar[Mapping[str, str]] = NONE
     needed_scopes: ClassVar[tuple[str, ...]] = ("profile", "email", "groups")  # what rules see of a person comes by them
-    pressing_prompt: ClassVar[str] = "login"
-    gives_id_token: ClassVar[bool] = True
-    tokens_last: ClassVar[bool] = False
+    pressing_prompt: ClassVar[str] = "login"  # the value of `prompt` that makes a remembered user sign in again
+    gives_id_token: ClassVar[bool] = True  # False for plain OAuth 2.0
+    tokens_last: ClassVar[bool] = False  # an access token without an expiry is valid until it is revoked
 
-    id: str
+    id: str  # the ids of its users begin with it
     kind: str
-    url: str
+    url: str  # as configured, or the vendor's own
     client_id: str
     client_secret: SecretText = field(repr=False)
     scopes: tuple[str, ...]  # () where the operator chose none
-    request_params: Mapping[str, str]
-    groups_claim: str
+    request_params: Mapping[str, str]  # added to the authorization request
+    groups_claim: str  # "" where claims are not groups
 
     @classmethod
     def of(cls, configured: ConfiguredProvider) -> Self:
@@ -54,7 +56,7 @@ class OIDCProvider:
         return cls(
             id=configured.id,
             kind=configured.kind,
-            url=configured.url or cls.default_url,
+            url=configured.url or DEFAULT_URLS.get(configured.kind, ""),
             client_id=configured.client_id,
             client_secret=configured.client_secret,
             scopes=configured.scopes,
@@ -64,6 +66,7 @@ class OIDCProvider:
 
     @property
     def issuer(self) -> str:
+        """The issuer as issuer.py compares it."""
         return issuer_of(self.kind, self.url)
 
     async def discovery(self, http: ProviderHttp) -> DiscoveryDocument:
@@ -73,6 +76,7 @@ class OIDCProvider:
         return self.scopes or self.default_scopes
 
     def missing_scopes(self, asked: Iterable[str], given: str) -> MissingScopes:
+        """Scopes that the person, or whoever had the request on its way, took out.  `given` is `scope` of the token response."""
         asked = tuple(asked)
         asked_names, given_names = self.scope_names(" ".join(asked)), self.scope_names(given)
         needed = tuple(name for name in self.needed_scopes if name in asked_names and name not in given_names)
@@ -84,9 +88,11 @@ class OIDCProvider:
         return frozenset(name.removeprefix(_LONG) for name in re.split(r"[,\s]+", scopes) if name)
 
     def tells_email_verified(self, discovery: DiscoveryDocument) -> bool:
+        """Return True if this provider as a rule says whether an address is verified: one without the mark is not."""
         return discovery.tells_email_verified
 
-    async def userinfo(self, client: OAuthClient, discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+    async def userinfo(self, client: "ProviderClient", discovery: DiscoveryDocument, access_token: str) -> dict[str, Any]:
+        """Claims of the userinfo endpoint, {} where it tells nothing; AccessRefused, ScopeMissing, ProviderError."""
         if not discovery.userinfo_endpoint:
             return {}
         answer = await client.http.get(discovery.userinfo_endpoint, {"Authorization": f"Bearer {access_token}"})
@@ -105,10 +111,13 @@ class OIDCProvider:
         except ProviderError as error:
             raise ProviderError("the provider's userinfo response is neither a JSON object nor a signed JWT (application/jwt)") from error
 
-    async def revoke(self, client: OAuthClient, discovery: DiscoveryDocument, session: SessionRecord) -> bool:
+    async def revoke(self, client: "ProviderClient", discovery: DiscoveryDocument, session: SessionRecord) -> bool:
+        """Revoke the session's tokens; False where it can't, or not without ending other sessions of the person.
+
+        ProviderError where it did not."""
         if not discovery.revocation_endpoint:
             return False
-        revocable = [(token, hint) for token, hint in self.revocable_tokens(session) if token]
+        revocable = [(token, hint) for token, hint in self.revocable_tokens(session, discovery) if token]
         for token, hint in revocable:
             answer = await client.post_as_client(discovery.revocation_endpoint, {"token": token, "token_type_hint": hint}, discovery)
             if answer.status != 200 and error_code(answer) not in _NOTHING_TO_REVOKE:
@@ -117,13 +126,14 @@ class OIDCProvider:
                 )
         return bool(revocable)
 
-    def revocable_tokens(self, session: SessionRecord) -> RevocableTokens:
+    def revocable_tokens(self, session: SessionRecord, discovery: DiscoveryDocument) -> RevocableTokens:
         """(token, type hint) of tokens that are this session's alone, in order; "" is none.  The refresh token first: it can bring new
         others.
         """
         return ((session.refresh_token, "refresh_token"), (session.access_token, "access_token"))
 
     def user(self, claims: Mapping[str, Any], now: float) -> UserRecord:
+        """The person whom verified claims describe."""
         return UserRecord(
             id=f"{self.id}/{self.subject(claims)}",
             email=self.email(claims),

@@ -1,28 +1,37 @@
 """Provider registry: the class of each kind of provider, a written list; the configuration accepts no other."""
 
-from authenticate.provider.kinds.auth0 import Auth0Provider
 from authenticate.provider.kinds.azure import AzureProvider
-from authenticate.provider.kinds.base import Provider
 from authenticate.provider.kinds.generic import GenericProvider
 from authenticate.provider.kinds.github import GitHubProvider
-from authenticate.provider.kinds.gitlab import GitLabProvider
 from authenticate.provider.kinds.google import GoogleProvider
 from authenticate.provider.kinds.oidc import OIDCProvider
-from authenticate.provider.kinds.okta import OktaProvider
-from authenticate.provider.kinds.onelogin import OneLoginProvider
 from config.identity_provider import ConfiguredProvider
+
+
+class OneLoginProvider(OIDCProvider):
+    default_scopes = ("openid", "profile", "email", "groups", "offline_access")  # its groups come by a scope of their own
+
+
+class GitLabProvider(OIDCProvider):
+    default_scopes = ("openid", "profile", "email", "api")  # a refresh token comes without being asked for
+    needed_scopes = ("profile", "email", "read_api")  # the last for the look-up of groups at sign-in
+
+    def scope_names(self, scopes: str) -> frozenset[str]:
+        names = super().scope_names(scopes)
+        return names | {"read_api"} if "api" in names else names
+
 
 PROVIDERS: dict[str, type[OIDCProvider]] = {
     "oidc": GenericProvider,
     "google": GoogleProvider,
     "azure": AzureProvider,
-    "okta": OktaProvider,
+    "okta": OIDCProvider,
     "onelogin": OneLoginProvider,
     "github": GitHubProvider,
     "gitlab": GitLabProvider,
-    "auth0": Auth0Provider,
+    "auth0": OIDCProvider,
 }
 
 
-def provider_of(configured: ConfiguredProvider) -> Provider:
+def provider_of(configured: ConfiguredProvider) -> OIDCProvider:
     return PROVIDERS[configured.kind].of(configured)

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.discovery import DiscoveryDocument
-from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.pushed_request import pushed
 from authenticate.provider.tokens import error_text
 from databroker.records import SessionRecord
@@ -28,7 +27,7 @@ SESSION = SessionRecord("s", "oidc/a", "a", "oidc", 0, 1, id_token="x.y.z", acce
 @pytest.fixture
 async def client(tmp_path: Path, idp: FakeIdP) -> AsyncIterator[ProviderClient]:
     options = make_options(tmp_path, idp_provider_url=idp.issuer, idp_client_id="client:1", idp_client_secret=SECRET)
-    client = ProviderClient(options, provider_of(options.first_provider), Clock())
+    client = ProviderClient(options, options.first_provider, Clock())
     yield client
     await client.close()
 

@@ -1,11 +1,13 @@
 """Each name that the configuration accepts is a provider, with the URL, scopes and parameters that behaviour.md gives it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.registry import PROVIDERS, provider_of
+from config.issuers import DEFAULT_URLS
 from config.settings import authenticate as config
 from tests.support.options import make_options
 
@@ -15,7 +17,7 @@ OPENID = ("openid", "profile", "email")
 
 def test_the_configuration_knows_the_same_providers() -> None:
     assert tuple(PROVIDERS) == config.PROVIDERS
-    assert {name for name, provider in PROVIDERS.items() if not provider.default_url} == config.PROVIDERS_WITHOUT_URL
+    assert PROVIDERS.keys() - DEFAULT_URLS.keys() == config.PROVIDERS_WITHOUT_URL
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,32 @@ def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...
     provider = provider_of(make_options(tmp_path, idp_provider=name, idp_provider_url=url).first_provider)
     assert (provider.id, provider.issuer, provider.asked_scopes(DISCOVERY)) == (name, issuer, scopes)
     assert provider.request_params == {"access_type": "offline", **params}
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "issuer"),
+    [
+        *(("auth0", f"https://corp.eu.auth0.example{slashes}", "https://corp.eu.auth0.example/") for slashes in ("", "/", "//")),
+        *(("okta", f"https://corp.okta.example{path}", "") for path in ("", "/oauth2/default", "/oauth2/aus1")),
+        ("gitlab", "https://git.corp.example", ""),
+    ],
+)
+def test_a_server_of_ones_own_is_the_issuer(tmp_path: Path, kind: str, url: str, issuer: str) -> None:
+    assert provider_of(make_options(tmp_path, idp_provider=kind, idp_provider_url=url).first_provider).issuer == (issuer or url)
+
+
+@pytest.mark.parametrize("user_id", ["auth0/google-oauth2|1", "okta/00u1"])
+def test_people_are_told_from_those_of_any_other_provider(tmp_path: Path, user_id: str) -> None:
+    kind, _, subject = user_id.partition("/")
+    assert provider_of(make_options(tmp_path, idp_provider=kind).first_provider).user({"sub": subject}, 1.0).id == user_id
+
+
+@pytest.mark.parametrize("kind", ["onelogin", "gitlab"])
+def test_what_is_published_changes_no_vendor_s_scopes(tmp_path: Path, kind: str) -> None:
+    """GitLab refuses a sign-in that asks for a scope it does not know, and gives a refresh token anyway."""
+    provider = provider_of(make_options(tmp_path, idp_provider=kind, idp_provider_url=None).first_provider)
+    published = replace(DISCOVERY, scopes=frozenset({"openid", "offline_access"}))
+    assert provider.asked_scopes(published) == provider.asked_scopes(DISCOVERY) == provider.default_scopes
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
