@@ -113,15 +113,18 @@ class _Notes:
 async def _shown(request: HttpRequest) -> dict[str, Any]:
     gate = page_context(request)
     broker, clock = gate.broker, gate.authenticate.clock
-    waiting, given = await first_of(AskedAccesses(broker, clock).all()), await first_of(TemporaryAccesses(broker, clock).list())
+    waiting = await first_of(AskedAccesses(broker, clock).all())
+    given, expired = [await first_of(TemporaryAccesses(broker, clock).list(expired=expired)) for expired in (False, True)]
     caller = await caller_in_admin(request)
     waiting.sort(key=lambda held: held.asked.asked)
     given.sort(key=lambda each: each[1].until)
+    expired.sort(key=lambda each: each[1].until, reverse=True)
     return {
         "waiting": [_waits(gate.authenticate.access, held, caller) for held in waiting[:MOST_SHOWN]],
         "more_waiting": len(waiting) > MOST_SHOWN,
         "given": list(starmap(_given, given[:MOST_SHOWN])),
         "more_given": len(given) > MOST_SHOWN,
+        "expired": list(starmap(_given, expired[:MOST_SHOWN])),
         "no_answerer": NO_ANSWERER,
     }
 

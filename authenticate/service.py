@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import structlog
 
 from authenticate.access.desk import AccessDesk
-from authenticate.access.expiry import AccessExpiry
 from authenticate.access.webhook import AccessWebhook
 from authenticate.api.access import ApiAccess
 from authenticate.audit_trail import AuditTrail
@@ -130,9 +129,6 @@ class AuthenticateService:
         worker = RefreshWorker(
             self.refresh, self.broker, interval=interval, clock=self.clock, at_once=AT_ONCE * len(self.options.providers)
         )
-        if self.access.rules or self.options.sees_access:
-            expiry = AccessExpiry(self.broker, self.clock)
-            self._background.append(spawn(run_elected(self.broker, "access expiry", expiry.run), name="election for access expiry"))
         self._background.append(spawn(run_elected(self.broker, "session refresh", worker.run), name="election for session refresh"))
 
     def readiness(self) -> PartReadiness:

@@ -290,7 +290,7 @@ class AccessDesk:
         if asking is None or len(approvals) < asking.approvals:
             return replace(asked, approvals=approvals)
         lasts = min(asked.duration, asking.max_duration.total_seconds())  # the rule may have changed since
-        return replace(asked, approvals=approvals, state=APPROVED, until=now + lasts)
+        return replace(asked, approvals=approvals, state=APPROVED, duration=lasts, until=now + lasts)
 
     async def _counts(self, approval: AccessApproval, asked: AskedAccess, identities: Identities, now: float) -> bool:
         identity = await identities(approval.session_id) or await identity_of_account(approval.session_id, self._broker, now)

@@ -34,6 +34,7 @@ class GivenAccess(ApiAnswer):
     until: Told
     by: str
     why: str
+    is_expired: bool = Field(description="Whether it expired: the list has such grants for a day.")
 
 
 class GrantList(ApiAnswer):
@@ -45,13 +46,16 @@ async def list_grants(call: ApiCall) -> GrantList:
     query: GrantQuery = call.query
     after = keys_in(LIST, query.cursor, 2)
     found: list[Held] = []
-    async for held in _held(call):
-        place = held[0].user_id, held[1].id
-        if (after is None or place > after) and query.user_id in (None, held[0].user_id):
-            found.append(held)
+    for expired in (False, True):
+        async for held in _held(call, expired=expired):
+            place = held[0].user_id, held[1].id
+            if (after is None or place > after) and query.user_id in (None, held[0].user_id):
+                found.append(held)
     page = sorted(found, key=lambda held: (held[0].user_id, held[1].id))[: query.limit]
     more = len(found) > len(page)
-    return GrantList(items=[_shown(held) for held in page], next=cursor_at(LIST, page[-1][0].user_id, page[-1][1].id) if more else None)
+    return GrantList(
+        items=[_shown(call, held) for held in page], next=cursor_at(LIST, page[-1][0].user_id, page[-1][1].id) if more else None
+    )
 
 
 async def revoke_grant(call: ApiCall) -> None:
@@ -64,11 +68,11 @@ async def revoke_grant(call: ApiCall) -> None:
     raise no_such("grant")
 
 
-def _held(call: ApiCall) -> AsyncIterator[Held]:
-    return TemporaryAccesses(call.gate.broker, call.gate.clock).list()
+def _held(call: ApiCall, *, expired: bool = False) -> AsyncIterator[Held]:
+    return TemporaryAccesses(call.gate.broker, call.gate.clock).list(expired=expired)
 
 
-def _shown(each: Held) -> GivenAccess:
+def _shown(call: ApiCall, each: Held) -> GivenAccess:
     held, access = each
     return GivenAccess(
         id=access.id,
@@ -79,6 +83,7 @@ def _shown(each: Held) -> GivenAccess:
         until=told(access.until),
         by=access.by,
         why=access.why,
+        is_expired=access.is_expired(call.gate.clock()),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import structlog
 
 from databroker.access.temporary import TRIES, AccessError, TemporaryAccesses, busy
-from databroker.access.values import KEPT, TemporaryAccess, TemporaryAccessRecord
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
@@ -198,17 +198,11 @@ class AskedAccesses:
             if (held := _readable(record)) is not None and self._waits(held):
                 yield held
 
-    async def untold(self, until: float) -> AsyncGenerator[HeldRequest]:
-        """Each that has waited in vain by then, and of whose end nobody was told."""
-        async for record in every(self._broker, ASKED_ACCESS):
-            if (held := _readable(record)) is not None and held.asked.state != OVER and held.asked.expires <= until:
-                yield held
-
     def _waits(self, held: HeldRequest) -> bool:
         return held.asked.state != OVER and held.asked.expires > self._clock()
 
     async def _put(self, id: str, asked: AskedAccess, version: int) -> None:
-        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires + KEPT
+        ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires
         await self._broker.put(ASKED_ACCESS, id, asked.to_data(), expires=ends, only_if_version=version)
 
 

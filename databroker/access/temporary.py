@@ -57,8 +57,7 @@ class TemporaryAccesses:
                 return  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
-            now = self._clock()
-            held = (*(other for other in kept if other.route != access.route or other.until <= now), access)
+            held = (*(other for other in kept if other.route != access.route or other.revoked), access)
             try:
                 await self._write(TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held), record)
             except VersionConflict:
@@ -90,46 +89,21 @@ class TemporaryAccesses:
             if found is None or not ended:
                 return False
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
-            held = (
-                replace(access, until=0.0, is_told=True, ended=now, revoked=access.until) if access in ended else access
-                for access in found.held
-            )
+            held = (replace(access, until=0.0, ended=now, revoked=access.until) if access in ended else access for access in found.held)
             try:
-                await self._write(replace(found, held=tuple(access for access in held if _is_kept(access, now))), record)
+                await self._write(replace(found, held=tuple(access for access in held if access.kept_until > now)), record)
             except VersionConflict:
                 continue
             return True
         raise busy(user_id)
 
-    async def list(self) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
-        """Each access that has not ended, with its person."""
+    async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
+        """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
         now = self._clock()
         async for found in self._all():
             for access in found.held:
-                if access.until > now:
+                if access.is_expired(now) if expired else access.until > now:
                     yield found, access
-
-    async def untold(self, until: float) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
-        """Each access that has ended by then, and of whose end nobody was told."""
-        async for found in self._all():
-            for access in found.held:
-                if access.until <= until and not access.is_told:
-                    yield found, access
-
-    async def tell(self, user_id: str, id: str) -> None:
-        """Note that the end of this access is told; what has ended and is told goes."""
-        for _ in range(TRIES):
-            record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
-            if record is None:
-                return
-            found = TemporaryAccessRecord.from_record(record)
-            told = (replace(access, is_told=access.is_told or access.id == id) for access in found.held)
-            try:
-                await self._write(replace(found, held=tuple(access for access in told if _is_kept(access, now))), record)
-            except VersionConflict:
-                continue
-            return
-        raise busy(user_id)
 
     async def _all(self) -> AsyncGenerator[TemporaryAccessRecord]:
         """Each record that can be read: one that can't gives nobody access, and must not keep that of others from being seen or ended."""
@@ -144,16 +118,12 @@ class TemporaryAccesses:
         if record is None:
             return ()
         found, now = TemporaryAccessRecord.from_record(record), self._clock()
-        return tuple(access for access in found.held if _is_kept(access, now)) if found.issuer == user.vouched_by else ()
+        return tuple(access for access in found.held if access.kept_until > now) if found.issuer == user.vouched_by else ()
 
     async def _write(self, value: TemporaryAccessRecord, over: Record | None) -> None:
         expires = max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
         version = 0 if over is None else over.version
         await self._broker.put(TEMPORARY_ACCESS, value.user_id, value.to_data(), expires=expires, only_if_version=version)
-
-
-def _is_kept(access: TemporaryAccess, now: float) -> bool:
-    return max(access.until, access.revoked) > now or not access.is_told
 
 
 def _require_not_revoked(kept: Iterable[TemporaryAccess], access: TemporaryAccess, approved: float) -> None:

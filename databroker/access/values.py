@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from databroker.records import Record, RecordValue, known_fields
 
 LONGEST_WHY = 500
-# What has ended is kept until the audit log tells of it, or for so long, in seconds.
+# What has ended is kept for so long, in seconds: the admin and the API show it as expired.
 KEPT = 86400.0
 # As the audit log calls them; each is written before it is done, and what then fails is told of, too.
 GIVES, NOT_GIVEN = "grants temporary access", "could not grant temporary access"
@@ -18,7 +18,6 @@ ASKS, NOT_ASKED = "requests access", "could not request access"
 APPROVES, NOT_APPROVED = "approves an access request", "could not approve an access request"
 REFUSES, NOT_REFUSED = "denies an access request", "could not deny an access request"
 BREAKS, NOT_BROKEN = "uses break-glass access", "could not use break-glass access"
-ENDS_ITSELF, EXPIRES = "temporary access expired", "access request expired"
 WITHDRAWS, NOT_WITHDRAWN = "withdraws an access request", "could not withdraw an access request"
 
 
@@ -43,7 +42,6 @@ class TemporaryAccess(RecordValue):
     by: str
     why: str
     route_words: str = ""
-    is_told: bool = False  # that it ends is in the audit log
     ended: float = 0.0  # the moment of an early end: no approval of before it counts
     revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
 
@@ -55,6 +53,10 @@ class TemporaryAccess(RecordValue):
     @property
     def kept_until(self) -> float:
         return max(self.until, self.revoked) + KEPT
+
+    def is_expired(self, now: float) -> bool:
+        """Whether it ended by itself, within the last day: what was revoked has no `until`."""
+        return 0.0 < self.until <= now < self.kept_until
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:

@@ -49,7 +49,6 @@ class ActorKind(StrEnum):
     SERVICE_ACCOUNT = "service account"
     COMMAND_LINE = "command line"
     PROVIDER = "provider"
-    GATE = "gate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,6 @@ class Actor:
     kind: ActorKind
     id: str
     name: str
-
-
-GATE = Actor(ActorKind.GATE, "", "gate")
 
 
 def user_actor(session: SessionRecord, providers: Providers) -> Actor:
@@ -148,11 +144,6 @@ def program_entry(
     """Entry of what a program does by the API, to be saved before it is done."""
     actor, kind = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)"), str(model._meta.verbose_name)
     return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=object_id, object_words=object_words)
-
-
-def ended_entry(moment: float, action: str, user_id: str, words: str) -> AuditEntry:
-    """Entry of what ends by itself at `moment` (Unix seconds)."""
-    return _entry(GATE, moment, action=action, object_type=str(User._meta.verbose_name), object_id=user_id, object_words=words)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:

@@ -15,7 +15,7 @@ import authenticate.admin as admin_page
 import databroker.admin
 from authenticate.access.desk import Caller
 from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import NOT_REVOKED, REVOKES, TemporaryAccess
+from databroker.access.values import KEPT, NOT_REVOKED, REVOKES, TemporaryAccess
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
@@ -130,6 +130,17 @@ def test_two_who_answer_at_once_do_it_once(admin: Admin) -> None:
     admin.is_person = "carol"
     assert "request is already" in admin.press(do="refuse", request=value)
     assert admin.given() == ["oidc/ann"]
+
+
+def test_access_that_expired_is_shown_as_such_for_a_day_without_a_button(admin: Admin) -> None:
+    admin.give()
+    admin.world.now += HOUR
+    page = admin.pages.get(PAGE)
+    assert buttons(page) == []
+    assert "No user has temporary access. Expired within the last day ann , wages ," in text_of(page)
+    assert "nothing was changed" in admin.press(do="revoke", access="oidc/ann a1")
+    admin.world.now += KEPT
+    assert "Expired" not in text_of(admin.pages.get(PAGE))
 
 
 def test_any_administrator_ends_access_and_the_log_knows_them_by_name(admin: Admin) -> None:

@@ -54,3 +54,13 @@ async def test_a_grant_that_could_not_be_revoked_is_told_of(api: ApiSite, monkey
     monkeypatch.setattr(api.site.broker, "put", away)
     await api.problem(503, "DELETE", "grants/a1")
     assert [action for _, action, _ in await api.told()] == [REVOKES, NOT_REVOKED]
+
+
+async def test_an_expired_grant_is_listed_as_such_for_a_day(api: ApiSite) -> None:
+    await give(api, "alice", "a1")
+    api.site.clock.ahead += 3601
+    await give(api, "alice", "a2")
+    assert [(item["id"], item["is_expired"]) for item in (await api.done("GET", "grants"))["items"]] == [("a1", True), ("a2", False)]
+    await api.problem(404, "DELETE", "grants/a1")
+    api.site.clock.ahead += 86400
+    assert await listed(api) == ["a2"]

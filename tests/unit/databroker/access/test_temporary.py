@@ -22,8 +22,8 @@ def accesses(broker: MemoryStore, clock: Clock) -> TemporaryAccesses:
     return TemporaryAccesses(broker, clock)
 
 
-async def held(accesses: TemporaryAccesses) -> list[str]:
-    return [access.id async for _, access in accesses.list()]
+async def held(accesses: TemporaryAccesses, *, expired: bool = False) -> list[str]:
+    return [access.id async for _, access in accesses.list(expired=expired)]
 
 
 async def test_what_is_given_is_listed_with_its_person_until_it_ends(
@@ -37,7 +37,11 @@ async def test_what_is_given_is_listed_with_its_person_until_it_ends(
     assert await held(accesses) == ["a2"]
     clock.now += 3600
     assert await held(accesses) == []
-    clock.now += KEPT
+    assert await held(accesses, expired=True) == ["a1", "a2"]
+    await accesses.give(ANN, replace(ACCESS, id="a3", until=clock.now + 3600))
+    await accesses.revoke("oidc/1", ACCESS.route)
+    assert await held(accesses, expired=True) == ["a2"], "replaced, or revoked"
+    clock.now += 3600 + KEPT
     assert await broker.get(TEMPORARY_ACCESS, "oidc/1") is None, "nothing is left of what has ended"
 
 
@@ -91,17 +95,15 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
         with pytest.raises(AccessError, match="was revoked"):
             await accesses.give(ANN, ACCESS)
         await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
-        await accesses.tell("oidc/1", "a2")
     assert await held(accesses) == ["a2"]
-    assert [access.id async for _, access in accesses.untold(NOW)] == []
     record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
     assert record is not None
     assert [access.id for access in access_of(AccessHolder("oidc/1", ANN.issuer), record)] == ["a2"]
-    clock.now += 3600
-    await accesses.tell("oidc/1", "a2")
+    clock.now += 3600 + KEPT
+    await accesses.give(ANN, replace(ACCESS, id="a4", route="third", until=clock.now + 1))
     record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
     assert record is not None
-    assert TemporaryAccessRecord.from_record(record).held == (), "what would have ended by now can't be given anyway"
+    assert [access.id for access in TemporaryAccessRecord.from_record(record).held] == ["a4"], "what would have ended can't be given anyway"
 
 
 async def test_nothing_of_another_issuers_person_goes_on(accesses: TemporaryAccesses) -> None:
@@ -156,8 +158,6 @@ async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: 
 
 
 async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
-    """Nor keeps it the end of others from being told."""
     await broker.put(TEMPORARY_ACCESS, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
     await accesses.give(ANN, ACCESS)
     assert await held(accesses) == ["a1"]
-    assert [access.id async for _, access in accesses.untold(NOW + 3600)] == ["a1"]
