@@ -50,6 +50,8 @@ from foundation.telemetry.logs import configure_logs
 from gateproject.process import rpc_services
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
+from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 
@@ -271,7 +273,7 @@ async def authorize(directory: Path) -> tuple[int, str]:
 
 
 def ext_authz_parts(options: Options, service: AuthorizeService, replica: Replica) -> ExtAuthzParts:
-    words = ExtAuthzResponder(options, service)
+    words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources()))
     recorder = DecisionRecorder(DecisionLog(lambda entries: None), lambda session_id, now, host: None)
     return ExtAuthzParts(lambda: service, lambda: words, replica, recorder)
 

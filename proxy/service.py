@@ -25,9 +25,8 @@ from proxy.own_paths import HostFacts, Owner, owner
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forward_auth import ForwardAuth
 from proxy.planes.forwarding_resources import ForwardingResources
-from proxy.sign_in.loops import SignInLoops
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.sign_in.programs import Programs
-from proxy.sign_in.redirects import SignInRedirects
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
@@ -39,16 +38,11 @@ MOST_HOSTS, LONGEST_HOST = 1024, 253
 
 class ProxyService:
     def __init__(
-        self,
-        options: Options,
-        authorize: Authorizer,
-        resources: ForwardingResources,
-        clock: Callable[[], float],
-        previous: "ProxyService | None" = None,
+        self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources, previous: "ProxyService | None" = None
     ):
-        self.clock = clock
+        self.clock = pipeline.clock
         self._options = options
-        self._authorize = authorize
+        self._authorize = authorize = pipeline.authorizer
         self._trusted = trusted_peers(options.trusted_proxies)
         # What `headers` says of transport holds for the host, so for our own answers, too; the rest of it is for applications.
         said = {name.lower(): value for name, value in options.headers.items()}
@@ -60,11 +54,11 @@ class ProxyService:
         authenticate = options.authenticate_service_url if options.services in SERVES_AUTHENTICATE else None
         self._authenticate_host = None if authenticate is None else authenticate.host
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
-        self.dataplane: DataPlane = DataPlane(options, authorize, resources, clock, previous.dataplane if previous else None)
+        self.dataplane: DataPlane = DataPlane(options, pipeline, resources, previous.dataplane if previous else None)
         self.clusters: Clusters = self.dataplane.state.clusters
         self.upstream_errors: UpstreamErrors = self.dataplane.upstream_errors
-        self.forward_auth = ForwardAuth(options, authorize, resources, clock)
-        self.sign_in = SignInRedirects(options)
+        self.forward_auth = ForwardAuth(options, pipeline)
+        self.sign_in, self.loops = pipeline.renderer.sign_in, pipeline.verdicts.loops
         self.session_cookies = SessionCookies(options)
         self.sessions = SessionReader(options)
         self.attempts = SignInAttempts(options, "route")
@@ -72,7 +66,6 @@ class ProxyService:
         self.programs = Programs(options)
         self.program_hand_overs = ProgramHandOvers(options)
         self.program_tokens = ProgramTokens(options)
-        self.loops = SignInLoops(options)
 
     def receive(self, scope: dict[str, Any]) -> IncomingRequest:
         """Request that has just arrived and is still to be read, with the address of its client."""

@@ -39,8 +39,8 @@ class Verdicts:
 
     def __init__(self, options: Options, authorize: Authorizer):
         self._shows_credentials = authorize.shows_credentials
-        self._refusals = Refusals(options, authorize)
-        self._loops = SignInLoops(options)
+        self.loops = SignInLoops(options)
+        self._refusals = Refusals(options, authorize, self.loops)
         self._told_names = authorize.routes.told_names
 
     def of(self, judged: JudgedRequest, asker: Asker = Asker.OURS) -> Verdict:
@@ -71,7 +71,7 @@ class Verdicts:
         compiled = check.decision.route
         scheme = compiled.route.from_.scheme if compiled else "https"
         # Whom a front proxy asks about begins at the route's own host, where circles are noticed, too.
-        if asker is not Asker.FRONT_PROXY and self._loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
+        if asker is not Asker.FRONT_PROXY and self.loops.is_looping(incoming.cookies, incoming.request.host_port, judged.now):
             return self._refusals.loop(incoming, scheme)
         return SignIn(scheme, compiled.route if compiled else None)
 

@@ -1,6 +1,6 @@
 """Decision recorder of the authorize service: logs what proxies of other processes ask, and when a session was last seen.
 
-What a proxy's RequestJudge and Observer do for the requests that it answers itself stands here once more, as far as it is known here: they
+What a proxy's AuthorizationPipeline does for the requests that it answers itself stands here once more, as far as it is known here: they
 have the answer besides (its status, the verdict's own problem, spans), without which nothing may be logged there, and the recorder ends
 where the decision does.  What both note is one thing each: DecisionLog, `failure_of`, `tell_shadow`, and `saw`.
 """

@@ -19,6 +19,7 @@ from proxy.listener.state import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.service import ProxyService
 
 T = TypeVar("T")
@@ -86,13 +87,15 @@ class ServiceBuilder:
         bearers = BearerTokens.of(options, clock) if kind in ANSWERS_ENVOYS else None
         authorize = self._authorizer(options, signing_key, previous.authorize if previous else None, bearers)
         directory = DirectoryService(options, broker, clock) if kind in KEEPS_DIRECTORY else None
-        authenticate = proxy = ext_authz = None
+        authenticate = proxy = ext_authz = pipeline = None
+        if authorize is not None:
+            pipeline = AuthorizationPipeline(options, authorize, self.resources, clock)
         if kind in SIGNS_IN:
             authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
         if kind in SERVES_PEOPLE:
-            proxy = ProxyService(options, served(authorize), self.resources, clock, previous.proxy if previous else None)
+            proxy = ProxyService(options, served(pipeline), self.resources, previous.proxy if previous else None)
         if kind in ANSWERS_ENVOYS:
-            ext_authz = ExtAuthzResponder(options, served(authorize), self.resources, clock)
+            ext_authz = ExtAuthzResponder(options, served(pipeline))
         tracing = tracer.Tracer.of(options, previous.tracing if previous else None)
         before = previous.listener if previous else None
         listener = ListenerState.build(options, before, self.wants_certificate, self.acme)

@@ -56,11 +56,11 @@ TUNNELS_ADVICE = "Close some, or use one for several things."
 
 
 class Refusals:
-    def __init__(self, options: Options, authorize: Authorizer):
+    def __init__(self, options: Options, authorize: Authorizer, loops: SignInLoops):
         own = f"{options.authenticate_service_url.origin}/.gate/"
         self._who_am_i = (Message("View my account"), own)
         self._sign_out = f"{own}signout/"
-        self._clear_loop = SignInLoops(options).clear()
+        self._clear_loop = loops.clear()
         self._authorize = authorize
         self._explanation = f"{own}{EXPLANATION}"
         self._asking = f"{own}{ASKING}"

@@ -75,22 +75,23 @@ async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -
 
 
 class Answers:
-    """Responder of the embedded plane: renders a verdict by which nothing is carried."""
+    """Responder of the planes: renders a verdict by which nothing is carried."""
 
-    def __init__(self, options: Options, added: Iterable[Header] = ()):
-        self._sign_in = SignInRedirects(options)
-        self._added = tuple(added)
+    def __init__(self, options: Options):
+        self.sign_in = SignInRedirects(options)
 
-    async def send(self, incoming: IncomingRequest, verdict: SignIn | Refuse | Redirect, send: Send, now: float) -> int:
-        """Render a verdict; returns the status that was said."""
+    async def send(
+        self, incoming: IncomingRequest, verdict: SignIn | Refuse | Redirect, send: Send, now: float, added: Iterable[Header] = ()
+    ) -> int:
+        """Render a verdict, a redirect of a route with `added` headers; returns the status that was said."""
         match verdict:
             case Refuse():
                 return await send_refusal(incoming, verdict, send)
             case Redirect():
-                await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=self._added)
+                await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=added)
                 return verdict.status
         form = verdict.form
-        location, cookies = self._sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
+        location, cookies = self.sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
         await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
         return 302
 

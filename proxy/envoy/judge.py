@@ -24,6 +24,7 @@ from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
+from proxy.observe.access_log import RequestContext
 from proxy.own_paths import Owner
 from proxy.service import ProxyService
 from proxy.upstreams.request import Upstream
@@ -86,7 +87,7 @@ class Judge:
         Raises GateError for what it would refuse.
         """
         service = self._service()
-        plane = service.dataplane
+        plane, pipeline = service.dataplane, service.dataplane.pipeline
         incoming = service.receive(head.scope(self._scheme))
         if service.owner_of(incoming) is not Owner.DATA_PLANE or incoming.is_connect or b"upgrade" in incoming.headers:
             return None
@@ -94,9 +95,9 @@ class Judge:
             return None
         if plane.forms.may_be_button(incoming):
             return None  # its body says what it stands for
-        log = plane.observer.begin(incoming)
-        judged = await plane.judge.without_shadow(log)
-        verdict = plane.verdicts.of(judged)
+        context = RequestContext(incoming)
+        judged = await pipeline.authorize_only(context)
+        verdict = pipeline.verdicts.of(judged)
         if not isinstance(verdict, Carry):
             return None
         is_http2 = verdict.route.route.upstream_http2
@@ -111,11 +112,11 @@ class Judge:
         cluster = self._cluster_of(outgoing.upstream, verdict.route.route)
         if cluster is None or (outgoing.connection_use and not is_http2):
             return None  # gate's plane gives it a connection of its own, or looks whether the connection is authenticated
-        judged = await plane.judge.with_shadow(judged, log)
-        log.passes(judged)
+        judged = await pipeline.evaluate_shadow(judged, context)
+        pipeline.recorder.record_allowed(judged)
         # Only now, as gate's own plane traces what it carries.
-        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, log, outgoing)
-        return CarriedRequest(plane, log, judged, outgoing, head, cluster, service.answered, trace)
+        trace = None if (tracing := in_force()) is None else CarriedTrace.begin(tracing, context, outgoing)
+        return CarriedRequest(plane, context, judged, outgoing, head, cluster, service.answered, trace)
 
     async def _of_answer(self, head: bytes, body: str) -> bytes:
         """What the script for answers is told: nothing, or a page."""

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.client import ShadowOutcome
 from authorize.decision_log.log import DecisionLog, DecisionLogEntry, failure_of
 from authorize.decision_log.recorder import Saw
-from authorize.decision_log.shadow import tell_shadow
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_calls import CLIENT_LEFT
@@ -22,33 +20,20 @@ from proxy.observe.spans import tell_trace
 from proxy.verdict import JudgedRequest, Refuse, Verdict
 
 
-class RequestLog:
-    """Log of one request: whoever answers it says what was judged, what became of that, and how it ended.
+@dataclass(slots=True)  # not frozen: one is made for each request
+class RequestContext:
+    """Request from its arrival to its end: the decision, its times, and the outcome, of which its line in the access log is made.
 
-    The line in the access log leaves the query out: applications put secrets there.
+    `decision_seconds` are there though the decision failed, `total_seconds` where another process has measured them.
     """
 
-    __slots__ = ("_observer", "incoming", "judged", "problem", "result", "seconds", "seconds_in_all", "status")
-
-    def __init__(self, incoming: IncomingRequest, observer: "Observer"):
-        self.incoming = incoming
-        self._observer = observer
-        self.judged: JudgedRequest | None = None
-        self.seconds: float | None = None  # that the decision took, though it failed
-        self.seconds_in_all: float | None = None  # where somebody else has measured them
-        self.result: ForwardResult | None = None
-        self.status: int | None = None
-        self.problem = ""
-
-    def passes(self, judged: JudgedRequest) -> None:
-        """Note that it is let through: whose session it is was seen."""
-        if judged.check.identity is not None:
-            self._observer.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
-
-    def would_be(self, judged: JudgedRequest, would_be: ShadowOutcome) -> None:
-        """Note the shadow outcome, told at once, and once."""
-        self.judged = judged
-        tell_shadow(self.incoming.request_id, judged.check.decision, judged.check.identity, would_be)
+    incoming: IncomingRequest
+    judged: JudgedRequest | None = None
+    decision_seconds: float | None = None
+    total_seconds: float | None = None
+    result: ForwardResult | None = None
+    status: int | None = None
+    problem: str = ""
 
     def answered(self, verdict: Verdict, status: int) -> None:
         self.status = status
@@ -60,28 +45,18 @@ class RequestLog:
         self.status, self.problem = refusal.status, refusal.problem or self.problem
         return refusal
 
-    def tell(self) -> None:
-        if self.status is None:
-            self.status = (self.result.status or CLIENT_LEFT) if self.result else 500
-        is_trouble = bool(self.problem) or (self.result is not None and self.result.ending is Ending.BROKE_OFF)
-        level = logging.WARNING if is_trouble else logging.INFO
-        tell_access(level, self._fields)
-        if active() is not None:
-            tell_trace(self.incoming, self.judged.check if self.judged is not None else None, self.status, is_trouble=is_trouble)
-        if self.seconds is not None:
-            self._observer.keep(self, self.seconds)
-
-    def _fields(self) -> dict[str, object]:
+    def fields(self) -> dict[str, object]:
+        """Fields of the line, which leaves the query out: applications put secrets there."""
         fields = _asked(self.incoming, self.status)
-        if self.seconds_in_all is not None:
-            fields["duration_ms"] = round(self.seconds_in_all * 1000, 2)
+        if self.total_seconds is not None:
+            fields["duration_ms"] = round(self.total_seconds * 1000, 2)
         if (judged := self.judged) is not None:
             check = judged.check
             fields |= decided(check.decision)
             fields |= person_fields(check.identity)
             if check.refused_token:
                 fields["refused_token"] = check.refused_token
-            fields["decision_ms"] = round((self.seconds or 0.0) * 1000, 3)
+            fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
             if judged.sources is not None:
                 fields["data_version"] = judged.sources.version
         if self.result is not None:
@@ -100,24 +75,39 @@ def person_fields(identity: Identity | None) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Observer:
-    """Listeners of requests, besides the access log: `saw` of sessions, `decisions` of what is to be kept."""
+class RequestRecorder:
+    """Recorder of requests: `saw` is told of sessions, `decisions` of what is to be kept."""
 
     decisions: DecisionLog
     saw: Saw
 
-    def begin(self, incoming: IncomingRequest) -> RequestLog:
-        return RequestLog(incoming, self)
+    def record_allowed(self, judged: JudgedRequest) -> None:
+        """Record that a request is let through: whose session it is was seen."""
+        if judged.check.identity is not None:
+            self.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
 
-    def keep(self, log: RequestLog, seconds: float) -> None:
-        judged, incoming = log.judged, log.incoming
+    def record(self, context: RequestContext) -> None:
+        """Record a request that has ended: its line, its trace, and its decision."""
+        result = context.result
+        if context.status is None:
+            context.status = (result.status or CLIENT_LEFT) if result else 500
+        is_trouble = bool(context.problem) or (result is not None and result.ending is Ending.BROKE_OFF)
+        tell_access(logging.WARNING if is_trouble else logging.INFO, context.fields)
+        if active() is not None:
+            check = context.judged.check if context.judged is not None else None
+            tell_trace(context.incoming, check, context.status, is_trouble=is_trouble)
+        if context.decision_seconds is not None:
+            self._keep(context, context.decision_seconds)
+
+    def _keep(self, context: RequestContext, seconds: float) -> None:
+        judged, incoming = context.judged, context.incoming
         check, would_be = (judged.check, judged.would_be) if judged is not None else (None, None)
         decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
         if not self.decisions.keeps(decision, identity, refused, would_be):
             return
         sources = judged.sources if judged is not None else None
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
-        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure_of(log.status), log.problem, refused))
+        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure_of(context.status), context.problem, refused))
 
 
 class PageLog:

@@ -1,12 +1,11 @@
 """Embedded data plane: renders a verdict, and carries what passes; then one line in the log."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from authorize.client import Authorizer
 from config.options import Options
 from foundation.errors import (
     AccessEnded,
@@ -23,16 +22,17 @@ from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from foundation.web.asgi import Header, Receive, Send
 from proxy.answers.refusals import TooManyTunnels, refusal_of
-from proxy.answers.send import Answers, send_refusal
+from proxy.answers.send import send_refusal
 from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
 from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
 from proxy.forwarding.websocket import WebsocketUpgrade
 from proxy.incoming import IncomingRequest
+from proxy.observe.access_log import RequestContext
 from proxy.observe.spans import carried_in_span
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import Stream
-from proxy.planes.request_judge import RequestJudge
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState
 from proxy.upgrades.handshake import Handshake, HandshakeRefused
@@ -41,7 +41,7 @@ from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Carry, JudgedRequest, SignIn
-from proxy.verdicts import Verdicts, with_form
+from proxy.verdicts import with_form
 
 # Of one session, or of nobody's from one address, in one process.
 MOST_TUNNELS = 1024
@@ -49,48 +49,38 @@ MOST_TUNNELS = 1024
 
 class DataPlane:
     def __init__(
-        self,
-        options: Options,
-        authorize: Authorizer,
-        resources: ForwardingResources | None = None,
-        clock: Callable[[], float] = time.time,
-        previous: "DataPlane | None" = None,
+        self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources, previous: "DataPlane | None" = None
     ):
-        self._authorize = authorize
-        self._resources = resources or ForwardingResources()
-        self.streams, self.upstream_errors = self._resources.streams, self._resources.client.upstream_errors
-        self._clock = clock
-        table, before = authorize.routes, previous.state if previous else None
+        self.pipeline, self._resources = pipeline, resources
+        self.streams, self.upstream_errors = resources.streams, resources.client.upstream_errors
+        table, before = pipeline.authorizer.routes, previous.state if previous else None
         self.state: ProxyState = ProxyState(table.routes(), options, before, table.told_names)
-        self.observer = self._resources.observer()
-        self.judge = RequestJudge(authorize, self.streams, clock)
-        self.verdicts = Verdicts(options, authorize)
-        self._answers = Answers(options, self.state.response_headers.added)
-        self.forms = KeptForms(options, self._resources.broker, authorize.scheme_of)
+        self.forms = KeptForms(options, resources.broker, pipeline.authorizer.scheme_of)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:
-        log = self.observer.begin(incoming)
+        pipeline, context = self.pipeline, RequestContext(incoming)
         try:
             if incoming.request.method == "POST":
-                log.incoming, receive = await self.forms.unpacked(incoming, receive, self._clock())
-            judged = await self.judge.judge(log)
-            verdict = self.verdicts.of(judged)
+                context.incoming, receive = await self.forms.unpacked(incoming, receive, pipeline.clock())
+            judged = await pipeline.authorize(context)
+            verdict = pipeline.verdicts.of(judged)
             if isinstance(verdict, SignIn):
-                verdict = with_form(verdict, await self._kept(judged, receive), log.incoming)
+                verdict = with_form(verdict, await self._kept(judged, receive), judged.incoming)
             if isinstance(verdict, Carry):
-                log.passes(judged)
-                log.result = await self._carried(judged, verdict, receive, send)
+                pipeline.recorder.record_allowed(judged)
+                context.result = await self._carried(judged, verdict, receive, send)
             else:
-                log.answered(verdict, await self._answers.send(log.incoming, verdict, send, judged.now))
+                added = self.state.response_headers.added
+                context.answered(verdict, await pipeline.renderer.send(judged.incoming, verdict, send, judged.now, added))
         except (AccessEnded, BadRequest, BrokerError, CredentialsError, UpstreamError) as error:
             if isinstance(error, NoHealthyUpstream):
-                self._count_unhealthy(log.judged)
-            await send_refusal(log.incoming, log.refused(refusal_of(error)), send)
+                self._count_unhealthy(context.judged)
+            await send_refusal(context.incoming, context.refused(refusal_of(error)), send)
         except ConnectionError:  # ASGI: `send` raises one where the client is gone
-            log.status = CLIENT_LEFT
+            context.status = CLIENT_LEFT
             raise
         finally:
-            log.tell()
+            pipeline.recorder.record(context)
 
     async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
         """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
@@ -100,7 +90,7 @@ class DataPlane:
         forwarding = self.state.forwarding(carry.route)
         credentials: tuple[Header, ...] = ()
         if forwarding.shows_credentials:
-            credentials = await self._authorize.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
+            credentials = await self.pipeline.authorizer.credentials_for(judged.check, judged.incoming.request, judged.incoming.cookies)
         who = self._who(forwarding.cluster, judged) if forwarding.cluster is not None else ""
         return forwarding.outgoing(judged.incoming, carry, credentials, who)
 
@@ -198,8 +188,8 @@ class DataPlane:
         Raises BrokerError.
         """
         try:
-            judged = await self.judge.again(incoming)
-            verdict = self.verdicts.of(judged)
+            judged = await self.pipeline.reauthorize(incoming)
+            verdict = self.pipeline.verdicts.of(judged)
         except (BadRequest, NobodyToActFor):
             return 0.0
         return judged.check.ends if isinstance(verdict, Carry) else 0.0

@@ -1,69 +1,57 @@
 """External authorization (envoy.service.auth.v3): what somebody's Envoy is told, by the same verdict that our own data plane renders."""
 
-import time
-from collections.abc import Callable
-
-from authorize.client import Authorizer
 from authorize.envoy_answers import Denied, EnvoyRequest, LetThrough, Responder, require_same_route
 from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.web.asgi import Header
 from foundation.web.site_facts import SiteFacts
-from proxy.answers.send import Answers, CapturedResponse
+from proxy.answers.send import CapturedResponse
 from proxy.answers.site_facts import site_facts
 from proxy.incoming import IncomingRequest, new_request_id
-from proxy.observe.access_log import RequestLog
-from proxy.planes.forwarding_resources import ForwardingResources
-from proxy.planes.request_judge import RequestJudge
+from proxy.observe.access_log import RequestContext
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn
-from proxy.verdicts import Verdicts, refused
+from proxy.verdicts import refused
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
 WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))
 
 
 class ExtAuthzResponder(Responder):
-    def __init__(
-        self, options: Options, authorize: Authorizer, resources: ForwardingResources | None = None, clock: Callable[[], float] = time.time
-    ):
-        resources = resources or ForwardingResources()
-        self._clock = clock
-        self._observer = resources.observer()
-        self._judge = RequestJudge(authorize, resources.streams, clock)
-        self._verdicts = Verdicts(options, authorize)
-        self._answers = Answers(options)
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline):
+        self._pipeline = pipeline
         self._site = site_facts(options)
         self._headers = RouteHeaders.of_another_proxy(options)
-        self._told_names = authorize.routes.told_names
+        self._told_names = pipeline.authorizer.routes.told_names
 
     async def respond(self, asked: EnvoyRequest) -> LetThrough | Denied:
-        log = self._observer.begin(_incoming(asked, self._site))
+        pipeline, context = self._pipeline, RequestContext(_incoming(asked, self._site))
         try:
-            verdict = await self._verdict(asked, log)
+            verdict = await self._verdict(asked, context)
             if isinstance(verdict, LetThrough):
-                log.status = 200
+                context.status = 200
                 return verdict
             said = CapturedResponse()
-            log.answered(verdict, await self._answers.send(log.incoming, verdict, said, self._clock()))
+            context.answered(verdict, await pipeline.renderer.send(context.incoming, verdict, said, pipeline.clock()))
             return Denied(said.status, said.headers, said.body)
         finally:
-            log.tell()
+            pipeline.recorder.record(context)
 
-    async def _verdict(self, asked: EnvoyRequest, log: RequestLog) -> LetThrough | SignIn | Refuse | Redirect:
+    async def _verdict(self, asked: EnvoyRequest, context: RequestContext) -> LetThrough | SignIn | Refuse | Redirect:
         try:
             if asked.unread is not None:
                 raise asked.unread
-            judged = await self._judge.judge(log)
+            judged = await self._pipeline.authorize(context)
             require_same_route(judged.check, asked.route_id)
         except GateError as error:
             return refused(error, Asker.ENVOY)
-        verdict = self._verdicts.of(judged, Asker.ENVOY)
+        verdict = self._pipeline.verdicts.of(judged, Asker.ENVOY)
         if not isinstance(verdict, Carry):
             return verdict
-        log.passes(judged)
+        self._pipeline.recorder.record_allowed(judged)
         return LetThrough(judged.check.decision.outcome, verdict.route.id, verdict.told, *self._cut(asked, verdict))
 
     def _cut(self, asked: EnvoyRequest, carry: Carry) -> tuple[tuple[Header, ...], tuple[bytes, ...]]:

@@ -5,23 +5,22 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from authorize.client import Authorizer
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
 from config.routes.told_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
 from foundation.web.asgi import Headers, Receive, Send
-from proxy.answers.send import Answers, send_refusal, send_response
+from proxy.answers.send import send_refusal, send_response
 from proxy.incoming import IncomingRequest
+from proxy.observe.access_log import RequestContext
 from proxy.own_paths import is_own_page
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
-from proxy.planes.request_judge import RequestJudge
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.rewriting.header_names import FORWARDING, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.sign_in.redirects import return_url
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn
-from proxy.verdicts import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, Verdicts, refused
+from proxy.verdicts import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, refused
 
 VERIFY = "/verify"
 
@@ -40,13 +39,8 @@ OwnPages = Callable[[IncomingRequest, Receive, Send], Awaitable[None]]
 class ForwardAuth:
     """Forward-auth plane.  `/verify` has three answers and 503, since front proxies know no others; `/` may also redirect."""
 
-    def __init__(self, options: Options, authorize: Authorizer, resources: ForwardingResources, clock: Callable[[], float]):
-        self._authorize = authorize
-        self._clock = clock
-        self._observer = resources.observer()
-        self._judge = RequestJudge(authorize, resources.streams, clock)
-        self._verdicts = Verdicts(options, authorize)
-        self._answers = Answers(options)
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline):
+        self._pipeline, self._authorize = pipeline, pipeline.authorizer
         self._headers = RouteHeaders.of_another_proxy(options)
         self._cache_seconds = options.forward_auth_cache.total_seconds()
 
@@ -54,30 +48,30 @@ class ForwardAuth:
         # Errors for gRPC clients have the status 200, which means something else to a front proxy.
         incoming = replace(incoming, headers={name: value for name, value in incoming.headers.items() if name != b"content-type"})
         asker = Asker.STATUS_ONLY if incoming.request.path == VERIFY else Asker.FRONT_PROXY
-        log, refuse = self._observer.begin(incoming), _NeverSuccess(incoming, send)
+        pipeline, context, refuse = self._pipeline, RequestContext(incoming), _NeverSuccess(incoming, send)
         try:
             original = self._original(incoming)
-            log.incoming = replace(incoming, request=original.request)
+            context.incoming = replace(incoming, request=original.request)
             if is_own_page(original.request.path):
-                await self._own_page(log.incoming, original, asker, receive, refuse, own_pages)
-                log.status = refuse.status
+                await self._own_page(context.incoming, original, asker, receive, refuse, own_pages)
+                context.status = refuse.status
                 return
-            judged = await self._judge.judge(log)
-            verdict = self._verdicts.of(judged, asker)
+            judged = await pipeline.authorize(context)
+            verdict = pipeline.verdicts.of(judged, asker)
             if isinstance(verdict, Carry):
-                log.passes(judged)
-                log.status = 200
+                pipeline.recorder.record_allowed(judged)
+                context.status = 200
                 await send_response(send, 200, self._permission(judged, verdict), b"")
                 return
             if isinstance(verdict, SignIn):
                 # On the route's own host, whoever reads this answer: the cookie that binds a sign-in to its browser belongs there.
-                query = urlencode({"gate_redirect_uri": return_url(log.incoming, original.scheme)})
+                query = urlencode({"gate_redirect_uri": return_url(judged.incoming, original.scheme)})
                 verdict = Redirect(302, f"{original.origin}/.gate/sign_in?{query}")
-            log.answered(verdict, await self._answers.send(log.incoming, verdict, refuse, judged.now))
+            context.answered(verdict, await pipeline.renderer.send(judged.incoming, verdict, refuse, judged.now))
         except GateError as error:
-            await send_refusal(log.incoming, log.refused(refused(error, asker)), refuse)
+            await send_refusal(context.incoming, context.refused(refused(error, asker)), refuse)
         finally:
-            log.tell()
+            pipeline.recorder.record(context)
 
     def _original(self, incoming: IncomingRequest) -> Original:
         if incoming.request.path not in (VERIFY, "/"):

@@ -7,7 +7,6 @@ from authorize.decision_log.recorder import Saw
 from config.options import Options
 from databroker.client import BrokerClient
 from proxy.forwarding.http import WatchLine
-from proxy.observe.access_log import Observer
 from proxy.planes.open_streams import OpenStreams
 from proxy.state import ProxyState
 from proxy.upstreams.client import UpstreamClient
@@ -41,9 +40,6 @@ class ForwardingResources:
         carries = options.services in ("all", "proxy")
         self.health.use(state.clusters.members() if state is not None and carries else ())
         self.statistics.use(state.counted_routes() if state is not None and carries else ())
-
-    def observer(self) -> Observer:
-        return Observer(self.decisions, self.saw)
 
     async def close(self) -> None:
         self.health.close()

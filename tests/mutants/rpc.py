@@ -70,7 +70,7 @@ words.without(
 words.without(
     "an Envoy is told what it may carry itself",
     "ExtAuthzResponder._verdict",
-    replaced("self._verdicts.of(judged, Asker.ENVOY)", "self._verdicts.of(judged)"),
+    replaced("self._pipeline.verdicts.of(judged, Asker.ENVOY)", "self._pipeline.verdicts.of(judged)"),
 )
 words.without("an answer is remembered with whom it names", "ExtAuthzResponder._verdict", replaced("verdict.told", "()"))
 words.without("an answer is remembered with what it takes away", "ExtAuthzResponder._cut", replaced("tuple(sorted(removed))", "()"))

@@ -15,6 +15,7 @@ from foundation.crypto.signing_key import SigningKey
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import OpenStreams
+from proxy.planes.pipeline import AuthorizationPipeline
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
 from tests.support.upstream import CanaryUpstream
@@ -55,6 +56,7 @@ async def proxied(
         decisions.use(options, "c0ffee")
         resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where), decisions=decisions, broker=broker)
         try:
-            yield Proxied(upstream, broker, options, DataPlane(options, authorize, resources), resources.streams, seen, decisions, kept)
+            plane = DataPlane(options, AuthorizationPipeline(options, authorize, resources), resources)
+            yield Proxied(upstream, broker, options, plane, resources.streams, seen, decisions, kept)
         finally:
             await resources.client.close()

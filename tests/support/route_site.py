@@ -15,6 +15,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.signing_key import SigningKey
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
@@ -44,7 +45,8 @@ class RouteSite:
         self.authorize = AuthorizeService(
             self.options, Replica(self.broker, clock=self.clock), SigningKey.from_options(self.options), self.clock
         )
-        self.proxy = ProxyService(self.options, self.authorize, ForwardingResources(broker=self.broker), self.clock)
+        resources = ForwardingResources(broker=self.broker)
+        self.proxy = ProxyService(self.options, AuthorizationPipeline(self.options, self.authorize, resources, self.clock), resources)
         self.hand_overs = HandOvers(self.options)
         self._django_pages = django_pages
 

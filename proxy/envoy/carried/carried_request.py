@@ -21,7 +21,7 @@ from proxy.envoy.resources.clusters import is_replaceable
 from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
 from proxy.forwarding.http import Ending, ForwardResult
 from proxy.listener.limits import BODY_FLOOR_BYTES
-from proxy.observe.access_log import RequestLog
+from proxy.observe.access_log import RequestContext
 from proxy.observe.request_metrics import RequestCounter
 from proxy.planes.embedded import DataPlane
 from proxy.planes.open_streams import Stream
@@ -76,7 +76,7 @@ class CarriedRequest:
     def __init__(
         self,
         plane: DataPlane,
-        log: RequestLog,
+        context: RequestContext,
         judged: JudgedRequest,
         outgoing: OutgoingRequest,
         head: EnvoyRequestHead,
@@ -85,7 +85,7 @@ class CarriedRequest:
         trace: CarriedTrace | None = None,
     ):
         self._plane = plane
-        self._log = log
+        self._context = context
         self._judged, self._incoming = judged, judged.incoming
         self._outgoing = outgoing
         self._head = head
@@ -178,9 +178,9 @@ class CarriedRequest:
         self._trouble = type(error).__name__
         if isinstance(error, UpstreamTimeout):
             self._stream.ending = Ending.TIMED_OUT
-        await send_refusal(self._incoming, self._log.refused(refusal_of(error)), send)
+        await send_refusal(self._incoming, self._context.refused(refusal_of(error)), send)
         if isinstance(error, UpstreamError):
-            self._stream.status = self._log.status
+            self._stream.status = self._context.status
 
     async def carry_elsewhere(self, receive: Receive, send: Send) -> None:
         """Carry it after all: Envoy could not connect to its upstream, so nothing was sent.
@@ -234,32 +234,33 @@ class CarriedRequest:
 
     def tell(self, word: EnvoysWord | None) -> None:
         """Tell of its end: Envoy's word, None where it gave none before it ended."""
-        log, stream = self._log, self._stream
+        context, stream = self._context, self._stream
         if self._patience is not None:
             self._patience.cancel()
         if word is not None:
-            log.seconds_in_all = stream.seconds = word.seconds
+            context.total_seconds = stream.seconds = word.seconds
             self._took_too_long |= word.is_of_silent_client
-        if word is not None and log.status is None:
+        if word is not None and context.status is None:
             ending = self._ended_because or word.ending
             status = 0 if self._took_too_long else word.status
-            log.status = status or CLIENT_LEFT
-            log.result = ForwardResult(log.status, word.sent, ending)
+            context.status = status or CLIENT_LEFT
+            context.result = ForwardResult(context.status, word.sent, ending)
             stream.status, stream.ending = status or None, ending
             if ending in (Ending.TIMED_OUT, Ending.SILENT, Ending.REVOKED):
-                log.problem = ending.value
+                context.problem = ending.value
             if word.details == _FROM_UPSTREAM:
                 self._plane.upstream_errors.answered(self._outgoing.upstream.endpoint)
-        elif log.status is None:
-            log.status, stream.ending = CLIENT_LEFT, self._ended_because or Ending.STOPPED
-            log.problem = "envoy has ended"
+        elif context.status is None:
+            context.status, stream.ending = CLIENT_LEFT, self._ended_because or Ending.STOPPED
+            context.problem = "envoy has ended"
         self._under_way.close()
+        recorder = self._plane.pipeline.recorder
         if self._trace is None:
-            log.tell()
+            recorder.record(context)
         else:
-            self._trace.tell(log, log.result, self._trouble)
+            self._trace.record(recorder, context, self._trouble)
         # The application's part in it is as if its client had left; for the listener it was too slow.
-        self._count(_TOOK_TOO_LONG if self._took_too_long else log.status, word)
+        self._count(_TOOK_TOO_LONG if self._took_too_long else context.status, word)
 
     def _count(self, status: int, word: EnvoysWord | None) -> None:
         host, method = self._incoming.headers.get(b"host", b""), self._incoming.scope["method"].encode()

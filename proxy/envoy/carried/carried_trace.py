@@ -5,8 +5,7 @@ from typing import Self
 
 from foundation.telemetry.tracing.spans import INTERNAL, AnySpan, Span
 from foundation.telemetry.tracing.tracer import Tracer
-from proxy.forwarding.http import ForwardResult
-from proxy.observe.access_log import RequestLog
+from proxy.observe.access_log import RequestContext, RequestRecorder
 from proxy.observe.spans import decided, note_carried, request_span, upstream_span
 from proxy.upstreams.request import OutgoingRequest
 
@@ -18,26 +17,26 @@ class CarriedTrace:
         self._root, self._upstream = root, upstream
 
     @classmethod
-    def begin(cls, tracer: Tracer, log: RequestLog, outgoing: OutgoingRequest) -> Self | None:
+    def begin(cls, tracer: Tracer, context: RequestContext, outgoing: OutgoingRequest) -> Self | None:
         """Trace of a request that was judged, told as if it had begun with the request; None for one that is not traced."""
-        began = time.time_ns() - round((time.monotonic() - log.incoming.started) * 1e9)
-        root = request_span(tracer, log.incoming, began)
+        began = time.time_ns() - round((time.monotonic() - context.incoming.started) * 1e9)
+        root = request_span(tracer, context.incoming, began)
         if root is None:
             return None
-        if log.judged is not None:
-            judging = root.below("authorize", INTERNAL, decided(log.judged.check.decision), began)
-            judging.end(judging.after(log.seconds or 0.0))
+        if context.judged is not None:
+            judging = root.below("authorize", INTERNAL, decided(context.judged.check.decision), began)
+            judging.end(judging.after(context.decision_seconds or 0.0))
         with root.resumed():
             return cls(root, upstream_span(outgoing))
 
-    def tell(self, log: RequestLog, result: ForwardResult | None, trouble: str) -> None:
-        """Tell of its end with the log's line.  `trouble` is a word for why there is no result."""
-        if result is None:
+    def record(self, recorder: RequestRecorder, context: RequestContext, trouble: str) -> None:
+        """Record its end.  `trouble` is a word for why there is no result."""
+        if context.result is None:
             self._upstream.fail(trouble)
         else:
-            note_carried(self._upstream, result)
+            note_carried(self._upstream, context.result)
         with self._root.resumed():
-            log.tell()
-        ended = None if log.seconds_in_all is None else self._root.after(log.seconds_in_all)
+            recorder.record(context)
+        ended = None if context.total_seconds is None else self._root.after(context.total_seconds)
         self._upstream.end(ended)
         self._root.end(ended)

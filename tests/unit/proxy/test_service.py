@@ -9,6 +9,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.own_paths import Owner
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
@@ -21,7 +22,8 @@ def service(directory: Path, **settings: Any) -> ProxyService:
     given = {"policy": [PRIVATE, PUBLIC], "forward_auth_url": "https://forward.example.com"} | settings
     options = make_options(directory, **given)
     authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
-    return ProxyService(options, authorize, ForwardingResources(), lambda: 0.0)
+    resources = ForwardingResources()
+    return ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
+from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from tests.support.children import free_port
 from tests.support.cookies import signed_in
 from tests.support.options import make_options
@@ -71,7 +73,7 @@ async def envoy(tmp_path: Path) -> AsyncIterator[Envoy]:
         service = AuthorizeService(options, replica, SigningKey.from_options(options), clock=lambda: NOW)
         await broker.sign_in()
         await settled()
-        words = ExtAuthzResponder(options, service, clock=lambda: NOW)
+        words = ExtAuthzResponder(options, AuthorizationPipeline(options, service, ForwardingResources(), lambda: NOW))
         services = RpcServices(options)
         services.open(broker, ExtAuthzParts(lambda: service, lambda: words, replica, recorder(), timeout=0.05))
         await services.start()

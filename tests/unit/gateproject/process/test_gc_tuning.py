@@ -24,6 +24,7 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.policy_cases import Cases
@@ -70,7 +71,7 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
     gc.disable()
     try:
         authorize = AuthorizeService(options, replica, key)
-        proxy = ProxyService(options, authorize, resources, lambda: 0.0)
+        proxy = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
         authenticate = AuthenticateService(options, broker, key, lambda: 0.0)
         gone = [weakref.ref(each) for each in (authorize, authorize.routes, authorize.routes.routes()[0].route, proxy, proxy.dataplane)]
         gone.append(weakref.ref(authenticate))

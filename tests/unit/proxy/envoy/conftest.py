@@ -13,6 +13,7 @@ from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.judge import Judge
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -59,7 +60,7 @@ async def stage(tmp_path: Path) -> Stage:
     options = make_options(tmp_path, policy=ROUTES, data_plane="envoy", jwt_claims_headers=["email"], trusted_proxies=["10.0.0.9"])
     broker, resources = MemoryStore(), ForwardingResources()
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
-    service = ProxyService(options, authorize, resources, lambda: 0.0)
+    service = ProxyService(options, AuthorizationPipeline(options, authorize, resources, lambda: 0.0), resources)
     connections = NoConnections()
     carried = CarriedRequests(connections, lambda: 0.0)
     judge = Judge(lambda: service, carried, lambda upstream, route: f"to-{upstream.host}-{route.upstream_http2}", TOKEN, MARK, "https")

@@ -13,6 +13,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from proxy.planes.ext_authz import ExtAuthzResponder
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
 from tests.unit.authorize.builders import request
@@ -32,7 +33,7 @@ class Asking:
         self.seen: list[tuple[str, float, str]] = []
         resources = ForwardingResources(saw=lambda *fact: self.seen.append(fact))
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
-        self._responder = ExtAuthzResponder(self.options, authorize, resources)
+        self._responder = ExtAuthzResponder(self.options, AuthorizationPipeline(self.options, authorize, resources))
 
     async def respond(self, *headers: Header, target: str = "/", **more: Any) -> LetThrough | Denied:
         facts = {name: more.pop(name) for name in ("method", "origin", "access_control_request_method") if name in more}

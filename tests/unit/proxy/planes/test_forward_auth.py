@@ -22,6 +22,7 @@ from proxy.incoming import IncomingRequest
 from proxy.own_paths import Owner
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
 from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from
@@ -95,7 +96,7 @@ async def asked(directory: Path, **settings: Any) -> AsyncIterator[Asked]:
     authorize = AuthorizeService(options, Replica(broker), SigningKey.from_options(options))
     seen: list[tuple[str, float, str]] = []
     resources = ForwardingResources(saw=lambda *who_when_where: seen.append(who_when_where))
-    yield Asked(options, broker, ProxyService(options, authorize, resources, time.time), seen, [])
+    yield Asked(options, broker, ProxyService(options, AuthorizationPipeline(options, authorize, resources), resources), seen, [])
     await resources.client.close()
 
 

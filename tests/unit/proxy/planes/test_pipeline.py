@@ -13,9 +13,10 @@ from foundation.errors import BadRequest
 from foundation.telemetry import metrics
 from foundation.telemetry.metrics import registry
 from proxy.incoming import IncomingRequest
-from proxy.observe.access_log import Observer
+from proxy.observe.access_log import RequestContext
+from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import OpenStreams
-from proxy.planes.request_judge import RequestJudge
+from proxy.planes.pipeline import AuthorizationPipeline
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
@@ -35,9 +36,8 @@ class Place:
         decisions = DecisionLog(lambda entries: self.kept.extend(judged for judged, _ in entries), chance=lambda: 1.0)
         decisions.use(self.options, "c0ffee")
         self.decisions = decisions
-        self.observer = Observer(decisions, lambda session_id, now, host: None)
         authorize = AuthorizeService(self.options, Replica(self.broker), SigningKey.from_options(self.options))
-        self.judge = RequestJudge(authorize, self.streams, lambda: NOW)
+        self.pipeline = AuthorizationPipeline(self.options, authorize, ForwardingResources(decisions, streams=self.streams), lambda: NOW)
 
 
 def in_shadow() -> float:
@@ -49,39 +49,39 @@ async def test_what_was_judged_is_one_value(tmp_path: Path) -> None:
     ann = await sign_in(place.broker, place.options)
     place.streams.policy_changed()
     incoming = incoming_from("https://app.example.com/admin/", headers={"cookie": ann.cookie("app.example.com")})
-    log = place.observer.begin(incoming)
-    judged = await place.judge.judge(log)
+    context = RequestContext(incoming)
+    judged = await place.pipeline.authorize(context)
     assert (judged.incoming, judged.now, judged.changes, judged.session_id) == (incoming, NOW, 1, ann.session.id)
     assert judged.sources is not None
-    assert log.judged is judged
+    assert context.judged is judged
 
 
 async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_shadow(tmp_path: Path) -> None:
     place, before = Place(tmp_path), in_shadow()
-    log = place.observer.begin(incoming_from("https://app.example.com/"))
-    judged = await place.judge.without_shadow(log)
+    context = RequestContext(incoming_from("https://app.example.com/"))
+    judged = await place.pipeline.authorize_only(context)
     assert (judged.would_be, in_shadow() - before) == (None, 0)
-    judged = await place.judge.with_shadow(judged, log)
+    judged = await place.pipeline.evaluate_shadow(judged, context)
     assert judged.would_be is not None
-    assert (log.judged, in_shadow() - before) == (judged, 1)
+    assert (context.judged, in_shadow() - before) == (judged, 1)
 
 
 async def test_what_could_not_be_judged_is_kept_too_and_what_was_not_is_not(tmp_path: Path) -> None:
     place = Place(tmp_path)
     odd: IncomingRequest = incoming_from("https://app.example.com/;x/admin/x")
     for incoming, is_asked in ((odd, True), (incoming_from("https://app.example.com/"), False)):
-        log = place.observer.begin(incoming)
+        context = RequestContext(incoming)
         if is_asked:
             with pytest.raises(BadRequest):
-                await place.judge.judge(log)
-        log.tell()
+                await place.pipeline.authorize(context)
+        place.pipeline.recorder.record(context)
     await place.decisions.flush()
     assert [(each.request.path, each.failure) for each in place.kept] == [("/;x/admin/x", "bad request")]
 
 
 async def test_a_stream_that_is_judged_again_is_no_new_request(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    assert (await place.judge.again(incoming_from("https://app.example.com/"))).check.decision.is_allowed
+    assert (await place.pipeline.reauthorize(incoming_from("https://app.example.com/"))).check.decision.is_allowed
     await place.decisions.flush()
     assert place.kept == []
 
@@ -109,8 +109,8 @@ async def test_a_decision_on_a_request_is_counted_once_and_a_re_evaluation_is_no
     ann = await sign_in(place.broker, place.options)
     incoming = incoming_from(url, headers={"cookie": ann.cookie("app.example.com")} if is_signed_in else {})
     before = decisions()
-    await place.judge.again(incoming)
-    await place.judge.without_shadow(place.observer.begin(incoming))
+    await place.pipeline.reauthorize(incoming)
+    await place.pipeline.authorize_only(RequestContext(incoming))
     assert decisions() == before
-    await place.judge.judge(place.observer.begin(incoming))
+    await place.pipeline.authorize(RequestContext(incoming))
     assert decisions() == {**before, labels: before.get(labels, 0) + 1}

@@ -1,0 +1,76 @@
+"""Authorization pipeline of all planes: a request is decided once, and what is in shadow besides; one verdict follows, and one record."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from prometheus_client import Counter
+
+from authorize.client import Authorizer
+from authorize.decision_log.shadow import tell_shadow
+from authorize.policy.decision import Decision
+from config.options import Options
+from foundation.telemetry import metrics
+from foundation.telemetry.tracing.spans import active
+from proxy.answers.send import Answers
+from proxy.incoming import IncomingRequest
+from proxy.observe.access_log import RequestContext, RequestRecorder
+from proxy.observe.spans import judged_in_span
+from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.verdict import JudgedRequest
+from proxy.verdicts import Verdicts
+
+
+class AuthorizationPipeline:
+    """Authorization pipeline, one for each configuration: `authorizer` decides, `verdicts` says what follows, `renderer` sends what is not
+    forwarded, `recorder` records all of it."""
+
+    def __init__(self, options: Options, authorizer: Authorizer, resources: ForwardingResources, clock: Callable[[], float] = time.time):
+        self.authorizer, self.clock = authorizer, clock
+        self.verdicts, self.renderer = Verdicts(options, authorizer), Answers(options)
+        self.recorder = RequestRecorder(resources.decisions, resources.saw)
+        self._streams = resources.streams
+
+    async def authorize(self, context: RequestContext) -> JudgedRequest:
+        """Decide about a request.  Raises BadRequest and BrokerError.  What is in shadow is asked afterwards, and changes nothing."""
+        return await self.evaluate_shadow(await self.authorize_only(context), context)
+
+    async def authorize_only(self, context: RequestContext) -> JudgedRequest:
+        """Decide without shadow outcomes and metrics, for who may leave them to another context of the same request."""
+        incoming, changes, began = context.incoming, self._streams.changes, time.perf_counter()
+        check = self.authorizer.check(incoming.request, incoming.cookies, incoming.request_id)
+        try:
+            checked = await (check if active() is None else judged_in_span(check))
+        finally:
+            context.decision_seconds = time.perf_counter() - began
+        context.judged = judged = JudgedRequest(incoming, checked, self.clock(), changes)
+        return judged
+
+    async def evaluate_shadow(self, judged: JudgedRequest, context: RequestContext) -> JudgedRequest:
+        """Judged request with its shadow outcome, which is recorded at once; this and the decision are counted once a request."""
+        _count(judged.check.decision)
+        if not self.authorizer.has_shadow:
+            return judged
+        incoming, check = judged.incoming, judged.check
+        would_be = await self.authorizer.would_be(incoming.request, check, incoming.cookies)
+        if would_be is not None:
+            context.judged = judged = replace(judged, would_be=would_be)
+            tell_shadow(incoming.request_id, check.decision, check.identity, would_be)
+        return judged
+
+    async def reauthorize(self, incoming: IncomingRequest) -> JudgedRequest:
+        """Decide anew about what is being forwarded: no new request, so nothing is recorded."""
+        check = await self.authorizer.check(incoming.request, incoming.cookies)
+        return JudgedRequest(incoming, check, self.clock(), self._streams.changes)
+
+
+_counters: dict[tuple[int, int], Counter] = {}
+
+
+def _count(decision: Decision) -> None:
+    reason = decision.trace[-1].reason if decision.trace else None
+    key = id(decision.outcome), id(reason)  # members of enumerations, which are hashed slowly
+    if (counter := _counters.get(key)) is None:
+        labels = decision.outcome.value, reason.name.lower() if reason is not None else ""
+        counter = _counters[key] = metrics.decisions.labels(*labels)
+    counter.inc()
