@@ -199,7 +199,7 @@ GUARDS = (
     Guards("proxy.other_servers", "http scope websocket"),
     Guards(
         "proxy.planes",
-        "embedded ext_authz forward_auth open_streams original_request request_judge",
+        "embedded ext_authz forward_auth open_streams original_request pipeline",
         "unit/authorize/rpc/test_ext_authz.py",
     ),
     Guards(
