@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.issuers import DEFAULT_URLS, issuer_of
 from config.settings.authorize import claimed_groups, groups_are_claimed
@@ -13,6 +13,9 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import IdentityProvider
 from foundation.email_address import canonical_email
 from foundation.values import SecretText, WatchedFile
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def told_email(email: str, user_id: str, providers: Mapping[str, ConfiguredProvi
     return email if provider is not None and provider.may_tell(email) else ""
 
 
-def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
+def configured_providers(settings: "Options") -> Mapping[str, ConfiguredProvider]:
     """The providers by their ids, in the order in which they are written.  That of `idp_provider` is called after its kind."""
     if settings.identity_providers is None:
         provider = _of_idp_keys(settings)
@@ -107,7 +110,7 @@ def configured_providers(settings: Any) -> Mapping[str, ConfiguredProvider]:
     return {entry.id: _of_entry(settings, entry, is_sole=is_sole) for entry in settings.identity_providers}
 
 
-def _of_idp_keys(settings: Any) -> ConfiguredProvider:
+def _of_idp_keys(settings: "Options") -> ConfiguredProvider:
     return ConfiguredProvider(
         id=settings.idp_provider,
         kind=settings.idp_provider,
@@ -127,7 +130,7 @@ def _of_idp_keys(settings: Any) -> ConfiguredProvider:
     )
 
 
-def _of_entry(settings: Any, entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+def _of_entry(settings: "Options", entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
     return ConfiguredProvider(
         id=entry.id,
         kind=entry.provider,

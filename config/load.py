@@ -190,7 +190,7 @@ class _ConfigChecker:
             self._known.add(written, route)
         return route
 
-    def _tests_file(self, view: Any) -> Iterator[Finding]:
+    def _tests_file(self, view: Options) -> Iterator[Finding]:
         if view.policy_tests_file is not None:
             tests = read_tests_file(view.policy_tests_file)
             self._documents["policy_tests_file"] = (shown_path(view.policy_tests_file.path), tests.document)

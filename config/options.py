@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -27,7 +27,7 @@ from foundation.machine.cores import usable_cores
 from foundation.values import CertificatePair, SecretBytes, WatchedFile
 
 
-def _certificate_pairs(settings: Any) -> Iterator[CertificatePair]:
+def _certificate_pairs(settings: "Options") -> Iterator[CertificatePair]:
     """Every form counts, and all of them together (specification, "Certificate forms are additive")."""
     if settings.certificate and settings.certificate_key:
         yield CertificatePair(settings.certificate, settings.certificate_key, "certificate")
@@ -42,7 +42,7 @@ def _content(pem: SecretBytes | WatchedFile) -> bytes:
     return pem.content if isinstance(pem, WatchedFile) else pem.reveal()
 
 
-def _transport_is_decided(settings: Any) -> Iterator[Finding]:
+def _transport_is_decided(settings: "Options") -> Iterator[Finding]:
     forms = (settings.certificate, settings.certificate_key, settings.certificate_file, settings.certificate_key_file)
     if settings.services in ("authorize", "databroker"):
         if not settings.grpc_insecure and not settings.certificates and not any(forms):
@@ -68,14 +68,14 @@ def _transport_is_decided(settings: Any) -> Iterator[Finding]:
         )
 
 
-def _pairs_are_whole(settings: Any) -> Iterator[Finding]:
+def _pairs_are_whole(settings: "Options") -> Iterator[Finding]:
     for certificate, key in (("certificate", "certificate_key"), ("certificate_file", "certificate_key_file")):
         if bool(getattr(settings, certificate)) != bool(getattr(settings, key)):
             present, absent = (certificate, key) if getattr(settings, certificate) else (key, certificate)
             yield (present,), f"needs {absent} too"
 
 
-def _pairs_match(settings: Any) -> Iterator[Finding]:
+def _pairs_match(settings: "Options") -> Iterator[Finding]:
     for pair in _certificate_pairs(settings):
         try:
             check_pair(pair.certificate, pair.key)
@@ -83,7 +83,7 @@ def _pairs_match(settings: Any) -> Iterator[Finding]:
             yield (pair.source,), str(error)
 
 
-def _signing_key_fits(settings: Any) -> Iterator[Finding]:
+def _signing_key_fits(settings: "Options") -> Iterator[Finding]:
     if settings.signing_key is None:
         return
     try:
@@ -92,13 +92,13 @@ def _signing_key_fits(settings: Any) -> Iterator[Finding]:
         yield ("signing_key_file" if settings.signing_key_file else "signing_key",), str(error)
 
 
-def _authorities_are_valid(settings: Any) -> Iterator[Finding]:
+def _authorities_are_valid(settings: "Options") -> Iterator[Finding]:
     yield from _unusable_authorities(settings, ("certificate_authority", "client_ca", "autocert_trusted_ca"), ())
     for index, route in enumerate(settings.policy):
         yield from _unusable_authorities(route, ("tls_custom_ca", "tls_downstream_client_ca"), ("policy", index))
 
 
-def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
+def _unusable_authorities(settings: "Options | Route", keys: tuple[str, ...], place: tuple[str | int, ...]) -> Iterator[Finding]:
     for key in keys:
         try:
             if (pem := getattr(settings, key)) is not None:
@@ -107,7 +107,7 @@ def _unusable_authorities(settings: Any, keys: tuple[str, ...], place: tuple[str
             yield (*place, f"{key}_file" if getattr(settings, f"{key}_file") else key), str(error)
 
 
-def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
+def _client_certificates_can_be_had(settings: "Options") -> Iterator[Finding]:
     """Behind something that ends TLS nobody shows us a certificate: a route that wants one would be closed to everybody."""
     if settings.ext_authz_tokens:
         return  # an Envoy that ends TLS tells us what it was shown
@@ -123,14 +123,14 @@ def _client_certificates_can_be_had(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "policy"), "uses client_certificate, which requires client_ca or tls_downstream_client_ca"
 
 
-def _strength_is_known(settings: Any) -> Iterator[Finding]:
+def _strength_is_known(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy) if knows_github(settings) else ():
         for key in ("acr_values", "max_age"):
             if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
                 yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
 
 
-def _routes_fit_timeout_write(settings: Any) -> Iterator[Finding]:
+def _routes_fit_timeout_write(settings: "Options") -> Iterator[Finding]:
     limit = settings.timeout_write
     for index, route in enumerate(settings.policy) if limit else ():
         if route.timeout is not None and (route.timeout > limit or route.timeout == timedelta(0)):

@@ -96,7 +96,7 @@ def _without_most_unknown(model: type[Settings], raw: Any) -> Any:
     return {key: raw[key] for key in (*(key for key in raw if key in known), *unknown[:MOST_DETAILS])}
 
 
-def broken_rules(rules: Iterable[Rule], settings: Any) -> Iterator[Finding]:
+def broken_rules(rules: Iterable[Rule], settings: object) -> Iterator[Finding]:
     for rule in rules:
         try:
             yield from rule(settings)

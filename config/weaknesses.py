@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from config.options import Options
 from config.routes.provider_tokens import may_go_unencrypted
+from config.routes.route import Route
 from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates, upstream_addresses
 from config.routes.upstreams.credentials import token_key
 from config.settings.autocert import is_covered, why_not
@@ -40,20 +42,20 @@ _FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability be
 _LONGEST_SECONDS = 30 * 24 * 3600
 
 
-def _weak_values(settings: Any) -> Iterator[Finding]:
+def _weak_values(settings: Options) -> Iterator[Finding]:
     for key, (weak, consequence) in SETTINGS.items():
         if settings.__dict__.get(key) is weak:
             yield (key,), f"is {str(weak).lower()}: {consequence}"
 
 
-def _weak_route_values(settings: Any) -> Iterator[Finding]:
+def _weak_route_values(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         for key, (weak, consequence) in ROUTE_KEYS.items():
             if route.__dict__.get(key) is weak:
                 yield ("policy", index, key), f"is {str(weak).lower()}: {consequence}"
 
 
-def _guessable_secrets(settings: Any) -> Iterator[Finding]:
+def _guessable_secrets(settings: Options) -> Iterator[Finding]:
     for key in ("cookie_secret", "shared_secret"):
         value = settings.__dict__.get(key)
         for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
@@ -68,7 +70,7 @@ def _is_a_sequence(secret: bytes) -> bool:
     return len(steps) == 1
 
 
-def _same_secret_twice(settings: Any) -> Iterator[Finding]:
+def _same_secret_twice(settings: Options) -> Iterator[Finding]:
     cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
     if cookie & shared:
         yield ("shared_secret",), "is the same as cookie_secret. Generate another one, so that a leak affects only one of them"
@@ -78,7 +80,7 @@ def _all_of(value: Any) -> set[bytes]:
     return {bytes(secret) for secret in (value if isinstance(value, tuple | list) else [value])}
 
 
-def _plain_upstream_over_the_network(settings: Any) -> Iterator[Finding]:
+def _plain_upstream_over_the_network(settings: Options) -> Iterator[Finding]:
     """Plain http tells everybody on the way what the upstream is told about a person."""
     for index, route in enumerate(settings.policy):
         if may_go_unencrypted(route):
@@ -98,7 +100,7 @@ def _is_private(host: str) -> bool:
     return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
 
 
-def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
+def _anybody_may_say_who_asks(settings: Options) -> Iterator[Finding]:
     if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
         yield (
             ("insecure_server",),
@@ -109,7 +111,7 @@ def _anybody_may_say_who_asks(settings: Any) -> Iterator[Finding]:
         )
 
 
-def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
+def _anybody_may_be_a_balancer(settings: Options) -> Iterator[Finding]:
     if settings.use_proxy_protocol and not is_loopback(settings.address.host):
         yield (
             ("use_proxy_protocol",),
@@ -117,7 +119,7 @@ def _anybody_may_be_a_balancer(settings: Any) -> Iterator[Finding]:
         )
 
 
-def _every_peer_is_trusted(settings: Any) -> Iterator[Finding]:
+def _every_peer_is_trusted(settings: Options) -> Iterator[Finding]:
     for index, network in enumerate(settings.trusted_proxies):
         if network.prefixlen == 0:
             yield (
@@ -131,7 +133,7 @@ _PLACEHOLDER = re.compile(r"\$\{.*\}|\$[A-Za-z_]+|\{\{.*\}\}|<.*>|change[-_ ]?me
 _DISCOVERY = "/.well-known/openid-configuration"
 
 
-def _unfilled_provider(settings: Any) -> Iterator[Finding]:
+def _unfilled_provider(settings: Options) -> Iterator[Finding]:
     for path, prefix, entry in _providers(settings):
         for key in ("client_id", "client_secret"):
             value = getattr(entry, f"{prefix}{key}")
@@ -146,7 +148,7 @@ def _unfilled_provider(settings: Any) -> Iterator[Finding]:
             yield (*path, key), "lacks /v2.0, and tokens of version 2.0 name an issuer with it. Append it"
 
 
-def _providers(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
+def _providers(settings: Options) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
     """Each provider: its path, the prefix of its keys, and the object that has them."""
     if settings.identity_providers is None:
         yield (), "idp_", settings
@@ -154,7 +156,7 @@ def _providers(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str, Any]
         yield ("identity_providers", index), "", entry
 
 
-def _clusters_without_upgrades(settings: Any) -> Iterator[Finding]:
+def _clusters_without_upgrades(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if route.cluster_service_account_token is not None and not (route.allow_websockets or route.allow_spdy):
             yield (
@@ -163,7 +165,7 @@ def _clusters_without_upgrades(settings: Any) -> Iterator[Finding]:
             )
 
 
-def _identity_in_a_cookie_of_clients(settings: Any) -> Iterator[Finding]:
+def _identity_in_a_cookie_of_clients(settings: Options) -> Iterator[Finding]:
     """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
     open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
     for index, route in enumerate(settings.policy):
@@ -179,14 +181,14 @@ def _identity_in_a_cookie_of_clients(settings: Any) -> Iterator[Finding]:
                 )
 
 
-def _replaces_cookies(route: Any) -> bool:
+def _replaces_cookies(route: Route) -> bool:
     return "cookie" in map(folded, (*route.set_request_headers, *route.remove_request_headers))
 
 
 _PLAIN = "is http, which is for development on one machine. Use https"
 
 
-def _plain_provider(settings: Any) -> Iterator[Finding]:
+def _plain_provider(settings: Options) -> Iterator[Finding]:
     if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
         yield ("idp_provider_url",), _PLAIN
     for index, entry in enumerate(settings.identity_providers or ()):
@@ -194,7 +196,7 @@ def _plain_provider(settings: Any) -> Iterator[Finding]:
             yield ("identity_providers", index, "url"), _PLAIN
 
 
-def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
+def _nobody_can_verify_assertions(settings: Options) -> Iterator[Finding]:
     # Of a file that can't be read the error tells; authorize signs, and says it of itself.
     if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
         return
@@ -207,19 +209,19 @@ def _nobody_can_verify_assertions(settings: Any) -> Iterator[Finding]:
             return
 
 
-def _sessions_without_end(settings: Any) -> Iterator[Finding]:
+def _sessions_without_end(settings: Options) -> Iterator[Finding]:
     if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
         yield ("cookie_expire",), "keeps users signed in for more than 30 days; a stolen cookie is valid as long. Use a shorter time"
 
 
-def _hosts_without_a_certificate(settings: Any) -> Iterator[Finding]:
+def _hosts_without_a_certificate(settings: Options) -> Iterator[Finding]:
     for index, route in enumerate(settings.policy if settings.autocert else ()):
         host = route.from_.host
         if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
             yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}. Add one to certificates"
 
 
-def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
+def _hosts_that_no_certificate_covers(settings: Options) -> Iterator[Finding]:
     """Names only: clients look for an address elsewhere in a certificate."""
     ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
     if not ends_tls or not settings.certificate_pairs:
@@ -231,7 +233,7 @@ def _hosts_that_no_certificate_covers(settings: Any) -> Iterator[Finding]:
             yield path, f"no certificate matches {host}, so browsers reject it. Add one with its name, or with a wildcard for one label"
 
 
-def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _served_hosts(settings: Options) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Where another proxy asks (forward auth, ext_authz), people see that one's certificates at the routes' hosts."""
     if settings.services in ("all", "authenticate") and settings.authenticate_service_url is not None:
         yield ("authenticate_service_url",), settings.authenticate_service_url.host
@@ -244,7 +246,7 @@ def _served_hosts(settings: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
         yield ("policy", index, "from"), route.from_.host
 
 
-def _one_port_unlike_the_others(settings: Any) -> Iterator[Finding]:
+def _one_port_unlike_the_others(settings: Options) -> Iterator[Finding]:
     """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
     urls: list[tuple[tuple[str | int, ...], Any]] = [
         (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
@@ -265,7 +267,7 @@ def _one_port_unlike_the_others(settings: Any) -> Iterator[Finding]:
     yield path, f"{said}, {others}. Requests to another port match no route"
 
 
-def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
+def _the_authority_finds_nobody(settings: Options) -> Iterator[Finding]:
     """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
     redirects = settings.http_redirect_addr
     if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
@@ -278,7 +280,7 @@ def _the_authority_finds_nobody(settings: Any) -> Iterator[Finding]:
         )
 
 
-def _nobody_answers_for_staples(settings: Any) -> Iterator[Finding]:
+def _nobody_answers_for_staples(settings: Options) -> Iterator[Finding]:
     if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
         yield (
             ("autocert_must_staple",),

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 from pydantic_core import PydanticCustomError
@@ -14,6 +14,9 @@ from config.routes.tcp import REWRITES
 from config.types.fields import PositiveDuration
 from config.types.reader import SettingReader, Shape, one_of, whole_number
 from config.validation import Finding, Rule, Settings
+
+if TYPE_CHECKING:
+    from config.routes.route import Route
 
 REQUIRED, OPTIONAL = REASONS = ("required", "optional")
 LONGEST = timedelta(days=30)
@@ -32,18 +35,18 @@ def people(value: Any) -> Expression:
     return expression
 
 
-def way_of(route: Any) -> str:
+def way_of(route: "Route") -> str:
     """Digest of what the route's keys say of the place that requests get to behind its address, path and upstream; "" for none."""
     ways = {key: str(value) for key in _WAYS if (value := getattr(route, key)) not in (None, False)}
     return f"-{hashlib.sha256(json.dumps(ways).encode()).hexdigest()[:16]}" if ways else ""
 
 
-def _ends_within_bounds(settings: Any) -> Iterator[Finding]:
+def _ends_within_bounds(settings: "BreakGlassKeys | AccessRequestKeys") -> Iterator[Finding]:
     if settings.max_duration > LONGEST:
         yield ("max_duration",), "must be at most 720h (30 days). Use a rule for permanent access"
 
 
-def asking_needs_a_rule(route: Any) -> Iterator[Finding]:
+def asking_needs_a_rule(route: "Route") -> Iterator[Finding]:
     if route.access_requests is not None and route.redirect is not None:
         yield ("access_requests",), "has no effect on a route without sign-in"
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -12,6 +12,10 @@ from config.types.fields import File, TextList, WebUrl, text
 from config.types.reader import WEB_URL, SettingReader, one_of
 from config.validation import Finding, Settings
 from foundation.values import Url, WatchedFile, is_confidential, parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
 
 ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
 KINDS = (ACCESS_TOKEN, ID_TOKEN, JWT)
@@ -85,7 +89,7 @@ class BearerTokenKeys(Settings):
     )
 
 
-def bearer_tokens_are_whole(route: Any) -> Iterator[Finding]:
+def bearer_tokens_are_whole(route: "Route") -> Iterator[Finding]:
     kind = route.bearer_token
     others = ("bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url", "bearer_token_jwks_file")
     given = [name for name in others if getattr(route, name)]
@@ -114,7 +118,7 @@ def bearer_tokens_are_whole(route: Any) -> Iterator[Finding]:
         yield from _jwt_is_whole(route)
 
 
-def _jwt_is_whole(route: Any) -> Iterator[Finding]:
+def _jwt_is_whole(route: "Route") -> Iterator[Finding]:
     for name in ("bearer_token_issuer", "bearer_token_audience"):
         if not getattr(route, name):
             yield (name,), "is required with bearer_token: jwt"
@@ -128,7 +132,7 @@ def _jwt_is_whole(route: Any) -> Iterator[Finding]:
         yield ("allow_any_authenticated_user",), message
 
 
-def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> Iterator[Finding]:
+def claims_are_of_one_issuer(settings: "Options", groups_claims: frozenset[str]) -> Iterator[Finding]:
     """Claims, users and groups of another issuer must be asked for by words that say so."""
     for index, route in enumerate(settings.policy):
         for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
@@ -142,7 +146,7 @@ def claims_are_of_one_issuer(settings: Any, groups_claims: frozenset[str]) -> It
                 )
 
 
-def bearer_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
+def bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         for kind, client_id in providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
             if route.bearer_token == ID_TOKEN and client_id in ("", "not used"):

@@ -1,7 +1,7 @@
 """Providers of a route: whose people it is for, whose upstream may see what the provider gave for a person, and what contradicts that."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -10,6 +10,10 @@ from config.types.fields import Bool, TextList
 from config.types.header_template import ID_TOKEN, Variable
 from config.validation import Finding, Settings
 from foundation.values import is_confidential
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
 
 PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
 
@@ -36,7 +40,7 @@ class ProviderTokenKeys(Settings):
     )
 
 
-def providers_for(settings: Any, route: Any) -> tuple[tuple[str, str], ...]:
+def providers_for(settings: "Options", route: "Route") -> tuple[tuple[str, str], ...]:
     """Kind and client id of each provider whose people the route is for."""
     if settings.identity_providers is None:
         return ((settings.idp_provider, settings.idp_client_id),)
@@ -44,13 +48,13 @@ def providers_for(settings: Any, route: Any) -> tuple[tuple[str, str], ...]:
     return tuple((entry.provider, entry.client_id) for entry in entries if entry.id in (route.identity_providers or (entry.id,)))
 
 
-def knows_github(settings: Any) -> bool:
+def knows_github(settings: "Options") -> bool:
     """Whether any provider is one that signs nothing; else ten thousand routes need not be asked."""
     entries = settings.identity_providers
     return settings.idp_provider == "github" if entries is None else any(entry.provider == "github" for entry in entries)
 
 
-def provider_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
+def provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy if knows_github(settings) else ()):
         if not any(kind == "github" for kind, _ in providers_for(settings, route)):
             continue
@@ -59,12 +63,12 @@ def provider_tokens_fit_the_provider(settings: Any) -> Iterator[Finding]:
                 yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
 
 
-def may_go_unencrypted(route: Any) -> bool:
+def may_go_unencrypted(route: "Route") -> bool:
     """Whether the operator has said that its tokens may go by plain HTTP to another machine."""
     return bool(route.pass_provider_tokens_unencrypted)
 
 
-def provider_tokens_are_guarded(route: Any) -> Iterator[Finding]:
+def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
     """Rule of where the provider's tokens may go, and that nothing else lets them."""
     named = {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
     for name, parts in named.items():

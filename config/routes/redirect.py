@@ -26,7 +26,7 @@ def redirect_code(value: Any) -> int:
     return value
 
 
-def _needs_an_effect(redirect: Any) -> Iterator[Finding]:
+def _needs_an_effect(redirect: "RouteRedirect") -> Iterator[Finding]:
     targets = (redirect.scheme_redirect, redirect.host_redirect, redirect.port_redirect, redirect.path_redirect, redirect.prefix_rewrite)
     if not (redirect.https_redirect or redirect.strip_query or any(target is not None for target in targets)):
         yield (), "changes nothing, so it would redirect to itself forever"

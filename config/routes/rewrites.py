@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import re2
 
@@ -12,6 +12,10 @@ from config.types.headers import header_name
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding
 from foundation.values import parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
 
 # Behind a backslash: the number of a group (0: the whole match), or a backslash.
 _REFERENCE = re.compile(r"\\(.?)")
@@ -65,7 +69,7 @@ WrittenHost = Annotated[str, SettingReader("string", written_host, TEXT)]
 HeaderName = Annotated[str, SettingReader("string", header_name, TEXT)]
 
 
-def regexes_are_whole(route: Any) -> Iterator[Finding]:
+def regexes_are_whole(route: "Route") -> Iterator[Finding]:
     for stem in ("regex_rewrite", "host_path_regex_rewrite"):
         pattern, substitution = getattr(route, f"{stem}_pattern"), getattr(route, f"{stem}_substitution")
         if (pattern is None) != (substitution is None):
@@ -77,7 +81,7 @@ def regexes_are_whole(route: Any) -> Iterator[Finding]:
                 yield (f"{stem}_substitution",), f"refers to a group that {stem}_pattern does not have"
 
 
-def rewritten_once(route: Any) -> Iterator[Finding]:
+def rewritten_once(route: "Route") -> Iterator[Finding]:
     if route.prefix_rewrite is not None and route.regex_rewrite_pattern is not None:
         yield ("regex_rewrite_pattern",), "cannot be combined with prefix_rewrite. Set one of them"
     rewrites = [
@@ -91,7 +95,7 @@ def rewritten_once(route: Any) -> Iterator[Finding]:
         yield ((rewrites or ["regex_rewrite_pattern"])[0],), "requires an upstream. Set `to`"
 
 
-def changed_upstream_paths(settings: Any) -> Iterator[Finding]:
+def changed_upstream_paths(settings: "Options") -> Iterator[Finding]:
     """Routes whose requests went to another path when the path of `to` still took the place of what the route matched."""
     for index, route in enumerate(settings.policy):
         base = route.to[0].url.path if route.to else ""

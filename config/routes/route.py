@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -56,12 +56,12 @@ _BLOCK: Shape = {
 POLICY: Shape = {"anyOf": [_BLOCK, {"type": "array", "minItems": 1, "items": _BLOCK}]}
 
 
-def _leads_somewhere(route: Any) -> Iterator[Finding]:
+def _leads_somewhere(route: "Route") -> Iterator[Finding]:
     if not route.to and route.redirect is None:
         yield (), "needs `to` or `redirect`"
 
 
-def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
+def _open_routes_have_no_lists(route: "Route") -> Iterator[Finding]:
     names = ("allowed_users", "allowed_groups", "allowed_domains", "allowed_idp_claims")
     lists = [name for name in names if getattr(route, name)]
     if any(block.effect == "allow" for block in route.policy):
@@ -73,7 +73,7 @@ def _open_routes_have_no_lists(route: Any) -> Iterator[Finding]:
             yield (key,), f"allows every request, so {', '.join(lists)} would have no effect. Remove one of them"
 
 
-def _answers_have_one_reading(route: Any) -> Iterator[Finding]:
+def _answers_have_one_reading(route: "Route") -> Iterator[Finding]:
     removed = {name.lower() for name in route.remove_response_headers}
     for name in route.set_response_headers:
         if name.lower() in removed:
@@ -84,12 +84,12 @@ def _answers_have_one_reading(route: Any) -> Iterator[Finding]:
                 yield (key,), "has no effect on a redirect, which is a response of gate. Use `headers`"
 
 
-def _origins_need_websockets(route: Any) -> Iterator[Finding]:
+def _origins_need_websockets(route: "Route") -> Iterator[Finding]:
     if route.websocket_origins and not route.allow_websockets:
         yield ("websocket_origins",), "has no effect without allow_websockets"
 
 
-def _strength_needs_a_sign_in(route: Any) -> Iterator[Finding]:
+def _strength_needs_a_sign_in(route: "Route") -> Iterator[Finding]:
     if route.allow_public_unauthenticated_access or route.redirect is not None:
         for key in ("acr_values", "max_age", "identity_providers"):
             if getattr(route, key):

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from config.validation import Finding
+
+if TYPE_CHECKING:
+    from config.routes.route import Route
 
 SCHEME = "tcp+https"
 
@@ -59,13 +62,13 @@ HTTP_ONLY = (
 )
 
 
-def tcp_leads_to_tcp(route: Any) -> Iterator[Finding]:
+def tcp_leads_to_tcp(route: "Route") -> Iterator[Finding]:
     is_tcp = route.from_.scheme == SCHEME
     if route.to and any((upstream.url.scheme == "tcp") != is_tcp for upstream in route.to):
         yield ("to",), "must be tcp://host:port for tcp+https" if is_tcp else "must be http or https: tcp is for tcp+https only"
 
 
-def tcp_has_no_http(route: Any) -> Iterator[Finding]:
+def tcp_has_no_http(route: "Route") -> Iterator[Finding]:
     if route.from_.scheme != SCHEME:
         if "idle_timeout" in route.model_fields_set:
             yield ("idle_timeout",), "requires a TCP route. For HTTP use `timeout` (responses) or timeout_idle (idle connections)"

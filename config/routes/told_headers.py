@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from config.routes.policy.language import ENFORCE
 from config.types.header_template import ASSERTION, FINGERPRINT, REQUEST_ID, TOKENS, Template, Variable, literal, template
 from config.types.headers import folded, header_name
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding
+
+if TYPE_CHECKING:
+    from config.routes.route import Route
 
 _EMAIL, _USERNAME = "${claim.email}", "${claim.preferred_username}"
 # Headers that applications read which were made for another proxy: its documented names, and what it says under them.
@@ -64,7 +67,7 @@ class ToldHeaderNames(NamedTuple):
 _NONE = ToldHeaderNames()
 
 
-def told_header_names(route: Any) -> ToldHeaderNames:
+def told_header_names(route: "Route") -> ToldHeaderNames:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE
     said = tuple((name, "$" in value and literal(value) is None) for name, value in route.set_request_headers.items())
@@ -85,7 +88,7 @@ def _names_of(identity_headers: str | None, assertion_header: str | None, said: 
     return ToldHeaderNames(tuple(told), withheld, everywhere)
 
 
-def told_templates(route: Any) -> dict[str, Template]:
+def told_templates(route: "Route") -> dict[str, Template]:
     """Templates by the header's name, in which the route's own words outrank those of its preset."""
     texts = {**(PRESETS[route.identity_headers] if route.identity_headers else {})}
     texts |= {route.assertion_header: "${assertion}"} if route.assertion_header else {}
@@ -93,7 +96,7 @@ def told_templates(route: Any) -> dict[str, Template]:
     return {name: template(texts[name]) for name in told_header_names(route).told}
 
 
-def token_templates(route: Any) -> dict[str, Template]:
+def token_templates(route: "Route") -> dict[str, Template]:
     """Those of them that hold a token of the provider."""
     return {name: parts for name, parts in told_templates(route).items() if names_token(parts)}
 
@@ -102,7 +105,7 @@ def names_token(parts: Template) -> bool:
     return any(isinstance(part, Variable) and part.name in TOKENS for part in parts)
 
 
-def told_names(route: Any) -> tuple[bytes, ...]:
+def told_names(route: "Route") -> tuple[bytes, ...]:
     """Lower-case names of the headers by which the route's upstream is told, besides X-Gate-*: nobody else may say them.
 
     Of a preset all count, those too to which the route gives a fixed value; and so do those that applications read beside one that it sets:
@@ -115,14 +118,14 @@ class ToldNames:
     """Told names of one configuration.  Who believes a header believes it on every route: what gate tells an upstream on one of them nobody
     else says on another, least of all where no one needs to sign in."""
 
-    def __init__(self, routes: Iterable[Any]):
+    def __init__(self, routes: Iterable["Route"]):
         self._by_upstream = dict[_Address, dict[bytes, None]]()
         for route in routes:
             if (names := route.told_header_names.withheld_everywhere) and route.mode == ENFORCE:
                 for upstream in upstream_addresses(route):
                     self._by_upstream.setdefault(upstream, {}).update(dict.fromkeys(names))
 
-    def of(self, route: Any) -> tuple[bytes, ...]:
+    def of(self, route: "Route") -> tuple[bytes, ...]:
         """Names of a route, and of others that lead to an upstream of it."""
         own = told_names(route)
         if not self._by_upstream:
@@ -130,18 +133,18 @@ class ToldNames:
         there = (name for upstream in upstream_addresses(route) for name in self._by_upstream.get(upstream, ()))
         return tuple(dict.fromkeys((*own, *there)))
 
-    def changed_since(self, before: "ToldNames") -> Callable[[Any], bool]:
+    def changed_since(self, before: "ToldNames") -> Callable[["Route"], bool]:
         """Whether other names count on a route than did, as far as other routes have a say in that."""
         now, then = self._by_upstream, before._by_upstream
         changed = {upstream for upstream in now.keys() | then.keys() if now.get(upstream) != then.get(upstream)} if now != then else set()
         return (lambda route: not changed.isdisjoint(upstream_addresses(route))) if changed else _never
 
 
-def _never(route: Any) -> bool:
+def _never(route: "Route") -> bool:
     return False
 
 
-def upstream_addresses(route: Any) -> Iterator[_Address]:
+def upstream_addresses(route: "Route") -> Iterator[_Address]:
     for upstream in route.to:
         yield _canonical_host(upstream.url.host), upstream.url.port or _PORTS.get(upstream.url.scheme)
 
@@ -158,25 +161,25 @@ def _canonical_host(host: str) -> str:
     return _LOOPBACK if str(address) in ("127.0.0.1", "::1") else str(address)
 
 
-def tells_person(route: Any) -> bool:
+def tells_person(route: "Route") -> bool:
     """Whether the route's upstream is told anything about the caller."""
     return bool(route.pass_identity_headers or told_templates(route))
 
 
-def sends_assertion(route: Any) -> bool:
+def sends_assertion(route: "Route") -> bool:
     return bool(route.pass_identity_headers or ASSERTION in _variables(route))
 
 
-def varies_by_request(route: Any) -> bool:
+def varies_by_request(route: "Route") -> bool:
     """Whether two requests of one person are told of differently."""
     return not {REQUEST_ID, FINGERPRINT}.isdisjoint(_variables(route))
 
 
-def templates_can_be_set(route: Any) -> Iterator[Finding]:
+def templates_can_be_set(route: "Route") -> Iterator[Finding]:
     for name, value in route.set_request_headers.items():
         if (folded(name) in _NOT_BY_TEMPLATE or folded(name).startswith("impersonate-")) and literal(value) is None:
             yield ("set_request_headers", name), "has no value for this user"
 
 
-def _variables(route: Any) -> set[str]:
+def _variables(route: "Route") -> set[str]:
     return {part.name for parts in told_templates(route).values() for part in parts if isinstance(part, Variable)}

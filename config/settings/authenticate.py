@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -27,6 +27,9 @@ from config.types.fields import (
 from config.types.reader import MAP, TEXT, WEB_URL, SettingReader, Shape, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 PROVIDERS = ("oidc", "google", "azure", "okta", "onelogin", "github", "gitlab", "auth0")
 # Their issuer differs from customer to customer.
@@ -90,7 +93,7 @@ def webhook_secret_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must contain only ASCII characters") from None
 
 
-def _webhook_is_signed(settings: Any) -> Iterator[Finding]:
+def _webhook_is_signed(settings: "Options") -> Iterator[Finding]:
     if (settings.access_webhook_url is None) is not (settings.access_webhook_secret is None):
         yield ("access_webhook_secret",), "must be set together with access_webhook_url. Set both or neither"
 
@@ -114,12 +117,12 @@ def request_params(value: Any) -> Mapping[str, str]:
     return params
 
 
-def _url_is_known(settings: Any) -> Iterator[Finding]:
+def _url_is_known(settings: "Options") -> Iterator[Finding]:
     if not settings.idp_provider_url and settings.idp_provider in PROVIDERS_WITHOUT_URL:
         yield ("idp_provider_url",), "is required: the provider's issuer URL, as in https://idp.example.com"
 
 
-def _scopes_bring_a_token(settings: Any) -> Iterator[Finding]:
+def _scopes_bring_a_token(settings: "Options") -> Iterator[Finding]:
     if settings.idp_scopes and settings.idp_provider != "github" and "openid" not in settings.idp_scopes:
         yield ("idp_scopes",), "must contain openid: without it the provider sends no ID token"
 
@@ -152,7 +155,7 @@ ScimUserId = Annotated[str, one_of("externalId", "userName")]
 ScimGroupId = Annotated[str, one_of("externalId", "displayName")]
 
 
-def _https_unless_insecure(settings: Any) -> Iterator[Finding]:
+def _https_unless_insecure(settings: "Options") -> Iterator[Finding]:
     if settings.authenticate_service_url.scheme != "https" and not settings.insecure_server:
         yield ("authenticate_service_url",), "the scheme must be https (http is accepted with insecure_server only)"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -31,6 +31,9 @@ from config.types.reader import SettingReader, Shape
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
 
+if TYPE_CHECKING:
+    from config.options import Options
+
 
 def _claim_or_nothing(value: Any) -> str:
     return "" if value == "" else text(value)
@@ -50,13 +53,13 @@ def _ext_authz_tokens(value: Any) -> tuple[SecretText, ...]:
     return tuple(map(SecretText, tokens))
 
 
-def claimed_groups(settings: Any) -> str:
+def claimed_groups(settings: "Options") -> str:
     """The claim that counts as groups, "" for none: a vendor's tokens name groups in too many ways to trust one unasked."""
     chosen: str | None = settings.groups_claim
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
-def groups_are_claimed(settings: Any) -> bool:
+def groups_are_claimed(settings: "Options") -> bool:
     """Whether everybody of the provider is to have that claim, so that whoever lacks it has groups that nobody told.  Not where it only
     stands
     by for a directory."""
@@ -73,7 +76,7 @@ def _part(rate: Decimal) -> Decimal:
     return rate
 
 
-def _claims_are_of_one_issuer(settings: Any) -> Iterator[Finding]:
+def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
     entries = settings.identity_providers
     claims = (claimed_groups(settings),) if entries is None else tuple(entry.groups_claim for entry in entries)
     yield from claims_are_of_one_issuer(settings, frozenset(claims))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -10,6 +10,9 @@ from config.types.fields import Base64, Bool, File, FilePath, Secret, Text, WebU
 from config.types.pem import certificate_names, covers
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText, Url, parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 PUBLIC = parse_url("https://acme-v02.api.letsencrypt.org/directory")
 STAGING = parse_url("https://acme-staging-v02.api.letsencrypt.org/directory")
@@ -26,7 +29,7 @@ def _mac_key(key: SecretText) -> SecretText:
     return key
 
 
-def _authority_is_one(settings: Any) -> Iterator[Finding]:
+def _authority_is_one(settings: "Options") -> Iterator[Finding]:
     if settings.autocert_ca is not None:
         if settings.autocert_use_staging:
             yield (
@@ -42,7 +45,7 @@ def _authority_is_one(settings: Any) -> Iterator[Finding]:
         yield (present,), f"needs {absent} too"
 
 
-def _somebody_answers_the_authority(settings: Any) -> Iterator[Finding]:
+def _somebody_answers_the_authority(settings: "Options") -> Iterator[Finding]:
     if not settings.autocert:
         return
     if settings.insecure_server:
@@ -100,12 +103,12 @@ class AutocertSettings(Settings):
     )
 
 
-def authority_url(settings: Any) -> Url:
+def authority_url(settings: "Options") -> Url:
     """The ACME directory to ask."""
     return settings.autocert_ca or (STAGING if settings.autocert_use_staging else PUBLIC)
 
 
-def hosts_to_certify(settings: Any) -> tuple[str, ...]:
+def hosts_to_certify(settings: "Options") -> tuple[str, ...]:
     """The names that clients of this process ask for and that no certificate of the configuration covers, gate's own first.
 
     Only names that this authority can vouch for by a challenge of ours.
@@ -115,11 +118,11 @@ def hosts_to_certify(settings: Any) -> tuple[str, ...]:
     )
 
 
-def is_covered(host: str, settings: Any) -> bool:
+def is_covered(host: str, settings: "Options") -> bool:
     return covers((name for pair in settings.certificate_pairs for name in certificate_names(pair.certificate)), host)
 
 
-def why_not(host: str, settings: Any) -> str | None:
+def why_not(host: str, settings: "Options") -> str | None:
     """The reason why no certificate can be had for this host."""
     if host.startswith("*."):
         return "has a wildcard, which a CA validates by DNS only"  # RFC 8555 7.1.3, 8.4
@@ -130,7 +133,7 @@ def why_not(host: str, settings: Any) -> str | None:
     return None
 
 
-def served_hosts(settings: Any) -> Iterator[str]:
+def served_hosts(settings: "Options") -> Iterator[str]:
     """Hosts that clients of this process ask for, wildcards as they are written; some more than once."""
     if settings.services in ("all", "authenticate"):
         yield settings.authenticate_service_url.host

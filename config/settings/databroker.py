@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import unquote
 
 from pydantic import Field, ValidationInfo
@@ -13,6 +13,9 @@ from config.types.pem import check_authority, check_pair
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 _SQLITE = "sqlite:///"
 DATABASE_FILE = "gate.sqlite3"
@@ -37,12 +40,12 @@ def database_location(value: Any, info: ValidationInfo) -> DatabaseUrl:
     return DatabaseUrl("sqlite", str(files_of(info).path(text(unquote(value.removeprefix(_SQLITE))))))
 
 
-def _kvstore_is_named(settings: Any) -> Iterator[Finding]:
+def _kvstore_is_named(settings: "Options") -> Iterator[Finding]:
     if settings.databroker_storage_type == "kvstore" and settings.databroker_storage_connection_string is None:
         yield ("databroker_storage_connection_string",), "is required with databroker_storage_type: kvstore, as in kvstore://host:6379/0"
 
 
-def _tls_has_a_use(settings: Any) -> Iterator[Finding]:
+def _tls_has_a_use(settings: "Options") -> Iterator[Finding]:
     if settings.databroker_storage_connection_string is None or settings.databroker_storage_connection_string.tls:
         return
     for name in ("ca_file", "cert_file", "key_file", "tls_skip_verify"):
@@ -50,7 +53,7 @@ def _tls_has_a_use(settings: Any) -> Iterator[Finding]:
             yield (f"databroker_storage_{name}",), "requires TLS. Use kvstores:// in the connection string"
 
 
-def _tls_files_fit(settings: Any) -> Iterator[Finding]:
+def _tls_files_fit(settings: "Options") -> Iterator[Finding]:
     certificate, key = settings.databroker_storage_cert_file, settings.databroker_storage_key_file
     if (certificate is None) != (key is None):
         present, absent = ("cert_file", "key_file") if certificate else ("key_file", "cert_file")

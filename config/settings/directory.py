@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -13,6 +13,10 @@ from config.types.fields import File, Number, PositiveDuration, base64_bytes, or
 from config.types.reader import TEXT, WEB_URL, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText, is_confidential, parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.settings.provider_entry import IdentityProvider
 
 _SLOWEST = Decimal("0.01")
 
@@ -47,16 +51,16 @@ def _pace(rate: Decimal) -> Decimal:
     return rate
 
 
-def account_key(settings: Any) -> str:
+def account_key(settings: "Options") -> str:
     return "idp_service_account_file" if settings.idp_service_account_file else "idp_service_account"
 
 
-def account_of_entry(entry: Any) -> DirectoryAccount | None:
+def account_of_entry(entry: "IdentityProvider") -> DirectoryAccount | None:
     """Account with which the directory of an entry of `identity_providers` is read; None where it is not read."""
     return parse(entry.provider, entry.service_account.reveal()) if entry.service_account is not None else None
 
 
-def account_of(settings: Any) -> DirectoryAccount | None:
+def account_of(settings: "Options") -> DirectoryAccount | None:
     """Account with which the directory of `idp_provider` is read; None where it is not read.  ValueError for unusable ones."""
     if settings.idp_service_account is not None:
         return parse(settings.idp_provider, settings.idp_service_account.reveal())
@@ -71,7 +75,7 @@ def account_of(settings: Any) -> DirectoryAccount | None:
     return DirectoryAccount({**client, "directory_id": SecretText(tenant)})
 
 
-def groups_are_recorded(settings: Any) -> bool:
+def groups_are_recorded(settings: "Options") -> bool:
     """Whether a directory tells everybody's groups, so that they are unknown of whom it has no record.
 
     A file is complete: who is not in it is in no group of it.  In split mode another process may have the credentials.
@@ -81,7 +85,7 @@ def groups_are_recorded(settings: Any) -> bool:
     return _may_be_elsewhere(settings, settings.idp_provider, claimed_groups(settings)) or account_of(settings) is not None
 
 
-def entry_is_recorded(settings: Any, entry: Any) -> bool:
+def entry_is_recorded(settings: "Options", entry: "IdentityProvider") -> bool:
     """As `groups_are_recorded`, of the people of an entry of `identity_providers`."""
     if entry.directory_file:
         return False
@@ -89,16 +93,16 @@ def entry_is_recorded(settings: Any, entry: Any) -> bool:
     return is_told or _may_be_elsewhere(settings, entry.provider, entry.groups_claim)
 
 
-def entry_has_directory(settings: Any, entry: Any) -> bool:
+def entry_has_directory(settings: "Options", entry: "IdentityProvider") -> bool:
     return entry.directory_file is not None or entry_is_recorded(settings, entry)
 
 
-def _may_be_elsewhere(settings: Any, kind: str, groups_claim: str) -> bool:
+def _may_be_elsewhere(settings: "Options", kind: str, groups_claim: str) -> bool:
     """Whether another process of this gate may have the credentials for a directory that this one does not read."""
     return settings.services != "all" and kind in PROVIDERS_WITH_DIRECTORY and not groups_claim
 
 
-def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
+def wanted_groups(settings: "Options") -> Iterator[tuple[str | int, ...]]:
     """Places where groups are asked for."""
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
@@ -109,7 +113,7 @@ def wanted_groups(settings: Any) -> Iterator[tuple[str | int, ...]]:
             yield "policy", index, "policy"
 
 
-def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
+def groups_come_from_somewhere(settings: "Options") -> Iterator[Finding]:
     if settings.identity_providers is not None:
         entries = settings.identity_providers
         if not any(entry.groups_claim or entry_has_directory(settings, entry) for entry in entries):
@@ -130,7 +134,7 @@ def groups_come_from_somewhere(settings: Any) -> Iterator[Finding]:
 WAYS_OF_ENTRIES = "service_account, scim_token, directory_file or groups_claim of a provider in identity_providers"
 
 
-def ways_to_groups(settings: Any) -> str:
+def ways_to_groups(settings: "Options") -> str:
     """The settings that tell groups, of which one is needed, in words."""
     if settings.identity_providers is not None:
         return WAYS_OF_ENTRIES
@@ -138,7 +142,7 @@ def ways_to_groups(settings: Any) -> str:
     return f"idp_service_account, {ways}" if settings.idp_provider in PROVIDERS_WITH_DIRECTORY else ways
 
 
-def _account_is_usable(settings: Any) -> Iterator[Finding]:
+def _account_is_usable(settings: "Options") -> Iterator[Finding]:
     if settings.idp_service_account is None:
         return
     try:
@@ -147,7 +151,7 @@ def _account_is_usable(settings: Any) -> Iterator[Finding]:
         yield (account_key(settings),), str(error)
 
 
-def _one_directory(settings: Any) -> Iterator[Finding]:
+def _one_directory(settings: "Options") -> Iterator[Finding]:
     """Two sources would each remove what the other wrote."""
     account = settings.idp_service_account is not None
     is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, account_key(settings): account}

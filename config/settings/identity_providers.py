@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -17,6 +17,10 @@ from config.settings.provider_entry import IdentityProvider
 from config.types.header_template import CLAIM, Variable
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
 
 MOST_PROVIDERS = 100
 
@@ -47,25 +51,25 @@ def in_place_of_one(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if given.get("identity_providers") is None else IN_PLACE
 
 
-def provider_kinds(settings: Any) -> Mapping[str, str]:
+def provider_kinds(settings: "Options") -> Mapping[str, str]:
     """Kinds of the providers, by their ids; that of `idp_provider` is called after its kind."""
     if settings.identity_providers is None:
         return {settings.idp_provider: settings.idp_provider}
     return {entry.id: entry.provider for entry in settings.identity_providers}
 
 
-def groups_claims(settings: Any) -> frozenset[str]:
+def groups_claims(settings: "Options") -> frozenset[str]:
     """Claims that count as groups, of any provider."""
     if settings.identity_providers is None:
         return frozenset(filter(None, (claimed_groups(settings),)))
     return frozenset(entry.groups_claim for entry in settings.identity_providers if entry.groups_claim)
 
 
-def several(settings: Any) -> bool:
+def several(settings: "Options") -> bool:
     return settings.identity_providers is not None and len(settings.identity_providers) > 1
 
 
-def _are_told_apart(settings: Any) -> Iterator[Finding]:
+def _are_told_apart(settings: "Options") -> Iterator[Finding]:
     """Ids are what people's ids begin with, and by its issuer whose word something is."""
     entries = settings.identity_providers
     if entries is None:
@@ -87,14 +91,14 @@ def _are_one_issuer(one: str, other: str) -> bool:
     return is_issuer(one, other.replace(TENANT, tenant)) or is_issuer(other, one.replace(TENANT, tenant))
 
 
-def _say_whose_addresses(settings: Any) -> Iterator[Finding]:
-    for index, entry in enumerate(settings.identity_providers if several(settings) else ()):
-        if entry.domains is None:
+def _say_whose_addresses(settings: "Options") -> Iterator[Finding]:
+    for index, entry in enumerate(settings.identity_providers or ()):
+        if entry.domains is None and several(settings):
             message = "is required with several providers: the e-mail domains that this provider may assert; [] for none"
             yield ("identity_providers", index, "domains"), message
 
 
-def _pushers_are_told_apart(settings: Any) -> Iterator[Finding]:
+def _pushers_are_told_apart(settings: "Options") -> Iterator[Finding]:
     """The token alone says whose users somebody pushes."""
     known: dict[str, int] = {}
     for index, entry in enumerate(settings.identity_providers or ()):
@@ -104,7 +108,7 @@ def _pushers_are_told_apart(settings: Any) -> Iterator[Finding]:
                 yield ("identity_providers", index, "scim_token_file" if entry.scim_token_file else "scim_token"), message
 
 
-def _clients_are_known(settings: Any) -> Iterator[Finding]:
+def _clients_are_known(settings: "Options") -> Iterator[Finding]:
     """Only who signs people in needs the clients, and no other process should be trusted with their secrets."""
     if settings.services not in ("all", "authenticate"):
         return
@@ -114,7 +118,7 @@ def _clients_are_known(settings: Any) -> Iterator[Finding]:
                 yield ("identity_providers", index, key), "is required: the provider issues it when you register a client"
 
 
-def _stand_alone(settings: Any) -> Iterator[Finding]:
+def _stand_alone(settings: "Options") -> Iterator[Finding]:
     """The keys of one provider beside those of several would be one more, of which nobody knows whether it is meant."""
     if settings.identity_providers is None:
         return
@@ -127,7 +131,7 @@ def _stand_alone(settings: Any) -> Iterator[Finding]:
         yield (key,), f"cannot be combined with identity_providers. Use {key.removeprefix('idp_')} in its entry"
 
 
-def _routes_name_providers(settings: Any) -> Iterator[Finding]:
+def _routes_name_providers(settings: "Options") -> Iterator[Finding]:
     known = provider_kinds(settings)
     for index, route in enumerate(settings.policy):
         is_named = route.identity_providers or "provider" in route.criteria or route.access_requests is not None
@@ -138,14 +142,14 @@ def _routes_name_providers(settings: Any) -> Iterator[Finding]:
                 yield ("policy", index, *place), f"unknown provider {name!r}. {hint}"
 
 
-def _named_on(route: Any) -> Iterator[tuple[KeyPath, str]]:
+def _named_on(route: "Route") -> Iterator[tuple[KeyPath, str]]:
     yield from ((("identity_providers", position), name) for position, name in enumerate(route.identity_providers))
     for place, comparison in _comparisons(route):
         if comparison.criterion == "provider":
             yield from ((place, name) for name in comparison.operand)
 
 
-def _tokens_are_of_one_provider(settings: Any) -> Iterator[Finding]:
+def _tokens_are_of_one_provider(settings: "Options") -> Iterator[Finding]:
     """Whoever a token of unknown origin is shown to can use it: it is asked of one provider, or of none."""
     for index, route in enumerate(settings.policy) if several(settings) else ():
         if route.bearer_token in (ACCESS_TOKEN, ID_TOKEN) and len(route.identity_providers) != 1:
@@ -155,7 +159,7 @@ def _tokens_are_of_one_provider(settings: Any) -> Iterator[Finding]:
             )
 
 
-def _claims_are_of_named_providers(settings: Any) -> Iterator[Finding]:
+def _claims_are_of_named_providers(settings: "Options") -> Iterator[Finding]:
     """What a claim is worth depends on who says it: any provider can say anything of its people."""
     for index, route in enumerate(settings.policy if several(settings) else ()):
         if not route.identity_providers:
@@ -164,13 +168,13 @@ def _claims_are_of_named_providers(settings: Any) -> Iterator[Finding]:
                 yield ("policy", index, key), f"sends {name}, which {_WHOSE_CLAIMS}"
 
 
-def _looks_at_claims(route: Any) -> Iterator[KeyPath]:
+def _looks_at_claims(route: "Route") -> Iterator[KeyPath]:
     if route.allowed_idp_claims:
         yield ("allowed_idp_claims",)
     yield from (place for place, comparison in _comparisons(route) if comparison.criterion == "claim")
 
 
-def _told_claims(settings: Any, route: Any) -> Iterator[tuple[str, str]]:
+def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str]]:
     """Claims by which the route's upstream would know people, and the key that has them told: `preferred_username` of one provider may be
     that of somebody else at another.
     """
@@ -183,7 +187,7 @@ def _told_claims(settings: Any, route: Any) -> Iterator[tuple[str, str]]:
                 yield part.name.removeprefix(CLAIM), "identity_headers" if route.identity_headers else "set_request_headers"
 
 
-def _comparisons(route: Any) -> Iterator[tuple[KeyPath, Comparison]]:
+def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
     """Comparisons of the route's policy, and of who gives access to it."""
     for comparison in comparisons(route.policy):
         yield path_of(comparison.key), comparison

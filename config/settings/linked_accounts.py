@@ -1,15 +1,18 @@
 """Linked accounts: which accounts at several providers are one person's (`link_by` of their entries)."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from config.validation import Finding
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 # The value of `link_by`, what the ids of linked people begin with, and whose people they are where else an issuer is named.
 VERIFIED_EMAIL = "verified_email"
 
 
-def links_have_two_ends(settings: Any) -> Iterator[Finding]:
+def links_have_two_ends(settings: "Options") -> Iterator[Finding]:
     """By an address two accounts are one person's only where both providers may tell it."""
     entries = settings.identity_providers or ()
     for index, entry in enumerate(entries):

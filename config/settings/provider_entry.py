@@ -52,17 +52,17 @@ def _domains(value: Any) -> tuple[str, ...]:
     return written
 
 
-def _url_is_known(entry: Any) -> Iterator[Finding]:
+def _url_is_known(entry: "IdentityProvider") -> Iterator[Finding]:
     if not entry.url and entry.provider in PROVIDERS_WITHOUT_URL:
         yield ("url",), "is required: the provider's issuer URL, as in https://idp.example.com"
 
 
-def _scopes_bring_a_token(entry: Any) -> Iterator[Finding]:
+def _scopes_bring_a_token(entry: "IdentityProvider") -> Iterator[Finding]:
     if entry.scopes and entry.provider != "github" and "openid" not in entry.scopes:
         yield ("scopes",), "must contain openid: without it the provider sends no ID token"
 
 
-def _account_is_usable(entry: Any) -> Iterator[Finding]:
+def _account_is_usable(entry: "IdentityProvider") -> Iterator[Finding]:
     if entry.service_account is None:
         return
     try:
@@ -71,11 +71,11 @@ def _account_is_usable(entry: Any) -> Iterator[Finding]:
         yield (_account_key(entry),), str(error)
 
 
-def _account_key(entry: Any) -> str:
+def _account_key(entry: "IdentityProvider") -> str:
     return "service_account_file" if entry.service_account_file else "service_account"
 
 
-def _one_directory(entry: Any) -> Iterator[Finding]:
+def _one_directory(entry: "IdentityProvider") -> Iterator[Finding]:
     """Two sources would each remove what the other wrote."""
     scim_key = "scim_token_file" if entry.scim_token_file else "scim_token"
     is_set = {scim_key: entry.scim_token, "directory_file": entry.directory_file, _account_key(entry): entry.service_account is not None}
@@ -84,7 +84,7 @@ def _one_directory(entry: Any) -> Iterator[Finding]:
         yield (first,), f"cannot be combined with {other}. Configure one directory source"
 
 
-def _trust_is_for_links(entry: Any) -> Iterator[Finding]:
+def _trust_is_for_links(entry: "IdentityProvider") -> Iterator[Finding]:
     if entry.trust_email and not entry.link_by:
         yield ("trust_email",), "has no effect without link_by. Remove it, or set link_by: verified_email"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from config.types.headers import ClaimNames, ResponseHeaders
 from config.types.reader import one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import ip_of
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 DEFAULT_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,7 +34,7 @@ MOST_CACHED = timedelta(minutes=5)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?|[0-9a-f:]+:[0-9a-f:.]*", re.ASCII | re.IGNORECASE)
 
 
-def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
+def _forward_auth_has_its_own_host(settings: "Options") -> Iterator[Finding]:
     url = settings.forward_auth_url
     if settings.forward_auth_cache > MOST_CACHED:
         yield ("forward_auth_cache",), "must be at most 5m: revoked access lasts that much longer"
@@ -47,7 +50,7 @@ def _forward_auth_has_its_own_host(settings: Any) -> Iterator[Finding]:
             yield ("policy", index, "from"), f"is the host of forward_auth_url, which {message}"
 
 
-def _authenticate_has_its_own_host(settings: Any) -> Iterator[Finding]:
+def _authenticate_has_its_own_host(settings: "Options") -> Iterator[Finding]:
     """Whatever the port: cookies know none (RFC 6265 8.5)."""
     for index, route in enumerate(settings.policy):
         if route.from_.host == settings.authenticate_service_url.host:
@@ -60,13 +63,13 @@ def _authenticate_has_its_own_host(settings: Any) -> Iterator[Finding]:
             )
 
 
-def _programs_are_named_by_host(settings: Any) -> Iterator[Finding]:
+def _programs_are_named_by_host(settings: "Options") -> Iterator[Finding]:
     for index, host in enumerate(settings.programmatic_redirect_domain_whitelist):
         if not _HOST.fullmatch(host):
             yield ("programmatic_redirect_domain_whitelist", index), "must be a host name or an address: no scheme, port, path or wildcard"
 
 
-def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
+def _addresses_can_be_reached(settings: "Options") -> Iterator[Finding]:
     version = DNS_FAMILIES[settings.dns_lookup_family]
     for index, route in enumerate(settings.policy if version else ()):
         for upstream in route.to:
@@ -75,20 +78,20 @@ def _addresses_can_be_reached(settings: Any) -> Iterator[Finding]:
                 yield ("policy", index, "to"), f"is an IPv{address.version} address, and dns_lookup_family is {settings.dns_lookup_family}"
 
 
-def _envoy_can_carry_it(settings: Any) -> Iterator[Finding]:
+def _envoy_can_carry_it(settings: "Options") -> Iterator[Finding]:
     if settings.data_plane != "envoy":
         return
     if settings.services not in ("all", "proxy"):
         yield ("data_plane",), "envoy requires a service that forwards traffic: all or proxy"
 
 
-def _only_envoy_speaks_http2(settings: Any) -> Iterator[Finding]:
+def _only_envoy_speaks_http2(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy) if settings.data_plane == "embedded" else ():
         if route.upstream_http2:
             yield ("policy", index, "upstream_http2"), "needs data_plane: envoy"
 
 
-def _envoy_can_speak_http3(settings: Any) -> Iterator[Finding]:
+def _envoy_can_speak_http3(settings: "Options") -> Iterator[Finding]:
     if not settings.http3:
         return
     if settings.data_plane != "envoy":

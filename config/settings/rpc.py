@@ -4,7 +4,7 @@ import base64
 import secrets
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, WrapValidator
 
@@ -12,6 +12,9 @@ from config.types.fields import Bool, PositiveDuration, Text, WebUrl, host_port
 from config.types.reader import HOST_PORT, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, Url, canonical_host
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 LOOPBACK = HostPort("127.0.0.1", 5443)
 EVERYWHERE = HostPort("", 443)
@@ -58,7 +61,7 @@ def _target(url: Url) -> Url:
 USES_THE_BROKER = ("authenticate", "authorize", "proxy")
 
 
-def _services_can_be_reached(settings: Any) -> Iterator[Finding]:
+def _services_can_be_reached(settings: "Options") -> Iterator[Finding]:
     services = settings.services
     if services == "all" and settings.authorize_service_url is not None:
         yield ("authorize_service_url",), "must not be set with services: all, which contains authorize"

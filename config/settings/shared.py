@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BeforeValidator, Field, WrapValidator
@@ -30,6 +30,9 @@ from config.types.headers import is_token
 from config.types.reader import SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import HostPort, canonical_host
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 MOST_MEASURED_ROUTES = 500
 MOST_WORKERS = 64
@@ -68,7 +71,7 @@ def worker_count(value: Any) -> int | str:
     return found
 
 
-def _workers_carry(settings: Any) -> Iterator[Finding]:
+def _workers_carry(settings: "Options") -> Iterator[Finding]:
     if settings.workers == 1:
         return
     if settings.data_plane == "envoy":
@@ -77,7 +80,7 @@ def _workers_carry(settings: Any) -> Iterator[Finding]:
         yield ("workers",), f"is for services that users reach. With services: {settings.services} run several instances instead"
 
 
-def _cookie_prefix(settings: Any) -> Iterator[Finding]:
+def _cookie_prefix(settings: "Options") -> Iterator[Finding]:
     # Browsers compare the prefixes without regard to case, and drop a cookie that breaks their promise.
     name = settings.cookie_name.lower()
     if name.startswith(("__host-", "__secure-")) and not settings.cookie_secure:

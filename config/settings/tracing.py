@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from config.types.reader import HOST_PORT, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.telemetry.tracing.settings import SAME_AS
 from foundation.values import HostPort
+
+if TYPE_CHECKING:
+    from config.options import Options
 
 
 def _agent(value: Any) -> HostPort:
@@ -24,8 +27,8 @@ def _agent(value: Any) -> HostPort:
 Agent = Annotated[HostPort, SettingReader("string", _agent, HOST_PORT)]
 
 
-def _has_a_target(settings: Any) -> Iterator[Finding]:
-    provider = settings.tracing_provider
+def _has_a_target(settings: "Options") -> Iterator[Finding]:
+    provider = settings.tracing_provider or ""
     back_end = SAME_AS.get(provider, provider)
     if back_end == "thrift" and not (settings.tracing_thrift_collector_endpoint or settings.tracing_thrift_agent_endpoint):
         yield ("tracing_provider",), f"{provider} needs tracing_thrift_collector_endpoint or tracing_thrift_agent_endpoint"
@@ -34,7 +37,7 @@ def _has_a_target(settings: Any) -> Iterator[Finding]:
         yield ("tracing_provider",), f"{provider} needs tracing_span_endpoint, as in {example}"
 
 
-def _rate_is_a_part(settings: Any) -> Iterator[Finding]:
+def _rate_is_a_part(settings: "Options") -> Iterator[Finding]:
     if settings.tracing_sample_rate > 1:
         yield ("tracing_sample_rate",), "must not be more than 1, which traces every request"
 

@@ -72,13 +72,13 @@ CERTIFICATE: Shape = {
 }
 
 
-def _a_person_has_a_name(test: Any) -> Iterator[Finding]:
+def _a_person_has_a_name(test: "PolicyTest") -> Iterator[Finding]:
     for key in ("groups", "claims", "granted"):
         if getattr(test, key) and test.user is None:
             yield (key,), "describes a user. Set `user`"
 
 
-def _only_a_match_has_a_route(test: Any) -> Iterator[Finding]:
+def _only_a_match_has_a_route(test: "PolicyTest") -> Iterator[Finding]:
     if test.route is not None and test.expect == "no-route":
         yield (("route",), "cannot be combined with `expect: no-route`")
 

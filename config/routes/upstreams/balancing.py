@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -10,18 +10,21 @@ from config.types.fields import Number
 from config.types.reader import one_of, whole_number
 from config.validation import Finding, Rule, Settings
 
+if TYPE_CHECKING:
+    from config.routes.route import Route
+
 ROUND_ROBIN, LEAST_REQUEST, RING_HASH, RANDOM, MAGLEV = POLICIES = ("ROUND_ROBIN", "LEAST_REQUEST", "RING_HASH", "RANDOM", "MAGLEV")
 LARGEST_RING = 8 * 1024 * 1024  # Envoy's
 LARGEST_TABLE = 5_000_011  # Envoy's
 _CONFIGS = {"least_request_lb_config": LEAST_REQUEST, "ring_hash_lb_config": RING_HASH, "maglev_lb_config": MAGLEV}
 
 
-def _ring_can_be_had(settings: Any) -> Iterator[Finding]:
+def _ring_can_be_had(settings: "RingHashSettings") -> Iterator[Finding]:
     if settings.minimum_ring_size > settings.maximum_ring_size:
         yield ("minimum_ring_size",), "is more than maximum_ring_size"
 
 
-def _size_is_prime(settings: Any) -> Iterator[Finding]:
+def _size_is_prime(settings: "MaglevSettings") -> Iterator[Finding]:
     size = settings.table_size
     if any(size % divisor == 0 for divisor in range(2, int(size**0.5) + 1)):
         yield ("table_size",), "must be a prime number, as 65537 is"
@@ -71,7 +74,7 @@ class MaglevSettings(Settings):
     )
 
 
-def settings_fit_the_policy(route: Any) -> Iterator[Finding]:
+def settings_fit_the_policy(route: "Route") -> Iterator[Finding]:
     for key, policy in _CONFIGS.items():
         if getattr(route, key) is not None and route.lb_policy != policy:
             yield (key,), f"has no effect without lb_policy: {policy}"

@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -13,6 +13,10 @@ from config.types.pem import check_pair
 from config.types.reader import TEXT, SettingReader
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretText
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
 
 _TOKEN = re.compile(r"[!-~]{1,16384}")
 
@@ -55,7 +59,7 @@ def password_in_file(content: bytes) -> SecretText:
         raise ValueError("the file must contain only a password: one line of text") from None
 
 
-def _has_a_password(settings: Any) -> Iterator[Finding]:
+def _has_a_password(settings: "BasicAuth") -> Iterator[Finding]:
     if settings.password is None:
         yield (), "needs password_file"
 
@@ -77,7 +81,7 @@ class BasicAuth(Settings):
         return b"Basic " + b64encode(f"{self.user}:{password}".encode())
 
 
-def is_serverless(route: Any, settings: Any) -> bool:
+def is_serverless(route: "Route", settings: "Options") -> bool:
     """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
     if (said := route.enable_cloud_serverless_authentication) is not None:
         return bool(said)
@@ -87,21 +91,21 @@ def is_serverless(route: Any, settings: Any) -> bool:
     return bool(route.to and not has_another)
 
 
-def shows_credentials(route: Any, settings: Any) -> bool:
+def shows_credentials(route: "Route", settings: "Options") -> bool:
     """Whether this route's upstream sees credentials of ours, or those that the provider gave us for a person."""
     return authorizes(route, settings) or route.pass_provider_tokens
 
 
-def authorizes(route: Any, settings: Any) -> bool:
+def authorizes(route: "Route", settings: "Options") -> bool:
     """Whether the Authorization header that this route's upstream sees comes from us."""
     return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
 
 
-def token_key(route: Any) -> str:
+def token_key(route: "Route") -> str:
     return "cluster_service_account_token_file" if route.cluster_service_account_token_file else "cluster_service_account_token"
 
 
-def impersonation_needs_a_person(route: Any) -> Iterator[Finding]:
+def impersonation_needs_a_person(route: "Route") -> Iterator[Finding]:
     if route.cluster_service_account_token is None:
         return
     key = token_key(route)
@@ -113,7 +117,7 @@ def impersonation_needs_a_person(route: Any) -> Iterator[Finding]:
         yield (key,), "cannot be combined with enable_cloud_serverless_authentication: both set the Authorization header. Set one of them"
 
 
-def basic_auth_is_alone(route: Any) -> Iterator[Finding]:
+def basic_auth_is_alone(route: "Route") -> Iterator[Finding]:
     if route.basic_auth is None:
         return
     if not route.to:
@@ -123,18 +127,18 @@ def basic_auth_is_alone(route: Any) -> Iterator[Finding]:
         yield ("basic_auth",), f"cannot be combined with {other}: both set the Authorization header. Set one of them"
 
 
-def serverless_needs_an_upstream(route: Any) -> Iterator[Finding]:
+def serverless_needs_an_upstream(route: "Route") -> Iterator[Finding]:
     if route.enable_cloud_serverless_authentication and not route.to:
         yield ("enable_cloud_serverless_authentication",), "requires an upstream. Set `to`"
 
 
-def authorization_is_set_once(settings: Any) -> Iterator[Finding]:
+def authorization_is_set_once(settings: "Options") -> Iterator[Finding]:
     for index, route in enumerate(settings.policy):
         if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
             yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
 
 
-def service_account_is_usable(settings: Any) -> Iterator[Finding]:
+def service_account_is_usable(settings: "Options") -> Iterator[Finding]:
     content = settings.cloud_serverless_authentication_service_account
     if content is None:
         return
@@ -145,7 +149,7 @@ def service_account_is_usable(settings: Any) -> Iterator[Finding]:
         yield (f"{key}_file" if settings.cloud_serverless_authentication_service_account_file else key,), str(error)
 
 
-def client_certificate_is_whole(route: Any) -> Iterator[Finding]:
+def client_certificate_is_whole(route: "Route") -> Iterator[Finding]:
     certificate, key = route.tls_client_cert, route.tls_client_key
     named = {name: f"{name}_file" if getattr(route, f"{name}_file") else name for name in ("tls_client_cert", "tls_client_key")}
     if (certificate is None) != (key is None):

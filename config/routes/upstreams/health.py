@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -11,6 +11,9 @@ from config.routes.values import RewrittenPath
 from config.types.fields import Duration, PositiveDuration, Text, text
 from config.types.reader import TEXT, SettingReader, whole_number
 from config.validation import Finding, Rule, Settings
+
+if TYPE_CHECKING:
+    from config.routes.route import Route
 
 EXAMPLE_CHECK = {
     "timeout": "5s",
@@ -32,12 +35,12 @@ def hexadecimal(value: Any) -> bytes:
         raise ValueError("must be bytes in hexadecimal, as in 50494E47") from None
 
 
-def _is_no_empty_range(settings: Any) -> Iterator[Finding]:
+def _is_no_empty_range(settings: "StatusRange") -> Iterator[Finding]:
     if settings.start >= settings.end:
         yield ("end",), "must be more than start: it is exclusive"
 
 
-def _has_one_checker(settings: Any) -> Iterator[Finding]:
+def _has_one_checker(settings: "HealthCheck") -> Iterator[Finding]:
     chosen = [key for key in CHECKERS if getattr(settings, key) is not None]
     if len(chosen) != 1:
         yield (), f"needs one of {', '.join(CHECKERS)}, and has {len(chosen)}"
@@ -185,7 +188,7 @@ class OutlierDetection(Settings):
     failure_percentage_request_volume: Annotated[int, _COUNT] = Field(50, description="As `success_rate_request_volume`.", examples=[50])
 
 
-def checks_need_upstreams(route: Any) -> Iterator[Finding]:
+def checks_need_upstreams(route: "Route") -> Iterator[Finding]:
     for key in ("health_checks", "outlier_detection"):
         if getattr(route, key) and not route.to:
             yield (key,), "is for upstreams: the route needs `to`"
