@@ -85,13 +85,13 @@ ORDINARY = (
 AROUND = (b"/%busers%b", b"/%badmin/users%b", b"/admin%busers%b", b"/public/%badmin%b", b"/admin/public/%bx%b", b"/users%b%bx.css")
 
 
-@attack("B1", "path confusion in layouts of routes", sample=500, minutes=6)
+@attack("B1", "path confusion in layouts of routes", sample=0, minutes=6)
 def layouts(target: Target) -> Indexed:
     spellings = STRANGE + ORDINARY
     return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_laid_out, list(LAYOUT_SITES), spellings))
 
 
-@attack("B1", "path confusion in layouts, forward auth", sample=500, minutes=4)
+@attack("B1", "path confusion in layouts, forward auth", sample=0, minutes=4)
 def forward_auth(target: Target) -> Indexed:
     spellings = STRANGE + ORDINARY
     return Indexed(len(LAYOUT_SITES) * len(AROUND) * len(spellings) ** 2, partial(_asked_about, list(LAYOUT_SITES), spellings))
@@ -158,7 +158,7 @@ async def _attempt_layout(site: str, path: bytes, is_ordinary: bool, target: Tar
     return ACCEPTED if hits else REFUSED
 
 
-@attack("B1", "path confusion, all pairs")
+@attack("B1", "path confusion, all pairs", sample=0)
 def pairs(target: Target) -> Indexed:
     forms = [(site, b"/%b" + name + b"%b" + tail) for site, name, tail in PLACES]
     forms += [(site, b"/open%b%b" + name + tail) for site, name, tail in PLACES if name in (b"admin", b"public")]
@@ -174,7 +174,7 @@ def _pair(forms: list[tuple[str, bytes]], number: int) -> Case:
     return _case(site, form % spellings, WHO[who], PLAIN_SPELLINGS.issuperset(spellings))
 
 
-@attack("B1", "path confusion, baits and odd targets")
+@attack("B1", "path confusion, baits and odd targets", sample=0)
 def baits(target: Target) -> Iterator[Case]:
     for site, name, tail in PLACES:
         odd = [

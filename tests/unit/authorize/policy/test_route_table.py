@@ -1,7 +1,6 @@
 """Which route wins, and that no spelling of a path reaches past the one that protects it."""
 
 import contextlib
-import itertools
 import random
 
 import pytest
@@ -87,61 +86,6 @@ def test_every_problem_of_every_route_is_reported() -> None:
 
 
 PROTECTED = table(make_route(name="protected", prefix="/admin/"), make_route(name="public"))
-
-# Each of these is `/admin/` to some upstream: an RFC 3986 reader, a WHATWG one, or one that is lenient.
-OPENINGS = [
-    "/admin/",
-    "/%61dmin/",
-    "/ad%6Din/",
-    "/./admin/",
-    "/../admin/",
-    "/x/../admin/",
-    "/x/%2e%2e/admin/",
-    "/x/.%2E/admin/",
-    "//admin/",
-    "///admin//",
-    "/%2Fadmin/",
-    "/%2fadmin/",
-    "/admin%2F",
-    "/admin%2f",
-    "/admin;/",
-    "/admin;x=y/",
-    "/admin%3Bx=y/",
-    "/;x=y/admin/",
-    "/.;/admin/",
-    "/x/..;/admin/",
-    "/x/..%2fadmin/",
-    "/x%2f..%2fadmin/",
-    "/admin/.",
-    "/admin/x/..",
-    "/admin//",
-    "/%2e/admin/",
-    "/%2E%2e/admin/",
-    "/a/b/../../admin/",
-    "/%5cadmin/",
-    "/\\admin/",
-    "/admin\\",
-    "/admin%5c",
-    "/%c0%aeadmin/",
-    "/admin/%00",
-    "/admin%00/",
-    "/%00/../admin/",
-    "/\t/../admin/",
-]
-ENDINGS = ["", "x", "/x", "%20", ";x=y", "%23", "%3f", "/%2e", "?/.gate/", "?x=/ping", "%0a", "%ef%bc%8f"]
-
-
-def test_no_spelling_of_a_protected_path_reaches_the_public_route() -> None:
-    targets = [opening + ending for opening, ending in itertools.product(OPENINGS, ENDINGS)]
-    assert [target for target in targets if _found_or_refused(target) not in ("protected", "refused")] == []
-    assert len(targets) > 400
-
-
-def _found_or_refused(target: str) -> str | None:
-    try:
-        return name_of(PROTECTED, target)
-    except BadRequest:
-        return "refused"
 
 
 @pytest.mark.parametrize(
