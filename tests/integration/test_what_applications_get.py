@@ -8,10 +8,9 @@ from functools import cache
 
 import pytest
 
-from tests.integration.test_forward_auth import PROXIES, session_of
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.front_proxies import APP, Front, front
-from tests.support.own_envoy import OwnEnvoy, own_envoy
+from tests.support.front_proxies import APP
+from tests.support.fronts import FORWARD_AUTH, AnyFront, session_of, started
 from tests.support.raw_http import Broken, RawClient
 from tests.support.upstream import RecordingUpstream
 
@@ -48,7 +47,7 @@ TRAILED = ("X-Gate-Claim-Email", "X-Gate-Jwt-Assertion", "Authorization", "Cooki
 class Place:
     """Where an application is asked for by alice, and what it then hears of the request."""
 
-    proxy: Front | OwnEnvoy
+    proxy: AnyFront
     cookie: str
     application: RecordingUpstream
 
@@ -76,22 +75,20 @@ def hosts_of(request: bytes) -> list[str]:
 @pytest.fixture(scope="module")
 def opened(
     provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], tuple[Front | OwnEnvoy, RecordingUpstream]]]:
+) -> Iterator[Callable[[str], tuple[AnyFront, RecordingUpstream]]]:
     with ExitStack() as stack:
 
         @cache
-        def start(name: str) -> tuple[Front | OwnEnvoy, RecordingUpstream]:
+        def start(name: str) -> tuple[AnyFront, RecordingUpstream]:
             application = stack.enter_context(RecordingUpstream())
             directory = tmp_path_factory.mktemp(name)
-            if name == "Envoy":
-                return stack.enter_context(own_envoy(directory, provider.url, application.url)), application
-            return stack.enter_context(front(directory, provider.url, application.url, PROXIES[name])), application
+            return stack.enter_context(started(name, directory, provider.url, application.url)), application
 
         yield start
 
 
-@pytest.fixture(params=[*PROXIES, "Envoy"])
-async def place(request: pytest.FixtureRequest, opened: Callable[[str], tuple[Front | OwnEnvoy, RecordingUpstream]]) -> Place:
+@pytest.fixture(params=[*FORWARD_AUTH, "Envoy"])
+async def place(request: pytest.FixtureRequest, opened: Callable[[str], tuple[AnyFront, RecordingUpstream]]) -> Place:
     proxy, application = opened(request.param)
     return Place(proxy, await session_of(proxy, "alice"), application)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from tests.support.charts import KUBERNETES, Manifest, of_kind, rendered
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Their schemas are in no package: gateways' own controllers refuse what is wrong in them, and the real Envoy is asked in
-# tests/integration/test_ext_authz.py.
+# tests/contract/test_scenarios.py.
 OF_GATEWAYS = {
     "gateway.networking.k8s.io/v1": {"Gateway", "HTTPRoute"},
     "gateway.networking.k8s.io/v1beta1": {"ReferenceGrant"},

@@ -52,6 +52,10 @@ class Front:
     certificates: CertificateFiles
     unauthorized: int = 401
 
+    @property
+    def output(self) -> str:
+        return self.gate.child.output
+
     def url(self, path: str = "/", host: str = APP) -> str:
         return f"https://{host}:{self.port}{path}"
 

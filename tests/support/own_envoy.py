@@ -43,6 +43,11 @@ class OwnEnvoy:
     gate: list[Child]
     certificates: CertificateFiles
     clients: Issued
+    unauthorized: int = 401
+
+    @property
+    def output(self) -> str:
+        return self.gate[-1].output
 
     def url(self, path: str = "/", host: str = APP) -> str:
         return f"https://{host}:{self.port}{path}"

@@ -1,7 +1,6 @@
 """What a front proxy is answered (classes B16, B18, B37, B45); another status than 2xx is what keeps a request out."""
 
 import itertools
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,0 +1,43 @@
+"""Every front that asks gate: proxies that ask by forward auth, and Envoys of somebody else's that ask by ext_authz."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support import front_proxies, ingress_nginx
+from tests.support.cookies import of_client
+from tests.support.front_proxies import APP, Front, front
+from tests.support.gate import sign_in
+from tests.support.own_envoy import OwnEnvoy, own_envoy
+
+AnyFront = Front | OwnEnvoy
+
+FORWARD_AUTH = {
+    "nginx": front_proxies.nginx,
+    "Caddy": front_proxies.caddy,
+    "HAProxy": front_proxies.haproxy,
+    "Apache": front_proxies.apache,
+    "Traefik": front_proxies.traefik,
+    "Ingress-NGINX": ingress_nginx.start,
+}
+EXT_AUTHZ = ("Envoy", "Envoy Gateway")
+# It throws a refusal's text away, and sends everybody to sign in.
+WITHOUT_TEXT = "Ingress-NGINX"
+
+
+@contextmanager
+def started(name: str, directory: Path, provider_url: str, app_url: str) -> Iterator[AnyFront]:
+    if name in EXT_AUTHZ:
+        with own_envoy(directory, provider_url, app_url, is_of_gateway=name == "Envoy Gateway") as envoy:
+            yield envoy
+    else:
+        unauthorized = 302 if name == WITHOUT_TEXT else 401
+        with front(directory, provider_url, app_url, FORWARD_AUTH[name], unauthorized=unauthorized) as proxy:
+            yield proxy
+
+
+async def session_of(front: AnyFront, person: str) -> str:
+    """The Cookie of this person, who may see /anybody/ at least."""
+    async with front.client() as client:
+        await sign_in(client, front.url("/anybody/"), person)
+        return of_client(client, APP)
