@@ -13,7 +13,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -21,7 +21,7 @@ from authenticate.scim.access_records import AccessRecords, is_active, issuer_of
 from authenticate.scim.errors import ScimError, invalid, not_found
 from authenticate.scim.index import Keys, ScimIndex
 from authenticate.scim.patch import patched
-from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, user_of
+from authenticate.scim.resources import MAX_TEXT, attributes_of, group_of, says_active, shown_group, shown_user, user_of
 from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
 from databroker.client import BrokerClient, every
@@ -38,51 +38,48 @@ CHANGES_AT_ONCE = 16
 _OF_AN_ENTRY = "/"
 
 
-# Hears what a change was, before and after; None is not there.
-EnvoyRequestHead = Callable[[Record | None, Record | None], None]
+class ScimChange(NamedTuple):
+    """A resource before and after a request; `before` is None where it was not there."""
 
-
-def _to_nobody(before: Record | None, after: Record | None) -> None:
-    pass
+    before: Record | None
+    after: Record
 
 
 class ScimDirectory:
-    """Store of the resources of one provider: create, replace, patch, delete and search; one change at a time, anywhere.  ScimError,
-    BrokerError.
-    """
+    """Store of the resources of one provider, `users` and `groups`; one change at a time, anywhere.  ScimError, BrokerError."""
 
     def __init__(self, provider: ConfiguredProvider, broker: BrokerClient, clock: Callable[[], float]):
         self.provider = provider
-        self._group_id_is = provider.scim_group_id
-        self._broker = own_records(broker, provider)
-        self._clock = clock
-        self._index = ScimIndex(self._broker)
-        self._access = AccessRecords(provider, self._broker)
+        self.broker = own_records(broker, provider)
+        self.clock = clock
+        self.index = ScimIndex(self.broker)
+        self.access = AccessRecords(provider, self.broker)
+        self.users, self.groups = ScimUsers(self), ScimGroups(self)
         self._one_at_a_time = asyncio.Lock()
 
     async def find(self, type: str, id: str) -> Record:
-        record = await self._broker.get(type, id) if _OF_AN_ENTRY not in id else None
+        record = await self.broker.get(type, id) if _OF_AN_ENTRY not in id else None
         if record is None:
             raise not_found(id)
         return record
 
     async def ids_with(self, type: str, attribute: str, value: str) -> tuple[str, ...]:
-        return await self._index.ids(type, attribute, value)
+        return await self.index.ids(type, attribute, value)
 
     async def all(self, type: str) -> AsyncGenerator[Record]:
-        async for record in every(self._broker, type):
+        async for record in every(self.broker, type):
             if type not in (SCIM_USER, SCIM_GROUP) or _OF_AN_ENTRY not in record.id:
                 yield record
 
     async def is_deactivated(self, session: SessionRecord) -> bool:
         """Whether the provider has said that the session's person must not get in any more."""
-        person = person_of(session, await find_directory_record(session, self.provider, self._broker.get))
+        person = person_of(session, await find_directory_record(session, self.provider, self.broker.get))
         if person is not None and person.is_deactivated:
             return True
         # A release before ours left no mark, and another one beside ours may have taken it.
         for attribute in ("subject", self.provider.scim_user_id.lower()):
-            for id in await self._index.ids(SCIM_USER, attribute, session.subject):
-                record = await self._broker.get(SCIM_USER, id)
+            for id in await self.index.ids(SCIM_USER, attribute, session.subject):
+                record = await self.broker.get(SCIM_USER, id)
                 if record is not None and counts_for(issuer_of(record), session.vouched_by) and not is_active(record):
                     return True
         return False
@@ -92,43 +89,71 @@ class ScimDirectory:
 
         What was pushed of another issuer's people stays theirs.
         """
-        async with self._alone():
+        async with self.alone():
             owned = {DIRECTORY_USER: set[str](), DIRECTORY_GROUP: set[str]()}
             async for record in self.all(SCIM_GROUP):
                 owned[DIRECTORY_GROUP].add(record.data["directory_id"])
-                await self._access.write_group(
-                    record.data["directory_id"], record.data["resource"]["displayName"], issuer_of(await self._access.noted(record))
+                await self.access.write_group(
+                    record.data["directory_id"], record.data["resource"]["displayName"], issuer_of(await self.access.noted(record))
                 )
             async for record in self.all(SCIM_USER):
-                owned[DIRECTORY_USER].add(self._access.user_id(record.data["subject"]))
-                await self._access.write(await self._access.noted(record))
+                owned[DIRECTORY_USER].add(self.access.user_id(record.data["subject"]))
+                await self.access.write(await self.access.noted(record))
             for type, ids in owned.items():
                 async for record in self.all(type):
                     if record.id not in ids and not record.data.get("is_deactivated"):
-                        await self._broker.delete(type, record.id)
+                        await self.broker.delete(type, record.id)
 
-    async def create_user(self, document: Mapping[str, Any], *, told: EnvoyRequestHead = _to_nobody) -> Record:
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait for the one lease of all changes, and hold it."""
+        async with self._one_at_a_time:
+            until = self.clock() + LEASE_TIMEOUT
+            while (lease := await self.broker.acquire("scim", LEASE)) is None:
+                if self.clock() > until:
+                    raise ScimError(503, "another change is in progress; try again in a moment")
+                await asyncio.sleep(0.05)
+            try:
+                yield
+            finally:
+                await self.broker.release(lease)
+
+    @asynccontextmanager
+    async def changing(self, type: str, id: str, if_match: str) -> AsyncIterator[Record]:
+        """As `alone`, with the resource as it is; ScimError where it is not the one that If-Match names."""
+        async with self.alone():
+            record = await self.find(type, id)
+            if if_match not in ("", "*", f'W/"{record.version}"', f'"{record.version}"'):
+                raise ScimError(412, "the resource was changed concurrently")
+            yield record
+
+
+class ScimUsers:
+    """The users of one provider: create, replace, patch and delete."""
+
+    type, noun, show = SCIM_USER, "user", staticmethod(shown_user)
+
+    def __init__(self, store: ScimDirectory):
+        self._store, self.provider = store, store.provider
+        self._broker, self._index, self._access = store.broker, store.index, store.access
+
+    async def create(self, document: Mapping[str, Any]) -> ScimChange:
         user = user_of(document)
-        async with self._alone():
-            return await self._write_user(None, secrets.token_urlsafe(16), user, told)
+        async with self._store.alone():
+            return await self._write(None, secrets.token_urlsafe(16), user)
 
-    async def replace_user(
-        self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody
-    ) -> Record:
-        async with self._alone():
-            old = await self._to_change(SCIM_USER, id, if_match)
-            return await self._write_user(old, id, user_of(document, was_active=is_active(old)), told)
+    async def replace(self, id: str, document: Mapping[str, Any], if_match: str = "") -> ScimChange:
+        async with self._store.changing(SCIM_USER, id, if_match) as old:
+            return await self._write(old, id, user_of(document, was_active=is_active(old)))
 
-    async def patch_user(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> Record:
-        async with self._alone():
-            old = await self._to_change(SCIM_USER, id, if_match)
+    async def patch(self, id: str, document: Mapping[str, Any], if_match: str = "") -> ScimChange:
+        async with self._store.changing(SCIM_USER, id, if_match) as old:
             changed = patched(attributes_of(old), document)
             user = user_of(changed, was_active=is_active(old))
-            return await self._write_user(old, id, user, told, is_active_unsaid=not says_active(changed))
+            return await self._write(old, id, user, is_active_unsaid=not says_active(changed))
 
-    async def delete_user(self, id: str, if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> None:
-        async with self._alone():
-            old = await self._to_change(SCIM_USER, id, if_match)
+    async def delete(self, id: str, if_match: str = "") -> Record:
+        async with self._store.changing(SCIM_USER, id, if_match) as old:
             for group_id in old.data["groups"]:
                 group = await self._broker.get(SCIM_GROUP, group_id)
                 if group is not None:
@@ -137,42 +162,11 @@ class ScimDirectory:
             await self._access.take(old.data["subject"], is_out=True)
             await self._index.forget(SCIM_USER, id, self._user_keys(old.data["resource"], old.data["subject"]).items())
             await self._broker.delete(SCIM_USER, id)
-            told(old, None)
+            return old
 
-    async def create_group(self, document: Mapping[str, Any], *, told: EnvoyRequestHead = _to_nobody) -> Record:
-        group, members = group_of(document)
-        async with self._alone():
-            return await self._write_group(None, secrets.token_urlsafe(16), group, members, told)
-
-    async def replace_group(
-        self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody
-    ) -> Record:
-        group, members = group_of(document)
-        async with self._alone():
-            return await self._write_group(await self._to_change(SCIM_GROUP, id, if_match), id, group, members, told)
-
-    async def patch_group(self, id: str, document: Mapping[str, Any], if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> Record:
-        async with self._alone():
-            old = await self._to_change(SCIM_GROUP, id, if_match)
-            # Whom another issuer has put in is none of this one's, of which nothing was changed before.
-            members = [{"value": member} for member in old.data["members"]] if self._access.is_ours(old) else []
-            group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
-            return await self._write_group(old, id, group, ids, told)
-
-    async def delete_group(self, id: str, if_match: str = "", *, told: EnvoyRequestHead = _to_nobody) -> None:
-        async with self._alone():
-            old = await self._to_change(SCIM_GROUP, id, if_match)
-            await self._set_memberships(old.data["members"], id, "")
-            await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
-            await self._index.forget(SCIM_GROUP, id, _group_keys(old.data["resource"], old.data["directory_id"]).items())
-            await self._broker.delete(SCIM_GROUP, id)
-            told(old, None)
-
-    async def _write_user(
-        self, old: Record | None, id: str, user: Mapping[str, Any], told: EnvoyRequestHead, *, is_active_unsaid: bool = False
-    ) -> Record:
+    async def _write(self, old: Record | None, id: str, user: Mapping[str, Any], *, is_active_unsaid: bool = False) -> ScimChange:
         subject = self._subject(user)
-        groups, created = (old.data["groups"], old.data["created"]) if old is not None else ({}, self._clock())
+        groups, created = (old.data["groups"], old.data["created"]) if old is not None else ({}, self._store.clock())
         keys = self._user_keys(user, subject)
         await self._index.check(SCIM_USER, id, keys)
         await self._index.put(SCIM_USER, id, keys)
@@ -193,13 +187,56 @@ class ScimDirectory:
         await self._access.write(record)
         if not user["active"]:
             await self._access.end_sessions(subject)
-        told(old, record)
-        return record
+        return ScimChange(old, record)
 
-    async def _write_group(
-        self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str], told: EnvoyRequestHead
-    ) -> Record:
-        directory_id = str(group.get(self._group_id_is, "")) or id
+    def _subject(self, user: Mapping[str, Any]) -> str:
+        """The user's `sub` in the provider's ID token."""
+        subject = user.get(self.provider.scim_user_id)
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
+            raise invalid(f"{self.provider.scim_user_id} is required: it links the user to sessions (setting scim_user_id)")
+        return subject
+
+    def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:
+        named = {"username": user["userName"], "externalid": user.get("externalId", ""), "displayname": user.get("displayName", "")}
+        return {"subject": subject, **{name: value for name, value in named.items() if value}}
+
+
+class ScimGroups:
+    """The groups of one provider: create, replace, patch and delete."""
+
+    type, noun, show = SCIM_GROUP, "group", staticmethod(shown_group)
+
+    def __init__(self, store: ScimDirectory):
+        self._store, self.provider = store, store.provider
+        self._broker, self._index, self._access = store.broker, store.index, store.access
+
+    async def create(self, document: Mapping[str, Any]) -> ScimChange:
+        group, members = group_of(document)
+        async with self._store.alone():
+            return await self._write(None, secrets.token_urlsafe(16), group, members)
+
+    async def replace(self, id: str, document: Mapping[str, Any], if_match: str = "") -> ScimChange:
+        group, members = group_of(document)
+        async with self._store.changing(SCIM_GROUP, id, if_match) as old:
+            return await self._write(old, id, group, members)
+
+    async def patch(self, id: str, document: Mapping[str, Any], if_match: str = "") -> ScimChange:
+        async with self._store.changing(SCIM_GROUP, id, if_match) as old:
+            # Whom another issuer has put in is none of this one's, of which nothing was changed before.
+            members = [{"value": member} for member in old.data["members"]] if self._access.is_ours(old) else []
+            group, ids = group_of(patched({**old.data["resource"], "members": members}, document))
+            return await self._write(old, id, group, ids)
+
+    async def delete(self, id: str, if_match: str = "") -> Record:
+        async with self._store.changing(SCIM_GROUP, id, if_match) as old:
+            await self._set_memberships(old.data["members"], id, "")
+            await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
+            await self._index.forget(SCIM_GROUP, id, _group_keys(old.data["resource"], old.data["directory_id"]).items())
+            await self._broker.delete(SCIM_GROUP, id)
+            return old
+
+    async def _write(self, old: Record | None, id: str, group: Mapping[str, Any], named: Iterable[str]) -> ScimChange:
+        directory_id = str(group.get(self.provider.scim_group_id, "")) or id
         keys = _group_keys(group, directory_id)
         await self._index.check(SCIM_GROUP, id, keys)
         await self._index.put(SCIM_GROUP, id, keys)
@@ -215,18 +252,10 @@ class ScimDirectory:
             await self._index.forget(SCIM_GROUP, id, _changed(_group_keys(old.data["resource"], old.data["directory_id"]), keys))
             if old.data["directory_id"] != directory_id:
                 await self._broker.delete(DIRECTORY_GROUP, old.data["directory_id"])
-        created = old.data["created"] if old is not None else self._clock()
-        data = {
-            "resource": dict(group),
-            "members": members,
-            "directory_id": directory_id,
-            "created": created,
-            "issuer": self._access.issuer,
-        }
+        created = old.data["created"] if old is not None else self._store.clock()
+        data = {"resource": dict(group), "members": members, "directory_id": directory_id, "created": created}
         # Last: what broke off before is done again by the same request.
-        record = await self._broker.put(SCIM_GROUP, id, data)
-        told(old, record)
-        return record
+        return ScimChange(old, await self._broker.put(SCIM_GROUP, id, {**data, "issuer": self._access.issuer}))
 
     async def _set_memberships(self, user_ids: Iterable[str], group_id: str, directory_id: str) -> set[str]:
         """Set the members of a group to those of the ids that are users."""
@@ -255,36 +284,6 @@ class ScimDirectory:
             user = await self._broker.put(SCIM_USER, user_id, {**data, "groups": groups, **({"others": others} if others else {})})
         await self._access.write(user)
         return True
-
-    async def _to_change(self, type: str, id: str, if_match: str) -> Record:
-        record = await self.find(type, id)
-        if if_match not in ("", "*", f'W/"{record.version}"', f'"{record.version}"'):
-            raise ScimError(412, "the resource was changed concurrently")
-        return record
-
-    def _subject(self, user: Mapping[str, Any]) -> str:
-        """The user's `sub` in the provider's ID token."""
-        subject = user.get(self.provider.scim_user_id)
-        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_TEXT:
-            raise invalid(f"{self.provider.scim_user_id} is required: it links the user to sessions (setting scim_user_id)")
-        return subject
-
-    def _user_keys(self, user: Mapping[str, Any], subject: str) -> Keys:
-        named = {"username": user["userName"], "externalid": user.get("externalId", ""), "displayname": user.get("displayName", "")}
-        return {"subject": subject, **{name: value for name, value in named.items() if value}}
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        async with self._one_at_a_time:
-            until = self._clock() + LEASE_TIMEOUT
-            while (lease := await self._broker.acquire("scim", LEASE)) is None:
-                if self._clock() > until:
-                    raise ScimError(503, "another change is in progress; try again in a moment")
-                await asyncio.sleep(0.05)
-            try:
-                yield
-            finally:
-                await self._broker.release(lease)
 
 
 def _group_keys(group: Mapping[str, Any], directory_id: str) -> Keys:

@@ -1,8 +1,7 @@
 """SCIM 2.0 endpoints, where providers push their users and groups (RFC 7644), each its own.  Not there unless a `scim_token` is set."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -12,13 +11,13 @@ from django.views.decorators.csrf import csrf_exempt
 from authenticate.provider import strict_json
 from authenticate.scim import changes, filters, schemas
 from authenticate.scim.access import PATH
-from authenticate.scim.directory import ScimDirectory
+from authenticate.scim.directory import ScimDirectory, ScimGroups, ScimUsers
 from authenticate.scim.errors import ScimError, not_found
 from authenticate.scim.query import SEARCH, AttributeSelection, ScimQuery
-from authenticate.scim.resources import shown_group, shown_user, version_of
+from authenticate.scim.resources import version_of
 from authenticate.service import AuthenticateService, page_context
 from databroker.adminsite.audit import pushed_entry
-from databroker.records import SCIM_GROUP, SCIM_USER, Record
+from databroker.records import Record
 from foundation.challenges import BAD_TOKEN
 from foundation.errors import BrokerError
 from foundation.web.message import Message
@@ -32,38 +31,7 @@ DEEPEST = 12
 # Filters on these are answered by the index.
 INDEXED = frozenset({"username", "externalid", "displayname"})
 
-Show = Callable[[Record, str], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceEndpoint:
-    """Differences between users and groups."""
-
-    type: str
-    noun: str
-    show: Show
-    create: Callable[..., Awaitable[Record]]
-    replace: Callable[..., Awaitable[Record]]
-    patch: Callable[..., Awaitable[Record]]
-    delete: Callable[..., Awaitable[None]]
-
-
-@dataclass(slots=True)
-class ResourceChange:
-    """A resource before and after one request; None was, or is, not there."""
-
-    before: Record | None = None
-    after: Record | None = None
-
-    def tell(self, before: Record | None, after: Record | None) -> None:
-        self.before, self.after = before, after
-
-
-_D = ScimDirectory
-ENDPOINTS = {
-    "Users": ResourceEndpoint(SCIM_USER, "user", shown_user, _D.create_user, _D.replace_user, _D.patch_user, _D.delete_user),
-    "Groups": ResourceEndpoint(SCIM_GROUP, "group", shown_group, _D.create_group, _D.replace_group, _D.patch_group, _D.delete_group),
-}
+ScimResources = ScimUsers | ScimGroups
 
 
 # The bearer token is the proof: no cookie is looked at.
@@ -90,13 +58,14 @@ async def scim(request: HttpRequest, path: str = "") -> HttpResponse:
 
 async def _answer(request: HttpRequest, service: AuthenticateService, directory: ScimDirectory, steps: list[str]) -> HttpResponse:
     base = service.origin + PATH
+    endpoints: dict[str, ScimResources] = {"Users": directory.users, "Groups": directory.groups}
     name, rest = steps[0], steps[1:]
-    if steps[-1] == SEARCH and len(steps) <= 2 and (name in ENDPOINTS or not rest):
-        return await _searched(request, directory, [ENDPOINTS[name]] if rest else ENDPOINTS.values(), base)
+    if steps[-1] == SEARCH and len(steps) <= 2 and (name in endpoints or not rest):
+        return await _searched(request, directory, [endpoints[name]] if rest else endpoints.values(), base)
     if steps == [""] and request.method == "GET":
-        return await _listed(directory, ENDPOINTS.values(), ScimQuery.of(request.GET.dict()), base)
-    if name in ENDPOINTS and len(rest) <= 1:
-        return await _resources(request, directory, ENDPOINTS[name], rest[0] if rest else "", base)
+        return await _listed(directory, endpoints.values(), ScimQuery.of(request.GET.dict()), base)
+    if name in endpoints and len(rest) <= 1:
+        return await _resources(request, directory, endpoints[name], rest[0] if rest else "", base)
     if request.method != "GET":
         raise ScimError(405, "only GET is allowed here")
     if name == "ServiceProviderConfig" and not rest:
@@ -112,47 +81,48 @@ async def _answer(request: HttpRequest, service: AuthenticateService, directory:
     return _json(200, found[0])
 
 
-async def _resources(request: HttpRequest, directory: ScimDirectory, endpoint: ResourceEndpoint, id: str, base: str) -> HttpResponse:
+async def _resources(request: HttpRequest, directory: ScimDirectory, resources: ScimResources, id: str, base: str) -> HttpResponse:
     # Read before anything is written: who asks for what can't be read gets nothing done.
-    if_match, change, selection = request.headers.get("If-Match", ""), ResourceChange(), AttributeSelection.of(request.GET.dict())
+    if_match, selection = request.headers.get("If-Match", ""), AttributeSelection.of(request.GET.dict())
     match request.method, bool(id):
         case "GET", False:
-            return await _listed(directory, [endpoint], ScimQuery.of(request.GET.dict()), base)
+            return await _listed(directory, [resources], ScimQuery.of(request.GET.dict()), base)
         case "GET", True:
-            return _shown(200, await directory.find(endpoint.type, id), endpoint, base, selection)
+            return _shown(200, await directory.find(resources.type, id), resources, base, selection)
         case "POST", False:
-            record = await endpoint.create(directory, _document(request), told=change.tell)
-            await _tell(request, directory, endpoint, "created", record.id, change)
-            return _shown(201, record, endpoint, base, selection)
+            before, record = await resources.create(_document(request))
+            await _tell(request, resources, "created", record, changes.action(before, record))
+            return _shown(201, record, resources, base, selection)
         case "PUT" | "PATCH" as method, True:
-            write = endpoint.replace if method == "PUT" else endpoint.patch
-            record = await write(directory, id, _document(request), if_match, told=change.tell)
-            await _tell(request, directory, endpoint, "changed", id, change, is_active=record.data["resource"].get("active"))
-            return _shown(200, record, endpoint, base, selection)
+            write = resources.replace if method == "PUT" else resources.patch
+            before, record = await write(id, _document(request), if_match)
+            is_active = record.data["resource"].get("active")
+            await _tell(request, resources, "changed", record, changes.action(before, record), is_active=is_active)
+            return _shown(200, record, resources, base, selection)
         case "DELETE", True:
-            await endpoint.delete(directory, id, if_match, told=change.tell)
-            await _tell(request, directory, endpoint, "deleted", id, change)
+            deleted = await resources.delete(id, if_match)
+            await _tell(request, resources, "deleted", deleted, changes.action(deleted, None))
             return finished(HttpResponse(status=204))
         case _:
             raise ScimError(405, f"{request.method} is not allowed here")
 
 
-async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[ResourceEndpoint], base: str) -> HttpResponse:
+async def _searched(request: HttpRequest, directory: ScimDirectory, endpoints: Iterable[ScimResources], base: str) -> HttpResponse:
     """A query in a body: filters name people, and URLs are in logs."""
     if request.method != "POST":
         raise ScimError(405, "only POST is allowed here")
     return await _listed(directory, endpoints, ScimQuery.of(_document(request)), base)
 
 
-async def _listed(directory: ScimDirectory, endpoints: Iterable[ResourceEndpoint], query: ScimQuery, base: str) -> HttpResponse:
+async def _listed(directory: ScimDirectory, endpoints: Iterable[ScimResources], query: ScimQuery, base: str) -> HttpResponse:
     total, page = 0, []
-    for endpoint in endpoints:
-        async for record in _candidates(directory, endpoint.type, query.asked):
-            if query.asked is not None and not query.asked.matches(endpoint.show(record, base)):
+    for resources in endpoints:
+        async for record in _candidates(directory, resources.type, query.asked):
+            if query.asked is not None and not query.asked.matches(resources.show(record, base)):
                 continue
             total += 1
             if query.start <= total < query.start + query.count:
-                page.append(query.selection.shown(endpoint.show(record, base)))
+                page.append(query.selection.shown(resources.show(record, base)))
     return _json(200, _list(page, total, query.start))
 
 
@@ -187,8 +157,8 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _shown(status: int, record: Record, endpoint: ResourceEndpoint, base: str, selection: AttributeSelection) -> HttpResponse:
-    shown = endpoint.show(record, base)
+def _shown(status: int, record: Record, resources: ScimResources, base: str, selection: AttributeSelection) -> HttpResponse:
+    shown = resources.show(record, base)
     response = _json(status, selection.shown(shown))
     response.headers["ETag"] = version_of(record)
     response.headers["Location"] = shown["meta"]["location"]
@@ -203,17 +173,14 @@ def _json(status: int, document: Mapping[str, Any]) -> HttpResponse:
     return finished(HttpResponse(json.dumps(document).encode(), status=status, content_type="application/scim+json"))
 
 
-async def _tell(
-    request: HttpRequest, directory: ScimDirectory, endpoint: ResourceEndpoint, what: str, id: str, change: ResourceChange, **more: Any
-) -> None:
+async def _tell(request: HttpRequest, resources: ScimResources, what: str, record: Record, action: str, **more: Any) -> None:
     """Write one log line, where what the resource says of a person does not belong, and a row of the audit log where anything is new."""
-    gate, provider = page_context(request), directory.provider
+    gate, provider = page_context(request), resources.provider
     facts = {"provider": provider.id, **{name: value for name, value in more.items() if value is not None}}
     asked = {"client_address": gate.client_address, "request_id": gate.request_id}
-    log.info("SCIM resource changed", resource=endpoint.noun, change=what, id=id, **asked, **facts)
-    record, action = change.after or change.before, changes.action(change.before, change.after)
-    if record is None or not action:
+    log.info("SCIM resource changed", resource=resources.noun, change=what, id=record.id, **asked, **facts)
+    if not action:
         return
     id, words = changes.object_of(record, provider.id, provider.records_prefix)
     whose = provider.id if provider.is_entry else ""
-    await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, endpoint.noun, id, words, whose))
+    await gate.authenticate.audit_trail.note(pushed_entry(record.modified, gate.client_address, action, resources.noun, id, words, whose))

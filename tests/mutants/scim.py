@@ -43,12 +43,12 @@ records.without(
     "AccessRecords.told_by_others",
     replaced("{group: by for group, by in told_by.items() if not counts_for(by, self.issuer)}", "{group: by for group, by in ()}"),
 )
-directory.without("who is in a group is looked at anew for each issuer", "ScimDirectory._write_group", always("self._access.is_ours(old)"))
-directory.without("a PUT does not activate by omission", "ScimDirectory.replace_user", omits("was_active"))
-directory.without("a PATCH does not activate by omission", "ScimDirectory.patch_user", omits("was_active"))
+directory.without("who is in a group is looked at anew for each issuer", "ScimGroups._write", always("self._access.is_ours(old)"))
+directory.without("a PUT does not activate by omission", "ScimUsers.replace", omits("was_active"))
+directory.without("a PATCH does not activate by omission", "ScimUsers.patch", omits("was_active"))
 directory.without(
     "a newer version is not overwritten",
-    "ScimDirectory._to_change",
+    "ScimDirectory.changing",
     replaced("raise ScimError(...)", 'ScimError(412, "the resource was changed meanwhile")'),
 )
 

@@ -34,8 +34,8 @@ class World:
         )
 
     async def push(self) -> "World":
-        self.user = (await self.first.create_user(ANN)).id
-        self.group = (await self.first.create_group({"displayName": "Sales", "externalId": "g-1", **self.members()})).id
+        self.user = (await self.first.users.create(ANN)).after.id
+        self.group = (await self.first.groups.create({"displayName": "Sales", "externalId": "g-1", **self.members()})).after.id
         return self
 
     def members(self) -> dict[str, Any]:
@@ -62,32 +62,32 @@ async def world(tmp_path: Path) -> World:
 
 
 def put_user(world: World) -> Any:
-    return world.second.replace_user(world.user, {**ANN, "title": "x"})
+    return world.second.users.replace(world.user, {**ANN, "title": "x"})
 
 
 def patch_user(world: World) -> Any:
-    return world.second.patch_user(world.user, {"Operations": [{"op": "add", "path": "title", "value": "x"}]})
+    return world.second.users.patch(world.user, {"Operations": [{"op": "add", "path": "title", "value": "x"}]})
 
 
 def put_group(world: World) -> Any:
-    return world.second.replace_group(world.group, {"displayName": "Sales", "externalId": "g-1", **world.members()})
+    return world.second.groups.replace(world.group, {"displayName": "Sales", "externalId": "g-1", **world.members()})
 
 
 def add_member(world: World) -> Any:
-    return world.second.patch_group(world.group, {"Operations": [{"op": "add", "path": "members", "value": world.members()["members"]}]})
+    return world.second.groups.patch(world.group, {"Operations": [{"op": "add", "path": "members", "value": world.members()["members"]}]})
 
 
 def replace_members(world: World) -> Any:
-    return world.second.patch_group(world.group, {"Operations": [{"op": "replace", "value": world.members()}]})
+    return world.second.groups.patch(world.group, {"Operations": [{"op": "replace", "value": world.members()}]})
 
 
 def rename_group(world: World) -> Any:
-    return world.second.patch_group(world.group, {"Operations": [{"op": "replace", "path": "displayName", "value": "S"}]})
+    return world.second.groups.patch(world.group, {"Operations": [{"op": "replace", "path": "displayName", "value": "S"}]})
 
 
 def remove_member(world: World) -> Any:
     path = f'members[value eq "{world.user}"]'
-    return world.second.patch_group(world.group, {"Operations": [{"op": "remove", "path": path}]})
+    return world.second.groups.patch(world.group, {"Operations": [{"op": "remove", "path": path}]})
 
 
 def start(world: World) -> Any:
@@ -129,27 +129,27 @@ async def test_taken_back_it_is_as_before_and_what_was_pushed_meanwhile_is_pushe
     await world.first.tidy()
     assert [(record.id, record.version) for record in await world.broker.page(DIRECTORY_USER, "", 10)] == before
     await put_user(world)
-    await world.first.replace_user(world.user, ANN)
+    await world.first.users.replace(world.user, ANN)
     assert await world.both() == (("g-1",), None)
 
 
 async def test_a_deactivation_is_of_one_issuer_s_person(world: World) -> None:
-    await world.first.patch_user(world.user, OUT)
+    await world.first.users.patch(world.user, OUT)
     await world.second.tidy()
     for directory in (world.first, world.second):
         assert await directory.is_deactivated(session(FIRST))
         assert not await directory.is_deactivated(session(SECOND))
     await put_user(world)  # it does not say that she is active
     assert await world.second.is_deactivated(session(SECOND))
-    await world.second.replace_user(world.user, {**ANN, "active": True})
+    await world.second.users.replace(world.user, {**ANN, "active": True})
     assert not await world.second.is_deactivated(session(SECOND))
-    await world.second.delete_user(world.user)
+    await world.second.users.delete(world.user)
     assert await world.second.is_deactivated(session(SECOND))
     assert not await world.second.is_deactivated(session(FIRST))
 
 
 async def test_without_its_mark_a_deactivation_is_of_one_issuer_s_person_too(world: World) -> None:
-    await world.first.patch_user(world.user, OUT)
+    await world.first.users.patch(world.user, OUT)
     await world.broker.delete(DIRECTORY_USER, "oidc/ann")
     assert await world.second.is_deactivated(session(FIRST))
     assert not await world.second.is_deactivated(session(SECOND))
@@ -175,7 +175,7 @@ async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
     guid, broker = "11111111-2222-3333-4444-555555555555", MemoryStore()
     options = make_options(tmp_path, scim_token=TOKEN, idp_provider="azure", idp_provider_url=None)
     shared = ScimDirectory(options.first_provider, broker, lambda: 1000.0)
-    await shared.create_user({**ANN, "externalId": "1"})
+    await shared.users.create({**ANN, "externalId": "1"})
     record = await broker.get(DIRECTORY_USER, "azure/1")
     for host, counts in (("https://login.microsoftonline.com", True), ("https://login.microsoftonline.us", False)):
         of_tenant = SessionRecord("s", "azure/1", "1", "azure", 0, 4e9, issuer=f"{host}/{guid}/v2.0")

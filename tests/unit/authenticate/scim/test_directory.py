@@ -63,8 +63,9 @@ async def signed_in(broker: MemoryStore, name: str, id: str) -> None:
 
 
 async def with_group(directory: ScimDirectory, **more: Any) -> tuple[Record, Record]:
-    user = await directory.create_user(person())
-    return user, await directory.create_group({"displayName": "Sales", "externalId": "g-1", "members": [{"value": user.id}], **more})
+    user = (await directory.users.create(person())).after
+    sales = {"displayName": "Sales", "externalId": "g-1", "members": [{"value": user.id}], **more}
+    return user, (await directory.groups.create(sales)).after
 
 
 def deactivation() -> dict[str, Any]:
@@ -84,10 +85,10 @@ async def test_deactivation_takes_the_groups_and_ends_the_sessions_of_that_perso
     directory: ScimDirectory, broker: MemoryStore
 ) -> None:
     user, _ = await with_group(directory)
-    await directory.create_user(person("bob"))
+    await directory.users.create(person("bob"))
     for id, name in (("1", "ann"), ("2", "ann"), ("3", "bob")):
         await signed_in(broker, name, id)
-    await directory.patch_user(user.id, deactivation())
+    await directory.users.patch(user.id, deactivation())
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
     assert [record.id for record in await broker.page(SESSION, "", 10)] == ["3"]
     assert await is_out(directory, "ann")
@@ -99,26 +100,26 @@ async def test_who_is_deactivated_is_so_without_the_mark_that_another_release_le
     directory: ScimDirectory, broker: MemoryStore
 ) -> None:
     user, _ = await with_group(directory)
-    await directory.patch_user(user.id, deactivation())
+    await directory.users.patch(user.id, deactivation())
     await broker.delete(DIRECTORY_USER, "oidc/id-of-ann")
     assert await is_out(directory, "ann")
 
 
 async def test_deactivation_said_again_ends_what_was_begun_meanwhile(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
-    await directory.patch_user(user.id, deactivation())
+    await directory.users.patch(user.id, deactivation())
     await signed_in(broker, "ann", "1")
-    await directory.patch_user(user.id, deactivation())
+    await directory.users.patch(user.id, deactivation())
     assert await broker.page(SESSION, "", 10) == []
 
 
 async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
-    await directory.patch_user(user.id, deactivation())
-    await directory.create_group({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
-    await directory.patch_group(group.id, {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]})
+    await directory.users.patch(user.id, deactivation())
+    await directory.groups.create({"displayName": "New", "externalId": "g-2", "members": [{"value": user.id}]})
+    await directory.groups.patch(group.id, {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]})
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
-    await directory.patch_user(user.id, {"Operations": [{"op": "replace", "path": "active", "value": "True"}]})
+    await directory.users.patch(user.id, {"Operations": [{"op": "replace", "path": "active", "value": "True"}]})
     found = await known(broker)
     assert found is not None
     assert (found.group_ids, found.is_deactivated) == (("g-2",), False)
@@ -126,8 +127,8 @@ async def test_who_is_activated_again_has_the_groups_of_today(directory: ScimDir
 
 async def test_members_come_and_go(directory: ScimDirectory, broker: MemoryStore) -> None:
     _, group = await with_group(directory)
-    bob = await directory.create_user(person("bob"))
-    await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-1", "members": [{"value": bob.id}]})
+    bob = (await directory.users.create(person("bob"))).after
+    await directory.groups.replace(group.id, {"displayName": "Sales", "externalId": "g-1", "members": [{"value": bob.id}]})
     ann_known, bob_known = await known(broker), await known(broker, "bob")
     assert ann_known is not None
     assert bob_known is not None
@@ -136,7 +137,7 @@ async def test_members_come_and_go(directory: ScimDirectory, broker: MemoryStore
 
 async def test_a_group_with_another_id_is_another_group_to_its_members(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
-    await directory.replace_group(group.id, {"displayName": "Sales", "externalId": "g-9", "members": [{"value": user.id}]})
+    await directory.groups.replace(group.id, {"displayName": "Sales", "externalId": "g-9", "members": [{"value": user.id}]})
     found = await known(broker)
     assert found is not None
     assert found.group_ids == ("g-9",)
@@ -145,7 +146,7 @@ async def test_a_group_with_another_id_is_another_group_to_its_members(directory
 
 async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: MemoryStore) -> None:
     _, group = await with_group(directory)
-    await directory.delete_group(group.id)
+    await directory.groups.delete(group.id)
     found = await known(broker)
     assert found is not None
     assert found.group_ids == ()
@@ -155,21 +156,21 @@ async def test_a_deleted_group_is_nobodys(directory: ScimDirectory, broker: Memo
 async def test_a_deleted_user_leaves_nothing_but_that_they_must_not_get_in(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     await signed_in(broker, "ann", "1")
-    await directory.delete_user(user.id)
+    await directory.users.delete(user.id)
     assert (await directory.find(SCIM_GROUP, group.id)).data["members"] == []
     for type in (SESSION, SCIM_USER):
         assert await broker.page(type, "", 10) == []
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER)
-    await directory.delete_group(group.id)
+    await directory.groups.delete(group.id)
     assert await broker.page(SCIM_INDEX, "", 10) == []
 
 
 async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
-    await directory.delete_user(user.id)
+    await directory.users.delete(user.id)
     await directory.tidy()  # at a restart
     assert await is_out(directory, "ann")
-    await directory.create_user(person())
+    await directory.users.create(person())
     assert not await is_out(directory, "ann")
     assert await known(broker) == DirectoryUser("oidc/id-of-ann", "ann@example.com", "ann@example.com", issuer=ISSUER)
 
@@ -177,13 +178,13 @@ async def test_a_deleted_user_stays_out_until_they_are_created_anew(directory: S
 async def test_another_id_of_the_provider_is_another_person(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
-    await directory.replace_user(user.id, {**person(), "externalId": "id-of-new"})
+    await directory.users.replace(user.id, {**person(), "externalId": "id-of-new"})
     assert await known(broker) is None
     found = await known(broker, "new")
     assert found is not None
     assert found.group_ids == ("g-1",)
     assert await broker.page(SESSION, "", 10) == []
-    await directory.create_user(person("other", externalId="id-of-ann"))  # the old one is free again
+    await directory.users.create(person("other", externalId="id-of-ann"))  # the old one is free again
 
 
 @pytest.mark.parametrize(
@@ -205,51 +206,51 @@ async def test_a_rename_lets_nobody_back_in(
     user, _ = await with_group(directory)
     await signed_in(broker, "ann", "1")
     if not was_active:
-        await directory.patch_user(user.id, deactivation())
+        await directory.users.patch(user.id, deactivation())
     if is_patched:
-        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"externalId": "id-of-new", **said}}]})
+        await directory.users.patch(user.id, {"Operations": [{"op": "replace", "value": {"externalId": "id-of-new", **said}}]})
     else:
-        await directory.replace_user(user.id, {**person(), "externalId": "id-of-new", **said})
+        await directory.users.replace(user.id, {**person(), "externalId": "id-of-new", **said})
     for _ in range(2):
         assert await is_out(directory, "ann") is is_shut_out
         assert await known(broker) == (DirectoryUser("oidc/id-of-ann", is_deactivated=True, issuer=ISSUER) if is_shut_out else None)
         assert await broker.page(SESSION, "", 10) == []
         await directory.tidy()  # at a restart
-    await directory.create_user(person("other", externalId="id-of-ann"))  # somebody new has that id
+    await directory.users.create(person("other", externalId="id-of-ann"))  # somebody new has that id
     assert not await is_out(directory, "ann")
 
 
 @pytest.mark.parametrize("more", [{"userName": "ANN@example.com", "externalId": "x"}, {"userName": "x", "externalId": "id-of-ann"}])
 async def test_nobody_is_pushed_twice(directory: ScimDirectory, more: dict[str, Any]) -> None:
-    await directory.create_user(person())
+    await directory.users.create(person())
     with pytest.raises(ScimError) as refused:
-        await directory.create_user(person("bob", **more))
+        await directory.users.create(person("bob", **more))
     assert (refused.value.status, refused.value.kind) == (409, "uniqueness")
 
 
 async def test_two_groups_can_not_have_one_id_but_one_name(directory: ScimDirectory) -> None:
-    await directory.create_group({"displayName": "Sales", "externalId": "g-1"})
-    await directory.create_group({"displayName": "Sales", "externalId": "g-2"})
+    await directory.groups.create({"displayName": "Sales", "externalId": "g-1"})
+    await directory.groups.create({"displayName": "Sales", "externalId": "g-2"})
     with pytest.raises(ScimError):
-        await directory.create_group({"displayName": "Other", "externalId": "g-1"})
+        await directory.groups.create({"displayName": "Other", "externalId": "g-1"})
 
 
 async def test_an_id_of_ours_can_not_be_taken_by_a_name(make: Make) -> None:
     """Where names are ids, a group named like another's id would be that group."""
     directory = make(scim_group_id="displayName")
-    await directory.create_group({"displayName": "sales"})
+    await directory.groups.create({"displayName": "sales"})
     with pytest.raises(ScimError):
-        await directory.create_group({"displayName": "sales"})
+        await directory.groups.create({"displayName": "sales"})
 
 
 async def test_without_the_attribute_that_names_the_person_nothing_is_kept(directory: ScimDirectory, broker: MemoryStore) -> None:
     with pytest.raises(ScimError, match="scim_user_id"):
-        await directory.create_user({"userName": "ann"})
+        await directory.users.create({"userName": "ann"})
     assert await broker.page(SCIM_INDEX, "", 10) == await broker.page(SCIM_USER, "", 10) == []
 
 
 async def test_the_person_may_be_named_by_user_name(make: Make, broker: MemoryStore) -> None:
-    await make(scim_user_id="userName").create_user({"userName": "ann"})
+    await make(scim_user_id="userName").users.create({"userName": "ann"})
     assert await broker.get(DIRECTORY_USER, "oidc/ann") is not None
 
 
@@ -270,14 +271,14 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
     make: Make, broker: MemoryStore, attribute: str, pushed: str, subject: str, is_same: bool, is_deleted: bool
 ) -> None:
     directory = make(scim_user_id=attribute)
-    user = await directory.create_user({"userName": pushed, "externalId": pushed})
+    user = (await directory.users.create({"userName": pushed, "externalId": pushed})).after
     session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
     await put_session(broker, "1", session.to_data())
     assert not await directory.is_deactivated(session)
     if is_deleted:
-        await directory.delete_user(user.id)
+        await directory.users.delete(user.id)
     else:
-        await directory.patch_user(user.id, deactivation())
+        await directory.users.patch(user.id, deactivation())
     assert (await broker.get(SESSION, "1") is None) is is_same
     assert await directory.is_deactivated(session) is is_same
     record = await find_directory_record(session, directory.provider, broker.get)
@@ -289,19 +290,19 @@ async def test_who_is_deactivated_is_out_in_whatever_case_the_user_name_is_pushe
         for id in {f"oidc/{pushed}", f"oidc/{pushed.casefold()}"}:
             await broker.delete(DIRECTORY_USER, id)
         assert await directory.is_deactivated(session) is is_same
-        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"active": True}}]})
+        await directory.users.patch(user.id, {"Operations": [{"op": "replace", "value": {"active": True}}]})
     else:
-        await directory.create_user({"userName": pushed, "externalId": pushed})
+        await directory.users.create({"userName": pushed, "externalId": pushed})
     assert not await directory.is_deactivated(session)
 
 
 @pytest.mark.parametrize(("pushed", "subject"), [("Alice", "alice"), ("Alice", "ALICE"), ("alice", "Alice")])
 async def test_an_account_of_another_case_has_no_groups(make: Make, broker: MemoryStore, pushed: str, subject: str) -> None:
     directory = make(scim_user_id="userName")
-    user = await directory.create_user({"userName": pushed})
-    await directory.create_group({"displayName": "Sales", "members": [{"value": user.id}]})
+    user = (await directory.users.create({"userName": pushed})).after
+    await directory.groups.create({"displayName": "Sales", "members": [{"value": user.id}]})
     for active in (False, True):
-        await directory.patch_user(user.id, {"Operations": [{"op": "replace", "value": {"active": active}}]})
+        await directory.users.patch(user.id, {"Operations": [{"op": "replace", "value": {"active": active}}]})
     session = SessionRecord("1", f"oidc/{subject}", subject, "oidc", 0, 4e9, issuer=ISSUER)
     assert await find_directory_record(session, directory.provider, broker.get) is None
     exact = SessionRecord("1", f"oidc/{pushed}", pushed, "oidc", 0, 4e9, issuer=ISSUER)
@@ -313,38 +314,38 @@ async def test_an_account_of_another_case_has_no_groups(make: Make, broker: Memo
 async def test_a_reactivation_deletes_no_active_record_of_another_case(make: Make, broker: MemoryStore) -> None:
     other = DirectoryUser("oidc/alice", "alice@corp.example", issuer=ISSUER)
     await broker.put(DIRECTORY_USER, other.id, other.to_data())
-    await make(scim_user_id="userName").create_user({"userName": "Alice"})
+    await make(scim_user_id="userName").users.create({"userName": "Alice"})
     record = await broker.get(DIRECTORY_USER, other.id)
     assert record is not None
     assert DirectoryUser.from_record(record) == other
 
 
 async def test_a_group_may_be_named_by_its_name_or_else_has_our_id(make: Make, broker: MemoryStore) -> None:
-    await make(scim_group_id="displayName").create_group({"displayName": "Sales", "externalId": "g-1"})
+    await make(scim_group_id="displayName").groups.create({"displayName": "Sales", "externalId": "g-1"})
     assert await broker.get(DIRECTORY_GROUP, "Sales") is not None
-    group = await make().create_group({"displayName": "Ours"})
+    _, group = await make().groups.create({"displayName": "Ours"})
     assert await broker.get(DIRECTORY_GROUP, group.id) is not None
 
 
 async def test_a_member_that_is_nobody_gets_nothing(directory: ScimDirectory) -> None:
-    group = await directory.create_group({"displayName": "Sales", "members": [{"value": "nobody"}]})
+    group = (await directory.groups.create({"displayName": "Sales", "members": [{"value": "nobody"}]})).after
     assert group.data["members"] == []
 
 
 async def test_what_was_changed_meanwhile_is_not_overwritten(directory: ScimDirectory) -> None:
-    user = await directory.create_user(person())
-    await directory.replace_user(user.id, person(title="x"), f'W/"{user.version}"')
+    user = (await directory.users.create(person())).after
+    await directory.users.replace(user.id, person(title="x"), f'W/"{user.version}"')
     with pytest.raises(ScimError) as refused:
-        await directory.patch_user(user.id, deactivation(), f'W/"{user.version}"')
+        await directory.users.patch(user.id, deactivation(), f'W/"{user.version}"')
     assert refused.value.status == 412
 
 
 async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, group = await with_group(directory)
     request = {"Operations": [{"op": "remove", "path": f'members[value eq "{user.id}"]'}]}
-    await directory.patch_group(group.id, request)
+    await directory.groups.patch(group.id, request)
     await broker.put(SCIM_GROUP, group.id, group.data)  # as if it had not come to that
-    await directory.patch_group(group.id, request)
+    await directory.groups.patch(group.id, request)
     found = await known(broker)
     assert found is not None
     assert found.group_ids == ()
@@ -352,7 +353,7 @@ async def test_a_group_that_broke_off_is_completed_by_the_same_request(directory
 
 async def test_what_another_directory_had_left_gives_nobody_groups(directory: ScimDirectory, broker: MemoryStore) -> None:
     await with_group(directory)
-    bob = await directory.create_user(person("bob", active=False))
+    bob = (await directory.users.create(person("bob", active=False))).after
     for name in ("former", "bob"):
         left = DirectoryUser(f"oidc/id-of-{name}", group_ids=("admins",))
         await broker.put(DIRECTORY_USER, left.id, left.to_data())
@@ -368,5 +369,5 @@ async def test_what_another_directory_had_left_gives_nobody_groups(directory: Sc
 async def test_unchanged_people_are_not_written_again(directory: ScimDirectory, broker: MemoryStore) -> None:
     user, _ = await with_group(directory)
     before = await broker.get(DIRECTORY_USER, "oidc/id-of-ann")
-    await directory.replace_user(user.id, person(title="x"))
+    await directory.users.replace(user.id, person(title="x"))
     assert await broker.get(DIRECTORY_USER, "oidc/id-of-ann") == before
