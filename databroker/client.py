@@ -1,8 +1,8 @@
 """Data broker client: what other apps may ask of the data broker."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 from config.options import Options
@@ -64,6 +64,29 @@ async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
         return False
     # A record that expired before it was written guards nothing: the next caller would succeed as well.
     return record.modified < expires + CLOCK_SKEW
+
+
+# What `update` writes: a record's data, and when it expires.
+Edited = tuple[Mapping[str, Any], float | None]
+
+
+async def update(
+    client: BrokerClient, type: str, id: str, edit: Callable[[Record | None], Edited | None], *, attempts: int = 5
+) -> Record | None:
+    """Write what `edit` makes of a record over the version that it was given.  Return the record as written; None where `edit` returned
+    None, because there is nothing to change.
+
+    `edit` is called again where another client has written in between.  Raises VersionConflict after `attempts`.
+    """
+    for _ in range(attempts):
+        record = await client.get(type, id)
+        edited = edit(record)
+        if edited is None:
+            return None
+        data, expires = edited
+        with suppress(VersionConflict):
+            return await client.put(type, id, data, expires=expires, only_if_version=record.version if record is not None else 0)
+    raise VersionConflict(f"the {type} was changed concurrently too often")
 
 
 async def every(client: BrokerClient, type: str, after: str = "", limit: int = AT_ONCE) -> AsyncGenerator[Record]:

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection
-from contextlib import suppress
 
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, Edited, update
 from databroker.end_sessions import index_entries, index_key, session_id_of, user_key
-from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, SessionRecord, SignedOutNote
-from databroker.store.base import VersionConflict
+from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, SessionRecord, SignedOutNote
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
+# Writers of one note: an attempt fails only where another sign-out of the same session or user was written.
+NOTE_ATTEMPTS = 20
 
 
 class ProviderSessions:
@@ -68,16 +68,13 @@ class ProviderSessions:
 
     async def note_sign_out(self, issuer: str, *, subject: str, sid: str, issued: float, now: float) -> None:
         """Note a sign-out for sign-ins under way, whose sessions are not written yet. A later sign-out's note stays."""
-        key = _note_key(issuer, subject, sid)
-        while True:
-            known = await self._broker.get(SIGNED_OUT, key)
+
+        def edit(known: Record | None) -> Edited | None:
             if known is not None and SignedOutNote.from_record(known).issued > issued:
-                return
-            version = known.version if known is not None else 0
-            with suppress(VersionConflict):
-                note = SignedOutNote(issued).to_data()
-                await self._broker.put(SIGNED_OUT, key, note, expires=now + SIGN_IN_TAKES, only_if_version=version)
-                return
+                return None
+            return SignedOutNote(issued).to_data(), now + SIGN_IN_TAKES
+
+        await update(self._broker, SIGNED_OUT, _note_key(issuer, subject, sid), edit, attempts=NOTE_ATTEMPTS)
 
     async def has_signed_out(self, session: SessionRecord) -> bool:
         """Whether this person has signed out at the provider since it vouched for them.  Asked when the session is written, so that

@@ -19,7 +19,7 @@ from authenticate.provider.signed_token import WrongToken
 from authenticate.provider.tokens import GrantRefused
 from authenticate.session.refresh_schedule import tokens_due
 from authenticate.session.renewal import is_withdrawn, with_new_claims, with_new_tokens
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, Edited, update
 from databroker.end_sessions import end_sessions
 from databroker.records import SESSION, USER, Record, SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
@@ -31,7 +31,6 @@ log = structlog.get_logger(__name__)
 
 # Longer than all calls to the provider that one renewal makes, each of ten seconds at most.
 LEASE = 60.0
-WRITES = 5  # how often a record may be overtaken while it is written
 INSISTENCE = 15.0  # seconds; together with the rest well within the lease
 FIRST_PAUSE = 0.1
 # Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
@@ -186,17 +185,17 @@ class SessionRefresh:
 
     async def _written(self, record: Record, change: Callable[[SessionRecord], SessionRecord]) -> Record:
         """The record with this change, on whatever it is by now; SessionEnded where it is no longer there: a delete always wins."""
-        for _ in range(WRITES):
-            session = change(SessionRecord.from_record(record))
-            data = {**record.data, **session.to_data()}  # with what a later release has written there
-            try:
-                return await self._broker.put(SESSION, session.id, data, expires=session.expires, only_if_version=record.version)
-            except VersionConflict:
-                newer = await self._broker.get(SESSION, session.id)
-                if newer is None:
-                    raise SessionEnded("ended concurrently") from None
-                record = newer
-        raise ProviderError("the session record was changed concurrently too often")
+
+        def edit(current: Record | None) -> Edited:
+            if current is None:
+                raise SessionEnded("ended concurrently")
+            session = change(SessionRecord.from_record(current))
+            return {**current.data, **session.to_data()}, session.expires  # with what a later release has written there
+
+        try:
+            return await update(self._broker, SESSION, record.id, edit) or record
+        except VersionConflict:
+            raise ProviderError("the session record was changed concurrently too often") from None
 
     @contextmanager
     def _turn(self, provider: str) -> Iterator[None]:

@@ -4,7 +4,6 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Collection, Iterable
-from contextlib import suppress
 
 import structlog
 
@@ -12,11 +11,10 @@ from authenticate.provider.django_oidc import AskedAnother, SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
 from authorize.identity.person_records import linked_id_of
 from config.options import Options
-from databroker.client import BrokerClient
+from databroker.client import BrokerClient, Edited, update
 from databroker.end_sessions import batches, end_sessions, session_ids_of_user
-from databroker.records import SESSION, USER, SessionRecord
+from databroker.records import SESSION, USER, Record, SessionRecord
 from databroker.session_reader import SessionReader, user_of, vouches
-from databroker.store.base import VersionConflict
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import BadRequest, BrokerError
 
@@ -115,14 +113,14 @@ class Sessions:
             await asyncio.gather(self._add_earlier(session.id, other_id), self._add_earlier(other_id, session.id))
 
     async def _add_earlier(self, id: str, other_id: str) -> None:
-        while (record := await self._broker.get(SESSION, id)) is not None:
-            earlier = tuple(record.data.get("earlier", ()))
-            if other_id in earlier or len(earlier) >= MAX_EARLIER:
-                return
-            with suppress(VersionConflict):
-                data = {**record.data, "earlier": (*earlier, other_id)}
-                await self._broker.put(SESSION, id, data, expires=record.data["expires"], only_if_version=record.version)
-                return
+        def edit(record: Record | None) -> Edited | None:
+            earlier = tuple(record.data.get("earlier", ())) if record is not None else ()
+            if record is None or other_id in earlier or len(earlier) >= MAX_EARLIER:
+                return None
+            return {**record.data, "earlier": (*earlier, other_id)}, record.data["expires"]
+
+        # Each attempt fails by another tab's write, of which there are at most MAX_EARLIER, or by a refresh.
+        await update(self._broker, SESSION, id, edit, attempts=2 * MAX_EARLIER)
 
     async def find(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> SessionRecord | None:
         """The live session of this browser at this host; a cookie that is not ours is passed over, never an error."""

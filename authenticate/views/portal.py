@@ -101,7 +101,7 @@ async def change_portal(request: HttpRequest) -> HttpResponse:
         reason = Message("Application not found; nothing was changed.")
         return responses.error_page(request, 404, reason, links=((Message("Back"), PAGE),))
     edit = choices.toggled if "favourite" in request.POST else choices.opened
-    await choices.change(service.broker, session, edit(found.key), service.clock())
+    await choices.change(service.broker, session, edit, found.key, service.clock())
     if "favourite" not in request.POST:
         return responses.finished(HttpResponse(status=204))
     response = responses.redirect(f"{PAGE}#a-{found.id}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import structlog
 
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
-from databroker.client import BrokerClient, every
+from databroker.client import BrokerClient, Edited, every, update
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
@@ -49,21 +49,18 @@ class TemporaryAccesses:
         `approved` is the time of the last approval: an early end of the person's access to the route since then prevents it.
         """
         access = checked(access, self._clock())
-        for _ in range(TRIES):
-            record = await self._broker.get(TEMPORARY_ACCESS, user.id)
-            kept = self._kept(record, user)
+
+        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+            kept = self._kept(found, user)
             _require_not_revoked(kept, access, approved)
             if any(other.id == access.id for other in kept):
-                return  # two finish what several have approved
+                return None  # two finish what several have approved
             if any(other.route == access.route and other.until >= access.until > self._clock() for other in kept):
                 raise AccessError(Message("this user already has access that lasts longer; revoke it first"))
             held = (*(other for other in kept if other.route != access.route or other.revoked), access)
-            try:
-                await self._write(TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held), record)
-            except VersionConflict:
-                continue
-            return
-        raise busy(user.id)
+            return TemporaryAccessRecord(user.id, user.vouched_by, user.email or user.name, held)
+
+        await self._update(user.id, edit)
 
     async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
         """What this person has."""
@@ -82,20 +79,17 @@ class TemporaryAccesses:
 
     async def revoke(self, user_id: str, route: str) -> bool:
         """End the access that a user has to a route now, which may have replaced what the caller saw; False where there is none."""
-        for _ in range(TRIES):
-            record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
-            found = None if record is None else TemporaryAccessRecord.from_record(record)
+
+        def edit(found: TemporaryAccessRecord | None) -> TemporaryAccessRecord | None:
+            now = self._clock()
             ended = [] if found is None else [access for access in found.held if access.route == route and access.until > now]
             if found is None or not ended:
-                return False
+                return None
             # It stays as one that is over, so that nobody who finishes an approval at this moment gives it once more.
             held = (replace(access, until=0.0, ended=now, revoked=access.until) if access in ended else access for access in found.held)
-            try:
-                await self._write(replace(found, held=tuple(access for access in held if access.kept_until > now)), record)
-            except VersionConflict:
-                continue
-            return True
-        raise busy(user_id)
+            return replace(found, held=tuple(access for access in held if access.kept_until > now))
+
+        return await self._update(user_id, edit)
 
     async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
@@ -113,17 +107,26 @@ class TemporaryAccesses:
             except (TypeError, ValueError, KeyError, AttributeError) as error:
                 log.warning("malformed temporary access ignored", id=record.id, error=type(error).__name__)
 
-    def _kept(self, record: Record | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
+    def _kept(self, found: TemporaryAccessRecord | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""
-        if record is None:
+        if found is None or found.issuer != user.vouched_by:
             return ()
-        found, now = TemporaryAccessRecord.from_record(record), self._clock()
-        return tuple(access for access in found.held if access.kept_until > now) if found.issuer == user.vouched_by else ()
+        now = self._clock()
+        return tuple(access for access in found.held if access.kept_until > now)
 
-    async def _write(self, value: TemporaryAccessRecord, over: Record | None) -> None:
-        expires = max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
-        version = 0 if over is None else over.version
-        await self._broker.put(TEMPORARY_ACCESS, value.user_id, value.to_data(), expires=expires, only_if_version=version)
+    async def _update(self, user_id: str, edit: Callable[[TemporaryAccessRecord | None], TemporaryAccessRecord | None]) -> bool:
+        """Write what `edit` makes of a user's record; False where it is None.  AccessBusy."""
+
+        def edited(record: Record | None) -> Edited | None:
+            value = edit(None if record is None else TemporaryAccessRecord.from_record(record))
+            if value is None:
+                return None
+            return value.to_data(), max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
+
+        try:
+            return await update(self._broker, TEMPORARY_ACCESS, user_id, edited) is not None
+        except VersionConflict:
+            raise busy(user_id) from None
 
 
 def _require_not_revoked(kept: Iterable[TemporaryAccess], access: TemporaryAccess, approved: float) -> None:

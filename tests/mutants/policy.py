@@ -271,7 +271,6 @@ giving.without(
     "TemporaryAccesses.give",
     replaced("other.route != access.route or other.revoked", "other.route != access.route"),
 )
-giving.without("of two who write at once none is lost", "TemporaryAccesses._write", omits("only_if_version"))
 named = door(
     "gateproject.management.broker_access", "unit/gateproject/management/commands/test_grants.py", "integration/test_endsessions.py"
 )

@@ -3,13 +3,15 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import omits, replaced
 
+updates = door("databroker.client", "unit/databroker/test_client.py")
+updates.without("an update loses no concurrent write", "update", omits("only_if_version"))
+
 refresh = door("authenticate.session.refresh", "unit/authenticate/session/test_refresh.py")
 refresh.without(
     "a session has one renewal anywhere",
     "SessionRefresh._alone",
     replaced("raise RefreshUnderWay", "yield\nreturn"),
 )
-refresh.without("a delete wins over a refresh", "SessionRefresh._written", omits("only_if_version"))
 refresh.without(
     "a provider that refuses ends the session",
     "SessionRefresh.renew",
@@ -59,4 +61,4 @@ wanted.without(
     replaced("asyncio.Semaphore(at_once)", "asyncio.Semaphore(999)"),
 )
 
-DOORS = (refresh, renewal, issuers, own_sessions, worker, tokens, wanted)
+DOORS = (updates, refresh, renewal, issuers, own_sessions, worker, tokens, wanted)

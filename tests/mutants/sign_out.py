@@ -1,7 +1,7 @@
 """Defences of the sign-out: who may ask for it, whose sessions end, and that none is left."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, lacks, omits, replaced
+from tests.mutants.operations import always, lacks, replaced
 
 logout_token = door("authenticate.provider.logout_token", "unit/authenticate/provider/test_logout_token.py")
 logout_token.without(
@@ -25,7 +25,6 @@ provider_sessions = door("authenticate.session.provider_sessions", "unit/authent
 provider_sessions.without(
     "an old word ends no new sign-in", "ProviderSessions.has_signed_out", always("vouched <= SignedOutNote.from_record(note).issued")
 )
-provider_sessions.without("a note replaces no note that it has not seen", "ProviderSessions.note_sign_out", omits("only_if_version"))
 provider_sessions.without(
     "a shared sid is not one user's",
     "_note_key",

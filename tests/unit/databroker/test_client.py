@@ -1,11 +1,12 @@
-"""Is an id spent exactly once?"""
+"""Is an id spent exactly once, and is no concurrent write lost?"""
 
 import asyncio
 
 import pytest
 
-from databroker.client import ForgettingBroker, consume_once
+from databroker.client import ForgettingBroker, consume_once, update
 from databroker.records import SESSION, SPENT
+from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 
@@ -68,3 +69,33 @@ async def test_a_deletion_is_heard_of_at_once_when_it_is_done() -> None:
     assert await broker.delete(SESSION, "a")
     assert heard == [(SESSION, "a")]
     assert await broker.get(SESSION, "a") is None
+
+
+async def test_of_all_updates_at_once_none_is_lost() -> None:
+    broker = MemoryStore()
+    read = broker.get
+
+    async def get(type, id):
+        record = await read(type, id)
+        await asyncio.sleep(0)  # as over a line: the others read the same
+        return record
+
+    broker.get = get
+    numbers = range(5)
+    await asyncio.gather(*(update(broker, "x", "a", lambda old, n=n: ({**(old.data if old else {}), str(n): n}, None)) for n in numbers))
+    assert (await read("x", "a")).data == {str(n): n for n in numbers}
+    assert await update(broker, "x", "a", lambda old: None) is None
+
+
+async def test_an_update_that_is_overtaken_each_time_gives_up() -> None:
+    broker, edited = MemoryStore(), []
+
+    async def overtaken(type, id, data, **conditions):
+        await MemoryStore.put(broker, type, id, {"by": "another"})
+        return await MemoryStore.put(broker, type, id, data, **conditions)
+
+    broker.put = overtaken
+    with pytest.raises(VersionConflict, match="too often"):
+        await update(broker, "x", "a", lambda old: edited.append(old) or ({}, None), attempts=3)
+    assert len(edited) == 3
+    assert (await broker.get("x", "a")).data == {"by": "another"}
