@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from authenticate.portal.icons import DRAWN
 from config.routes.portal import ICONS
 from config.types.files import watched_files
@@ -28,29 +26,9 @@ def test_a_file_is_read_and_watched(load: Load, tmp_path: Path) -> None:
     assert [file.path for file in watched_files(route)] == [tmp_path / "logo.svg"]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("title", "x" * 61, "at most 60 characters"),
-        ("title", "a\nb", "control characters"),
-        ("title", "a\u202eb", "must not contain invisible"),
-        ("description", "x" * 201, "at most 200 characters"),
-        ("category", "x" * 41, "at most 40 characters"),
-        ("refusal_message", "x" * 301, "at most 300 characters"),
-        ("refusal_message", "a\u202eb", "must not contain invisible"),
-        ("portal", "yes", "must be one of show, hide"),
-        ("icon", "unicorn", "one of book, "),
-        ("icon", "missing.png", "can't be read"),
-        ("icon", "bad.svg", "<script>"),
-    ],
-)
-def test_what_a_page_could_not_show_is_refused(problems: Problems, tmp_path: Path, key: str, value: str, said: str) -> None:
+def test_an_icon_holds_shapes_alone(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "bad.svg").write_bytes(b'<svg xmlns="http://www.w3.org/2000/svg"><script/></svg>')
-    if value == "bad.svg":
-        value = str(tmp_path / value)
-    (found,) = problems(policy=[{**ROUTE, key: value}]).items()
-    assert found[0] == f"policy[0].{key}"
-    assert said in str(found[1])
+    assert "<script>" in problems(policy=[{**ROUTE, "icon": "bad.svg"}])["policy[0].icon"]
 
 
 def test_each_word_has_its_drawing() -> None:

@@ -7,33 +7,10 @@ import pytest
 from tests.unit.config.conftest import Load, Problems
 
 
-def test_defaults_are_those_of_the_specification(load: Load) -> None:
-    options = load()
-    assert options.headers == {
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "SAMEORIGIN",
-        "X-XSS-Protection": "1; mode=block",
-        "Strict-Transport-Security": "max-age=31536000; includeSubDomains; preload",
-    }
-    assert options.default_upstream_timeout == timedelta(seconds=30)
-    assert (options.jwt_claims_headers, options.skip_xff_append) == ((), False)
-
-
-def test_no_peer_is_trusted_by_default(load: Load) -> None:
-    assert load().trusted_proxies == ()
-
-
 def test_headers_from_the_environment_have_text_forms(load: Load) -> None:
     for written in ("X-A:b,X-C:d", '{"X-A": "b", "X-C": "d"}'):
         assert load({"HEADERS": written}, headers={"X-File": "y"}).headers == {"X-A": "b", "X-C": "d"}
     assert load({"HEADERS": "disable:true"}).headers == {}
-
-
-def test_wrong_values_are_refused(problems: Problems) -> None:
-    found = problems(
-        trusted_proxies=["10.0.0.1/8"], headers={"X-A": "b\r\nX-B: c"}, jwt_claims_headers=["a b"], default_upstream_timeout="x"
-    )
-    assert set(found) == {"trusted_proxies", "headers", "jwt_claims_headers", "default_upstream_timeout"}
 
 
 @pytest.mark.parametrize(
@@ -59,20 +36,11 @@ def test_forward_auth_has_a_host_of_its_own(load: Load, problems: Problems) -> N
     assert load(forward_auth_url="https://fwd.example.com/").forward_auth_url.origin == "https://fwd.example.com"
     assert set(problems(forward_auth_url="https://auth.example.com:9")) == {"forward_auth_url"}
     assert set(problems(forward_auth_url="https://fwd.example.com", policy=[route])) == {"policy[0].from"}
-    for wrong in (
-        "fwd.example.com",
-        "https://",
-        "https://fwd.example.com/verify",
-        "https://fwd.example.com?uri=x",
-        "ftp://fwd.example.com",
-    ):
-        assert set(problems(forward_auth_url=wrong)) == {"forward_auth_url"}
 
 
 def test_a_permission_is_kept_for_minutes_at_most(load: Load, problems: Problems) -> None:
     assert load().forward_auth_cache == timedelta(0)
     assert load(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m").forward_auth_cache == timedelta(minutes=5)
-    assert set(problems(forward_auth_url="https://fwd.example.com", forward_auth_cache="5m1s")) == {"forward_auth_cache"}
     assert set(problems(forward_auth_cache="5s")) == {"forward_auth_cache"}
 
 
@@ -99,8 +67,6 @@ def test_what_the_chosen_data_plane_cannot_carry_is_an_error(load: Load, problem
     assert "all or proxy" in problems(data_plane="envoy", services="databroker")["data_plane"]
 
 
-def test_what_envoy_may_have_is_a_whole_number(load: Load, problems: Problems) -> None:
+def test_what_envoy_may_have_is_a_whole_number(load: Load) -> None:
     assert (load().envoy_max_connections, load().envoy_max_heap) == (20_000, 1024)
     assert load({"ENVOY_MAX_HEAP": "256"}, envoy_max_connections=5).envoy_max_heap == 256
-    for wrong in (0, -1, 1.5, "many", True, "1e3.5"):
-        assert set(problems(envoy_max_connections=wrong, envoy_max_heap=wrong)) == {"envoy_max_connections", "envoy_max_heap"}
