@@ -111,7 +111,7 @@ class AuthenticateService:
         self.scim: Mapping[str, ScimDirectory] = {provider.id: ScimDirectory(provider, broker, clock) for provider in pushing}
         self.audit_trail = AuditTrail()
         self.scim_access = ScimAccess({provider.id: provider.scim_tokens for provider in pushing})
-        self.published_keys = PublishedKeys.from_options(options, signing_key, broker, clock)
+        self.published_keys = PublishedKeys(signing_key, broker, clock)
         self._background: list[asyncio.Task[None]] = []
         self._revocations: set[asyncio.Task[None]] = set()
 

@@ -1,14 +1,11 @@
-"""A key that was replaced is served for another day, after a reload and a restart, and by every process."""
+"""A key that was replaced is served for another day, after a reload, and by every process."""
 
 import asyncio
-import base64
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from authenticate.published_keys import ANNOUNCED_EVERY, RETAINED, PublishedKeys
 from databroker.records import SIGNING_KEY
@@ -30,8 +27,8 @@ async def kids(keys: PublishedKeys) -> list[str]:
 
 async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_with_it(broker: MemoryStore, clock: Clock) -> None:
     old, new = key(), key("EdDSA")
-    await PublishedKeys(old, broker, clock=clock).announce()
-    keys = PublishedKeys(new, broker, clock=clock)
+    await PublishedKeys(old, broker, clock).announce()
+    keys = PublishedKeys(new, broker, clock)
     await keys.announce()
     assert await kids(keys) == [new.kid, old.kid]
     clock.now += RETAINED
@@ -41,7 +38,7 @@ async def test_a_replaced_key_is_served_for_a_day_after_the_last_that_signed_wit
 
 
 async def test_every_process_serves_the_keys_of_all(broker: MemoryStore, clock: Clock) -> None:
-    first, second = (PublishedKeys(each, broker, clock=clock) for each in (key(), key()))
+    first, second = (PublishedKeys(each, broker, clock) for each in (key(), key()))
     await first.announce()
     assert len(await kids(first)) == 1
     await second.announce()
@@ -60,15 +57,15 @@ async def test_strangers_ask_the_broker_once_a_second_at_most(broker: MemoryStor
         return await page(*where)
 
     broker.page = counted  # type: ignore[method-assign]
-    keys = PublishedKeys(key(), broker, clock=clock)
+    keys = PublishedKeys(key(), broker, clock)
     for _ in range(20):
         await keys.jwks()
     assert asked == 1
 
 
 async def test_a_broker_that_is_away_takes_no_key_away(broker: MemoryStore, clock: Clock) -> None:
-    await PublishedKeys(key(), broker, clock=clock).announce()
-    keys = PublishedKeys(key(), broker, clock=clock)
+    await PublishedKeys(key(), broker, clock).announce()
+    keys = PublishedKeys(key(), broker, clock)
     known = await kids(keys)
 
     async def away(*where: Any) -> Any:
@@ -78,29 +75,6 @@ async def test_a_broker_that_is_away_takes_no_key_away(broker: MemoryStore, cloc
     clock.now += 5.0
     assert await kids(keys) == known
     assert len(known) == 2
-
-
-async def test_where_records_die_with_the_process_a_file_keeps_the_keys(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
-    file, old, new = tmp_path / "published-keys.json", key(), key()
-    await PublishedKeys(old, broker, file, clock).announce()
-    clock.now += RETAINED
-    keys = PublishedKeys(new, MemoryStore(clock), file, clock)
-    await keys.announce()
-    assert await kids(keys) == [new.kid, old.kid]
-    assert not any({"d", "p", "q"} & set(each["jwk"]) for each in json.loads(file.read_text()).values())
-    clock.now += ANNOUNCED_EVERY
-    keys = PublishedKeys(new, MemoryStore(clock), file, clock)
-    await keys.announce()
-    assert await kids(keys) == [new.kid]
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"a": 5}', '{"a": {"jwk": 5, "expires": 1}}'])
-async def test_a_file_that_makes_no_sense_is_no_reason_to_fail(tmp_path: Path, broker: MemoryStore, clock: Clock, content: str) -> None:
-    file = tmp_path / "published-keys.json"
-    file.write_text(content)
-    keys = PublishedKeys(key(), broker, file, clock)
-    await keys.announce()
-    assert len(await kids(keys)) == 1
 
 
 OTHER = key()
@@ -123,26 +97,18 @@ async def test_nothing_but_a_public_key_under_its_own_name_is_served(broker: Mem
     jwk = {**key().jwk(), **change}
     data = {"jwk": {name: value for name, value in jwk.items() if value is not None}, "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, jwk["kid"], data, expires=clock.now + 60)
-    assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
+    assert len(await kids(PublishedKeys(key(), broker, clock))) == 1
 
 
 async def test_a_record_serves_no_key_under_another_id(broker: MemoryStore, clock: Clock) -> None:
     data = {"jwk": key().jwk(), "expires": clock.now + 60}
     await broker.put(SIGNING_KEY, "another", data, expires=clock.now + 60)
-    assert len(await kids(PublishedKeys(key(), broker, clock=clock))) == 1
+    assert len(await kids(PublishedKeys(key(), broker, clock))) == 1
 
 
 async def test_a_key_made_for_this_process_is_not_announced(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
     generated = SigningKey.from_options(make_options(tmp_path))
-    running = asyncio.ensure_future(PublishedKeys(generated, broker, tmp_path / "keys.json", clock).run())
+    running = asyncio.ensure_future(PublishedKeys(generated, broker, clock).run())
     await asyncio.wait({running}, timeout=5)
     assert await broker.page(SIGNING_KEY, "", 10) == []
     assert running.done()
-
-
-def test_the_file_is_for_a_memory_that_forgets(tmp_path: Path, broker: MemoryStore, clock: Clock) -> None:
-    pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for settings, is_kept in (({}, True), ({"databroker_storage_type": "database"}, False)):
-        options = make_options(tmp_path, signing_key=base64.b64encode(pem).decode(), **settings)
-        keys = PublishedKeys.from_options(options, SigningKey.from_options(options), broker, clock)
-        assert (keys._file is not None) is is_kept
