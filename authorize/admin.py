@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from authorize.client import page_context
-from authorize.explain.bounded_replay import BoundedReplay, ReplayUnderWay, replay_newest
 from authorize.explain.explanation import Explanation, explained_again
 from authorize.explain.form import DecisionNotLogged, ExplainForm
-from authorize.explain.replay import TITLES
+from authorize.explain.replay import TITLES, BoundedReplay, ReplayUnderWay, replay_newest
 from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import name_of
 from authorize.timeline.filters import OUTCOMES, WITHIN, TimelineFilters

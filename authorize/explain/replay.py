@@ -1,21 +1,36 @@
-"""Policy replay: recorded decisions made again by another policy, and whom it would refuse or let in."""
+"""Policy replay: recorded decisions made again by another policy, and whom it would refuse or let in.
+
+For a page the newest alone, as many as a moment allows, beside requests.
+"""
 
 import json
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
+from django.db.models import QuerySet
+
 from authorize.decision_log.recorded_facts import identity_of_facts, missing_for, request_of
+from authorize.models import LoggedDecision
 from authorize.policy import decision_text
 from authorize.policy.decision import Outcome, judge
 from authorize.policy.route_table import RouteTable
-from foundation.errors import BadRequest
+from foundation.errors import BadRequest, GateError
 
 _ASKED = frozenset({Outcome.SIGN_IN.value, Outcome.STEP_UP.value})
 REFUSED, LET_IN, ASKED = "newly denied", "newly allowed", "newly redirected to sign-in"
 TITLES = {REFUSED: "Newly denied", LET_IN: "Newly allowed", ASKED: "Newly redirected to sign-in"}
 _UNDECIDED = frozenset({"unavailable"})
+
+MOST = 20_000  # decisions
+LONGEST = timedelta(seconds=5)
+# Judging takes the processor from requests: after each few decisions it is theirs for a while.
+SLICE, REST = 50, 0.005
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -48,12 +63,58 @@ class ReplayReport:
             self._newest[key], change.last, change.reason = row.pk, row.request_id, reason
 
 
+class ReplayUnderWay(GateError):
+    """Another replay is under way in this process."""
+
+    status = 503
+
+
+@dataclass(slots=True)
+class BoundedReplay:
+    """Replay of `looked` decisions, the newest; `stopped` says why there were no more."""
+
+    report: ReplayReport = field(default_factory=ReplayReport)
+    looked: int = 0
+    stopped: str = ""
+
+
 def replay(rows: Iterable[Any], table: RouteTable) -> ReplayReport:
     """Replay of LoggedDecisions."""
     report = ReplayReport()
     for row in rows:
         replay_one(row, table, report)
     return report
+
+
+def replay_newest(
+    rows: QuerySet[LoggedDecision],
+    table: RouteTable,
+    now: Callable[[], float] = time.monotonic,
+    rest: Callable[[float], None] = time.sleep,
+) -> BoundedReplay:
+    """Replay of these decisions by the routes of a policy; ReplayUnderWay.  Called in a thread, of which it takes LONGEST at most."""
+    if not _one_at_a_time.acquire(blocking=False):
+        raise ReplayUnderWay("another replay is running. Try again in a moment")
+    try:
+        return _replayed(rows, table, now, rest)
+    finally:
+        _one_at_a_time.release()
+
+
+def _replayed(rows: QuerySet[LoggedDecision], table: RouteTable, now: Callable[[], float], rest: Callable[[float], None]) -> BoundedReplay:
+    done, ends = BoundedReplay(), now() + LONGEST.total_seconds()
+    for row in rows.order_by("-at", "-id")[: MOST + 1].iterator(chunk_size=SLICE):
+        if done.looked == MOST:
+            done.stopped = f"Only the newest {MOST:,} decisions are replayed on this page."
+            break
+        if done.looked % SLICE == 0 and done.looked:
+            rest(REST)
+            if now() >= ends:
+                done.stopped = f"Stopped after {LONGEST.seconds} seconds: the rest was not replayed."
+                break
+        replay_one(row, table, done.report)
+        done.looked += 1
+    return done
 
 
 def replay_one(row: Any, table: RouteTable, report: ReplayReport) -> None:

@@ -4,8 +4,13 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import structlog
+
 from databroker.records import Record
 from foundation.errors import BrokerError
+from foundation.telemetry.metrics import unreadable_records
+
+log = structlog.get_logger(__name__)
 
 # The `since` of a reader that has no place in the stream yet: no store remembers it, so it is told where to begin.
 ANEW: Final = -1
@@ -112,3 +117,9 @@ class StoreBackend(RecordStore, Leases, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def unreadable(type: str, id: str, reason: str) -> None:
+    """Count and log a record that can't be read: it is as good as absent."""
+    unreadable_records.labels(type).inc()
+    log.error("unreadable record skipped", type=type, id=id, reason=reason)

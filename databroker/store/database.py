@@ -14,10 +14,9 @@ from django.db.models.functions import Cast
 
 from databroker.models import StoredLease, StoredRecord, StoreState
 from databroker.records import Record
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict, unreadable
 from databroker.store.database_threads import DatabaseThreads
 from databroker.store.frozen import frozen_data
-from databroker.store.unreadable import unreadable
 from foundation.errors import BrokerError
 
 DEADLINE = 5.0

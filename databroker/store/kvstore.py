@@ -16,11 +16,10 @@ from redis.exceptions import NoScriptError, RedisError
 
 from databroker.records import Record
 from databroker.store import kvscripts
-from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict
+from databroker.store.base import Lease, RecordChange, StartOver, VersionConflict, unreadable
 from databroker.store.frozen import frozen_data
 from databroker.store.kvbatches import CommandBatches
 from databroker.store.kvclient import KvClient
-from databroker.store.unreadable import unreadable
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
 from foundation.tasks import spawn

@@ -10,9 +10,8 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from databroker.records import Record
-from databroker.store.base import RecordChange, StoreBackend, VersionConflict
+from databroker.store.base import RecordChange, StoreBackend, VersionConflict, unreadable
 from databroker.store.frozen import frozen_data
-from databroker.store.unreadable import unreadable
 from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_text, to_text
 from foundation.errors import BrokerError, SealError
 

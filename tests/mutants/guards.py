@@ -71,7 +71,7 @@ GUARDS = (
         "unit/authorize/identity/test_bearer_port.py unit/authorize/rpc/test_ext_authz.py unit/proxy/test_upstream_credentials.py",
     ),
     Guards("authorize.decision_log", "log recorded_facts recorder rows"),
-    Guards("authorize.explain", "bounded_replay recorded_user replay"),
+    Guards("authorize.explain", "recorded_user replay"),
     Guards(
         "authorize.identity",
         "client_certificates credentials loader person_records service_accounts",

@@ -14,7 +14,7 @@ from django.utils import timezone
 import databroker.admin
 import proxy.admin
 from authorize.admin import register
-from authorize.explain import bounded_replay
+from authorize.explain import replay
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
 from authorize.policy.reasons import Reason
@@ -232,12 +232,12 @@ def test_an_older_decision_is_not_among_those_of_the_last_hours(pages) -> None:
 
 def test_a_replay_that_stopped_says_where_and_one_beside_it_waits(pages, monkeypatch: pytest.MonkeyPatch) -> None:
     recent()
-    monkeypatch.setattr(bounded_replay, "MOST", 1)
+    monkeypatch.setattr(replay, "MOST", 1)
     staff = pages()
     said = text_of(staff.post(LOG + "replay/", hours="1"))
     assert "1 of 1 decision" in said
     assert "newest 1 decisions" in said
-    with bounded_replay._one_at_a_time:
+    with replay._one_at_a_time:
         assert "another replay is running" in text_of(staff.post(LOG + "replay/", hours="1"))
 
 

@@ -1,13 +1,20 @@
-"""Does a replay say who would newly be refused or let in, and what it can't say?"""
+"""Does a replay say who would newly be refused or let in, and what it can't say?
 
+For a page it stops where it should, with the newest first, and leaves the processor to requests.
+"""
+
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from authorize.explain.replay import ASKED, LET_IN, REFUSED, ReplayReport, replay
+from authorize.explain import replay as replaying
+from authorize.explain.replay import ASKED, LET_IN, REFUSED, BoundedReplay, ReplayReport, ReplayUnderWay, replay, replay_newest
 from authorize.models import LoggedDecision
 from authorize.policy.reasons import Reason
+from authorize.policy.route_table import RouteTable
 from authorize.state import route_table
 from tests.support.options import make_options
 from tests.unit.authorize.builders import user
@@ -80,3 +87,57 @@ def test_an_answer_for_want_of_data_is_not_replayed(database: None, tmp_path: Pa
     log_decision(tmp_path, "r1", ANN)
     LoggedDecision.objects.update(outcome="unavailable")
     assert replayed(tmp_path, POLICY).not_replayed.total() == 1
+
+
+@pytest.fixture
+def table(database: None, tmp_path: Path) -> RouteTable:
+    for number in range(5):
+        log_decision(tmp_path, f"r{number}", BOB)
+    return route_table(make_options(tmp_path, policy=[{**APP, "allow_any_authenticated_user": True, "name": "Wages"}]))
+
+
+def newest_replayed(table: RouteTable, ticks: Iterator[float] | None = None, rests: list[float] | None = None) -> BoundedReplay:
+    clock = iter([0.0] * 1000) if ticks is None else ticks
+    return replay_newest(LoggedDecision.objects.all(), table, lambda: next(clock), (rests if rests is not None else []).append)
+
+
+def test_all_are_made_again_where_there_are_few(table: RouteTable) -> None:
+    done = newest_replayed(table)
+    (change,) = done.report.changes.values()
+    assert (done.looked, done.stopped, done.report.replayed) == (5, "", 5)
+    assert (change.kind, change.person, change.requests, change.last) == (LET_IN, "bob@corp.com", 5, "r4")
+
+
+def test_of_many_the_newest_are_made_again(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "MOST", 3)
+    done = newest_replayed(table)
+    assert (done.looked, done.report.replayed) == (3, 3)
+    assert "newest 3 decisions" in done.stopped
+    monkeypatch.setattr(replaying, "MOST", 5)
+    assert newest_replayed(table).stopped == ""
+
+
+def test_after_its_time_it_stops_and_rests_before_that(table: RouteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "SLICE", 2)
+    rests: list[float] = []
+    done = newest_replayed(table, (3.0 * tick for tick in count()), rests)
+    assert done.looked == 4
+    assert "after 5 seconds" in done.stopped
+    assert rests == [replaying.REST] * 2
+
+
+def test_one_is_under_way_at_a_time_whatever_becomes_of_it(table: RouteTable) -> None:
+    def another(_: float) -> None:
+        newest_replayed(table)
+
+    rows = LoggedDecision.objects.all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replaying, "SLICE", 1)
+        with pytest.raises(ReplayUnderWay):
+            replay_newest(rows, table, lambda: 0.0, another)
+    assert newest_replayed(table).looked == 5
+
+
+def test_nothing_is_made_of_nothing(table: RouteTable) -> None:
+    LoggedDecision.objects.all().delete()
+    assert newest_replayed(table).looked == 0

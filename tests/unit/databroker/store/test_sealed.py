@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
+from structlog.testing import capture_logs
 
 from databroker.records import SESSION, USER
 from databroker.store.base import StartOver, StoreBackend
@@ -64,8 +65,10 @@ async def test_a_record_opens_in_its_own_place_only(inner: MemoryStore, type: st
     await store.put(SESSION, "a", {"n": 1})
     await inner.put(type, id, {"sealed": await raw(inner, SESSION, "a")})
     before = counted(type)
-    assert await store.get(type, id) is None
+    with capture_logs() as lines:
+        assert await store.get(type, id) is None
     assert counted(type) == before + 1
+    assert [(line["log_level"], line["type"], line["id"]) for line in lines] == [("error", type, id)]
 
 
 @pytest.mark.parametrize("data", [{}, {"sealed": ""}, {"sealed": 7}, {"sealed": "A" * 80}, {"sealed": "not base64 "}, {"n": 1}], ids=repr)
