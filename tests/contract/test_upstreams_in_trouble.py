@@ -117,36 +117,27 @@ class Upstreams:
         for name, serve in SERVES.items():
             self.to[name] = f"http://127.0.0.1:{await self._port(serve)}"
         self.to["plain on a TLS port"] = self.to["plain on a TLS port"].replace("http:", "https:")
-        self.to["TLS on a plain port"] = f"http://127.0.0.1:{await self._port(says(), self._tls(self._directory, 'localhost'))}"
+        self.to["TLS on a plain port"] = f"http://127.0.0.1:{await self._port(says(), trusted.server_context())}"
         of_others = self._directory / "others"
         of_others.mkdir()
         old = datetime.now(UTC) - timedelta(days=400)
         authority = Authority.create("throw-away test authority", permitted=PERMITTED, now=old)
         for name, files in {"untrusted": certificate_files(of_others, "localhost"), "other name": trusted}.items():
-            self.to[name] = f"https://127.0.0.1:{await self._port(says(), self._context(files.certificate, files.key))}"
+            self.to[name] = f"https://127.0.0.1:{await self._port(says(), files.server_context())}"
             self.keys[name] = {"tls_custom_ca_file": str(trusted.authority), "tls_server_name": "localhost"}
         self.keys["other name"]["tls_server_name"] = "app.example.com"
-        demanding = self._context(trusted.certificate, trusted.key)
+        demanding = trusted.server_context()
         demanding.load_verify_locations(trusted.authority)
         demanding.verify_mode = ssl.CERT_REQUIRED
         self.to["wants a certificate"] = f"https://127.0.0.1:{self._demanding_port(demanding)}"
         self.keys["wants a certificate"] = self.keys["untrusted"]
         issued, expired = authority.issue("localhost", now=old), of_others / "expired.pem"
         expired.write_bytes(issued.certificate_pem + authority.certificate_pem + issued.key_pem)
-        self.to["expired"] = f"https://127.0.0.1:{await self._port(says(), self._context(expired, expired))}"
+        of_the_past = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        of_the_past.load_cert_chain(expired)
+        self.to["expired"] = f"https://127.0.0.1:{await self._port(says(), of_the_past)}"
         (of_others / "old.pem").write_bytes(authority.certificate_pem)
         self.keys["expired"] = {"tls_custom_ca_file": str(of_others / "old.pem"), "tls_server_name": "localhost"}
-
-    def _tls(self, directory: Path, name: str) -> ssl.SSLContext:
-        own = directory / "plain"
-        own.mkdir()
-        files = certificate_files(own, name)
-        return self._context(files.certificate, files.key)
-
-    def _context(self, certificate: Path, key: Path) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(certificate, key)
-        return context
 
     def _demanding_port(self, context: ssl.SSLContext) -> int:
         """Not by asyncio's TLS, which (3.11) keeps to itself why it ends a handshake."""

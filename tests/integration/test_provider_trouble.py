@@ -1,8 +1,6 @@
 """The identity provider goes away: nobody new gets in, nobody who is in notices."""
 
 import asyncio
-import ssl
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -59,35 +57,17 @@ async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
-async def _mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(1000)
-    writer.close()
-
-
-@pytest.mark.parametrize(
-    ("url", "serve", "has_tls", "words"),
-    [
-        ("https://localhost:{}", None, False, "refused the connection"),
-        ("https://nobody.invalid", None, False, "can't be resolved"),
-        ("https://localhost:{}", _plain, False, "not speak TLS"),
-        ("https://localhost:{}", _plain, True, "presented an untrusted certificate"),
-        ("http://localhost:{}", _mute, False, "closed the connection"),
-        ("http://localhost:{}", _plain, True, "closed the connection"),
-    ],
-    ids=["refused", "unresolved", "TLS to plain HTTP", "untrusted", "closed", "plain HTTP to TLS"],
-)
-async def test_each_way_in_which_the_provider_is_away_has_words_of_its_own(
-    tmp_path: Path, url: str, serve: Callable[..., Awaitable[None]] | None, has_tls: bool, words: str
-) -> None:
-    files, port, tls = certificate_files(tmp_path, "localhost"), free_port(), None
-    if has_tls:
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        tls.load_cert_chain(files.certificate, files.key)
+@pytest.mark.parametrize(("is_there", "words"), [(False, "refused the connection"), (True, "presented an untrusted certificate")])
+async def test_why_the_provider_is_away_is_in_the_log_alone(tmp_path: Path, is_there: bool, words: str) -> None:
+    """Which words there are for what else: tests/unit/foundation/test_connection_errors.py."""
+    port = free_port()
     async with AsyncExitStack() as stack:
-        if serve is not None:
-            server = await stack.enter_async_context(await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls))
+        if is_there:
+            tls = certificate_files(tmp_path, "localhost").server_context()
+            server = await stack.enter_async_context(await asyncio.start_server(_plain, "127.0.0.1", 0, ssl=tls))
             port = server.sockets[0].getsockname()[1]
-        builder = GateBuilder(url.format(port)).route("app.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
+        builder = GateBuilder(f"https://localhost:{port}")
+        builder.route("app.localhost", to="http://127.0.0.1:9", allow_any_authenticated_user=True)
         gate = stack.enter_context(builder.start(tmp_path))
         async with gate.client() as client:
             page = await follow(client, await client.get(gate.url("app.localhost"), headers=HTML))

@@ -30,6 +30,11 @@ class CertificateFiles:
     def client_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.authority))
 
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
     @property
     def spki_hash(self) -> str:
         """What Chromium's --ignore-certificate-errors-spki-list wants."""

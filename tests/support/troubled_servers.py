@@ -44,8 +44,7 @@ def _quietly(talk: Talk, connection: socket.socket) -> None:
 
 
 def tls(files: CertificateFiles, *, wants_certificate: bool = False) -> Talk:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(files.certificate, files.key)
+    context = files.server_context()
     if wants_certificate:
         context.load_verify_locations(files.authority)
         context.verify_mode = ssl.CERT_REQUIRED

@@ -1,10 +1,9 @@
 """Each way in which a connection fails has words of its own, whichever library made the connection."""
 
-import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,9 +14,9 @@ import pytest
 from foundation.connection_errors import ConnectionFault, connection_fault
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
+from tests.support.upstream import CanaryUpstream, Conversation, Script
 
 Fetch = Callable[[str, ssl.SSLContext, float], Awaitable[object]]
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def _by_httpx(url: str, context: ssl.SSLContext, timeout: float) -> None:
@@ -30,118 +29,53 @@ async def _by_aiohttp(url: str, context: ssl.SSLContext, timeout: float) -> None
         pass
 
 
-async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(100)
-    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+async def _plain(conversation: Conversation) -> None:
+    await conversation.read(20)
+    await conversation.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    await conversation.close()
 
 
-async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
+async def _mute(conversation: Conversation) -> None:
+    await conversation.read(20)
+    await conversation.close()
 
 
-async def _mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(100)
+async def _alert(conversation: Conversation) -> None:
+    await conversation.read(20)
+    await conversation.send(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")
+    await conversation.close()
 
 
-async def _alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(100)
-    writer.write(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")
-
-
-class Stage:
-    """Servers on loopback, each wrong in its own way."""
-
-    def __init__(self, directory: Path, stack: AsyncExitStack):
-        self._stack = stack
-        self.files = certificate_files(directory, "localhost")
-        other = directory / "other"
-        other.mkdir()
-        self.other = certificate_files(other, "other.example.com")
-
-    async def port(self, serve: Serve, tls: ssl.SSLContext | None = None) -> int:
-        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await serve(reader, writer)
-            except OSError:
-                pass
-            finally:
-                writer.close()
-
-        server = await self._stack.enter_async_context(await asyncio.start_server(served, "127.0.0.1", 0, ssl=tls))
-        return server.sockets[0].getsockname()[1]
-
-    def tls(self, *, is_other: bool = False, wants_certificate: bool = False) -> ssl.SSLContext:
-        files = self.other if is_other else self.files
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files.authority))
-        context.load_cert_chain(files.certificate, files.key)
-        context.verify_mode = ssl.CERT_REQUIRED if wants_certificate else ssl.CERT_NONE
-        return context
-
-
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with AsyncExitStack() as stack:
-        yield Stage(tmp_path, stack)
-
-
-async def _refused(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"http://127.0.0.1:{free_port()}/", ConnectionFault.REFUSED
-
-
-async def _refused_by_both_families(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"https://localhost:{free_port()}/", ConnectionFault.REFUSED
-
-
-async def _unresolved(stage: Stage) -> tuple[str, ConnectionFault]:
-    return "http://nobody.invalid/", ConnectionFault.UNRESOLVED
-
-
-async def _tls_to_plain(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"https://localhost:{await stage.port(_plain)}/", ConnectionFault.NO_TLS
-
-
-async def _plain_to_tls_that_says_so(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"http://localhost:{await stage.port(_alert)}/", ConnectionFault.ONLY_TLS
-
-
-async def _plain_to_tls_that_closes(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"http://localhost:{await stage.port(_plain, stage.tls())}/", ConnectionFault.BROKE_OFF
-
-
-async def _untrusted(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"https://localhost:{await stage.port(_plain, stage.tls(is_other=True))}/", ConnectionFault.UNTRUSTED
-
-
-async def _other_name(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"https://127.0.0.1:{await stage.port(_plain, stage.tls())}/", ConnectionFault.OTHER_NAME
-
-
-async def _too_slow(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"http://localhost:{await stage.port(_silent)}/", ConnectionFault.TIMED_OUT
-
-
-async def _handshake_too_slow(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"https://localhost:{await stage.port(_silent)}/", ConnectionFault.TIMED_OUT
-
-
-async def _closed(stage: Stage) -> tuple[str, ConnectionFault]:
-    return f"http://localhost:{await stage.port(_mute)}/", ConnectionFault.BROKE_OFF
-
-
-WAYS = (
-    _refused, _refused_by_both_families, _unresolved, _tls_to_plain, _plain_to_tls_that_says_so, _plain_to_tls_that_closes, _untrusted,
-    _other_name, _too_slow, _handshake_too_slow, _closed,
-)  # fmt: skip
+# Where it is fetched, what serves there (with whose certificate), and how that is told.
+WAYS: dict[str, tuple[str, Script | None, str | None, ConnectionFault]] = {
+    "refused": ("http://127.0.0.1:{}/", None, None, ConnectionFault.REFUSED),
+    "refused by both families": ("https://localhost:{}/", None, None, ConnectionFault.REFUSED),
+    "unresolved": ("http://nobody.invalid/", None, None, ConnectionFault.UNRESOLVED),
+    "TLS to plain": ("https://localhost:{}/", _plain, None, ConnectionFault.NO_TLS),
+    "plain to TLS that says so": ("http://localhost:{}/", _alert, None, ConnectionFault.ONLY_TLS),
+    "plain to TLS that closes": ("http://localhost:{}/", _plain, "trusted", ConnectionFault.BROKE_OFF),
+    "untrusted": ("https://localhost:{}/", _plain, "other", ConnectionFault.UNTRUSTED),
+    "other name": ("https://127.0.0.1:{}/", _plain, "trusted", ConnectionFault.OTHER_NAME),
+    "too slow": ("http://localhost:{}/", Conversation.ended, None, ConnectionFault.TIMED_OUT),
+    "too slow a handshake": ("https://localhost:{}/", Conversation.ended, None, ConnectionFault.TIMED_OUT),
+    "closed": ("http://localhost:{}/", _mute, None, ConnectionFault.BROKE_OFF),
+}
 
 
 @pytest.mark.parametrize("fetch", [_by_httpx, _by_aiohttp])
 @pytest.mark.parametrize("way", WAYS)
-async def test_each_way_to_fail_is_told_apart(
-    stage: Stage, way: Callable[[Stage], Awaitable[tuple[str, ConnectionFault]]], fetch: Fetch
-) -> None:
-    url, expected = await way(stage)
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
-        await fetch(url, stage.files.client_context(), 0.5 if expected is ConnectionFault.TIMED_OUT else 20)
+async def test_each_way_to_fail_is_told_apart(tmp_path: Path, way: str, fetch: Fetch) -> None:
+    url, serve, owner, expected = WAYS[way]
+    for name in ("trusted", "other"):
+        (tmp_path / name).mkdir()
+    files = {name: certificate_files(tmp_path / name, "localhost") for name in ("trusted", "other")}
+    async with AsyncExitStack() as stack:
+        port = free_port()
+        if serve is not None:
+            tls = files[owner].server_context() if owner else None
+            port = (await stack.enter_async_context(CanaryUpstream(script=serve, tls=tls))).port
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - each library has its own
+            await fetch(url.format(port), files["trusted"].client_context(), 0.5 if expected is ConnectionFault.TIMED_OUT else 20)
     assert connection_fault(caught.value) is expected
 
 

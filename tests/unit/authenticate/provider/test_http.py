@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -112,10 +111,8 @@ async def test_tls_is_verified_against_the_system_and_certificate_authority(tmp_
         writer.close()
 
     files = certificate_files(tmp_path, "localhost")
-    server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_tls.load_cert_chain(files.certificate, files.key)
     authority = base64.b64encode(files.authority.read_bytes()).decode()
-    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=server_tls) as server:
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=files.server_context()) as server:
         port = server.sockets[0].getsockname()[1]
         trusting, strict = (
             ProviderHttp(make_options(tmp_path, certificate_authority=authority), AddressScope(None)),

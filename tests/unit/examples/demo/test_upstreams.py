@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,10 +43,8 @@ async def keys(tmp_path: Path) -> AsyncIterator[PublishedKeys]:
 
     application = web.Application()
     application.router.add_get("/.well-known/gate/jwks.json", jwks)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.certificate, files.key)
     server = TestServer(application, host="127.0.0.1")
-    await server.start_server(ssl=context)
+    await server.start_server(ssl=files.server_context())
     yield PublishedKeys(f"authenticate.localhost:{server.port}", files.authority)
     await server.close()
 

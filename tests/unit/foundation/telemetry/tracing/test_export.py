@@ -1,6 +1,5 @@
 """Spans reach their back-end; one that doesn't take them costs nobody a moment, and one line in the log."""
 
-import ssl
 from itertools import pairwise
 
 import structlog
@@ -83,11 +82,9 @@ def test_nobody_there_is_a_failure_and_no_error(kept) -> None:
 
 def test_a_collector_whose_certificate_nobody_vouches_for_is_sent_nothing(kept, tmp_path) -> None:
     files = certificate_files(tmp_path, "localhost")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(files.certificate, files.key)
     spans = one(kept)
     with TraceBackend() as backend:
-        backend.over_tls(context)
+        backend.over_tls(files.server_context())
         target = Url("https", "localhost", backend.port, "/")
         assert exporter("span", target, "gate", None).export(spans) is FAILURE
         assert not backend.taken
