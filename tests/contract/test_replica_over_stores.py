@@ -15,6 +15,7 @@ from databroker.store.base import StoreBackend
 from databroker.tables.projection import Projection
 from foundation.errors import BrokerError
 from tests.support.database import in_database
+from tests.support.eventually import eventually
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 
@@ -39,9 +40,7 @@ class World:
         return [id for id in ids if self.replica.peek(type, id) is not UNKNOWN]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not holds():
-                await asyncio.sleep(0.01)
+        await eventually(holds)
 
     async def seen(self) -> None:
         """The copy has heard of everything that was written until now."""
@@ -55,7 +54,7 @@ async def following(store: StoreBackend) -> AsyncIterator[World]:
     world = World(store)
     running = asyncio.create_task(world.replica.run())
     try:
-        await world.until(lambda: bool(world.replica.seen))
+        await world.until(lambda: world.replica.seen)
         yield world
     finally:
         running.cancel()

@@ -1,7 +1,7 @@
 """Two processes on one store: one reads the directory, both decide by it, and the other goes on when the first is killed in the middle."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.cookies import of_client
+from tests.support.eventually import eventually
 from tests.support.fake_api import Answer
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
@@ -65,15 +66,6 @@ def is_elected(gate: RunningGate) -> bool:
     return any(entry.get("event") == "leadership acquired" and entry["work"] == "directory" for entry in gate.log)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    try:
-        async with asyncio.timeout(30):
-            while not await condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"not in 30 s: {what}") from None
-
-
 async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) -> str:
     """The cookie of the application's host."""
     response = await client.get(gate.url(APP), headers=HTML)
@@ -102,34 +94,30 @@ async def test_one_of_two_reads_and_the_other_goes_on_when_it_is_killed_in_the_m
         async def both_say(status: int) -> bool:
             return {await asked(two.first, browser), await asked(two.second, elsewhere)} == {status}
 
-        await until(lambda: both_say(403), "alice is in no group")
+        await eventually(lambda: both_say(403), "alice is in no group")
         change(True, "2026-05-05T00:00:00.000Z")
-        await until(lambda: both_say(200), "both let in who is in the group now")
+        await eventually(lambda: both_say(200), "both let in who is in the group now")
         seen = readings(two.first)
         change(False, "2026-06-06T00:00:00.000Z")
-        await until(lambda: both_say(403), "both refuse who is not")
-        await until(lambda: _is(readings(two.first) > seen), "it has read and says so")
+        await eventually(lambda: both_say(403), "both refuse who is not")
+        await eventually(lambda: readings(two.first) > seen, "it has read and says so")
         assert (is_elected(two.first), is_elected(two.second), readings(two.second)) == (True, False, 0)
 
         # Killed when it has read the groups and waits for the people.
         change(True, "2026-07-07T00:00:00.000Z")
         before = len(two.directory.requests)
         two.directory.fault = lambda request: Answer(never=True) if request.path == "/api/v1/users" else None
-        await until(lambda: _is(any(request.path == "/api/v1/users" for request in two.directory.requests[before:])), "it reads")
+        await eventually(lambda: any(request.path == "/api/v1/users" for request in two.directory.requests[before:]), "it reads")
         two.first.child.process.kill()
         two.first.child.process.wait()
         assert await asked(two.second, elsewhere) == 403, "half a reading changes nothing"
         two.directory.fault = lambda request: None
         for lease in LEASES:  # as if the thirty seconds had passed in which the first would have renewed them
             two.redis.command("PEXPIRE", lease, "1")
-        await until(lambda: _is(is_elected(two.second)), "the other is elected")
+        await eventually(lambda: is_elected(two.second), "the other is elected")
 
         async def is_let_in() -> bool:
             return await asked(two.second, elsewhere) == 200
 
-        await until(is_let_in, "the other reads")
-        await until(lambda: _is(readings(two.second) > 0), "and says so: its line may come after the answer")
-
-
-async def _is(value: bool) -> bool:
-    return value
+        await eventually(is_let_in, "the other reads")
+        await eventually(lambda: readings(two.second) > 0, "and says so: its line may come after the answer")

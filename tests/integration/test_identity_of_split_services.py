@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from foundation.challenges import BAD_TOKEN
 from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
+from tests.support.eventually import eventually
 from tests.support.gate import follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.split import AUTHENTICATE_HOST, Split
@@ -83,15 +84,6 @@ async def signed_in(stage: Stage, client: httpx.AsyncClient, person: str) -> Non
     assert page.status_code == 200, page.text
 
 
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    try:
-        async with asyncio.timeout(30):
-            while not await condition():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"not in 30 s: {what}") from None
-
-
 async def test_signing_out_at_the_provider_ends_the_session_in_every_process(stage: Stage) -> None:
     async with stage.split.client() as alice, stage.split.client() as bob:
         await signed_in(stage, alice, "alice")
@@ -107,7 +99,7 @@ async def test_signing_out_at_the_provider_ends_the_session_in_every_process(sta
                 answers = [await alice.get(stage.split.url("/.gate/jwt"), headers={"Accept": "application/json"}) for _ in range(4)]
                 return {answer.status_code for answer in answers} == {401}
 
-            await until(is_out, "every process refuses the session")
+            await eventually(is_out, "every process refuses the session")
             await asyncio.wait_for(to_the_end(chunks), 10)
         for _ in range(4):
             assert (await bob.get(stage.split.url("/.gate/jwt"))).status_code == 200
@@ -153,14 +145,14 @@ async def test_one_process_reads_the_directory_and_another_when_that_is_killed(s
         async def all_say(status: int) -> bool:
             return {await status_or_cut(alice, stage.split.url("/team/"), headers=HTML) for _ in range(4)} == {status}
 
-        await until(lambda: all_say(200), "she is in the team")
+        await eventually(lambda: all_say(200), "she is in the team")
         (reader,) = elected()
         with stage.split.without(["authenticate"], reader):
             stage.okta.ask("DELETE", f"/groups/{stage.team}/users/{stage.alice}")
             # As if the thirty seconds had passed in which it would have renewed them.
             for lease in ("directory", "directory reading"):
                 stage.redis.command("PEXPIRE", f"{{gate}}lease/{lease}", "1")
-            await until(lambda: all_say(403), "what the other reads counts everywhere")
+            await eventually(lambda: all_say(403), "what the other reads counts everywhere")
             assert elected() == [0, 1]
     said = "".join(child.output for child in stage.split.children.values())
     assert KEY not in said

@@ -11,6 +11,7 @@ import pytest
 from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP, Request
 from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
 from tests.support.upstream import SampleUpstream
@@ -119,9 +120,7 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
                 assert len(waiting) == 20
                 refreshed = idp.refreshed
                 assert (await picked(gate, idp, victim, "192.0.2.2")).status_code == 200
-                async with asyncio.timeout(20):
-                    while idp.refreshed == refreshed:
-                        await asyncio.sleep(0.02)
+                await eventually(lambda: idp.refreshed != refreshed)
                 assert (await early.get(gate.url("app.localhost"))).status_code == 200
                 idp.release.set()
                 # The provider's own refusal, or gate's.

@@ -1,13 +1,14 @@
 """A session from its sign-in to its end, by the whole product: refreshed before its token expires, and over when the provider says so."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support.cookies import of_client
+from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
 from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.redis_server import RedisServer
@@ -44,18 +45,12 @@ async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) 
     assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(15):
-        while not await condition():
-            await asyncio.sleep(0.02)
-
-
 async def test_a_hundred_requests_on_an_expiring_session_and_one_refresh(gate: RunningGate, idp: FakeIdP) -> None:
     async with gate.client(limits=httpx.Limits(max_connections=20)) as client:
         await signed_in(gate, idp, client)
         idp.lifetime = 3600  # of the tokens that the refresh brings, so that no second one is due
         statuses = {response.status_code for response in await asyncio.gather(*(client.get(gate.url(APP)) for _ in range(100)))}
-        await until(lambda: _is(idp.refreshed > 0))
+        await eventually(lambda: idp.refreshed > 0)
         statuses.add((await client.get(gate.url(APP))).status_code)
     assert (statuses, idp.refreshed, idp.reused) == ({200}, 1, 0)
 
@@ -64,14 +59,14 @@ async def test_trouble_keeps_the_session_and_a_refusal_ends_it(gate: RunningGate
     async with gate.client() as client:
         await signed_in(gate, idp, client)
         idp.bend.answers["/token"] = Answer(500)
-        await until(lambda: _is(idp.count("/token") > 1))
+        await eventually(lambda: idp.count("/token") > 1)
         assert (await client.get(gate.url(APP))).status_code == 200
         idp.bend.answers["/token"] = Answer(403, b'{"error": "invalid_grant"}')
 
         async def is_out() -> bool:
             return await status_or_cut(client, gate.url(APP)) == 401
 
-        await until(is_out)
+        await eventually(is_out)
     assert gate.wait_for_event("session ended")["reason"].endswith("invalid_grant")
 
 
@@ -84,7 +79,7 @@ async def test_an_id_token_that_is_wrong_ends_the_session(gate: RunningGate, idp
         async def is_out() -> bool:
             return await status_or_cut(client, gate.url(APP)) == 401
 
-        await until(is_out)
+        await eventually(is_out)
         ended = gate.wait_for_event("session ended")
         assert (ended["kind"], "another issuer" in ended["reason"]) == ("wrong", True)
         assert idp.refreshed == before + 1
@@ -103,7 +98,7 @@ async def test_a_group_that_the_provider_no_longer_tells_is_gone(idp: FakeIdP, u
             async def is_refused() -> bool:
                 return await status_or_cut(client, gate.url(APP)) == 403
 
-            await until(is_refused)
+            await eventually(is_refused)
 
 
 async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> None:
@@ -123,7 +118,7 @@ async def test_two_processes_and_a_hundred_requests_refresh_once(idp: FakeIdP, u
                     return {answer.status_code for answer in await asyncio.gather(*asked)}
 
                 statuses = await both(50)
-                await until(lambda: _is(idp.refreshed > 0))
+                await eventually(lambda: idp.refreshed > 0)
                 statuses |= await both(10)
     assert (statuses, idp.refreshed, idp.reused) == ({200}, 1, 0)
 
@@ -140,14 +135,14 @@ async def test_a_sign_out_wins_over_a_refresh_in_another_process(idp: FakeIdP, u
                 assert (await elsewhere.get(other.url(APP), headers=copy)).status_code == 200
                 idp.bend.holds["/token"] = asyncio.Event()
                 exchanges = idp.count("/token")
-                await until(lambda: _is(idp.count("/token") > exchanges))
+                await eventually(lambda: idp.count("/token") > exchanges)
                 page = await client.get(gate.url(gate.builder.authenticate_host, "/.gate/"), headers=HTML)
                 token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
                 await client.get(gate.url(gate.builder.authenticate_host, f"/.gate/signout/?_gate_csrf={token}"), headers=HTML)
                 revoked = idp.count("/revoke")
                 idp.bend.holds.pop("/token").set()
                 # What the refresh brought too late is taken back at the provider: only then has it seen that the session is gone.
-                await until(lambda: _is(idp.count("/revoke") > revoked))
+                await eventually(lambda: idp.count("/revoke") > revoked)
                 statuses = [(await elsewhere.get(other.url(APP), headers=copy)).status_code, (await client.get(gate.url(APP))).status_code]
     assert statuses == [401, 401]
 
@@ -170,7 +165,3 @@ def as_sent_to(gate: RunningGate, client: httpx.AsyncClient) -> dict[str, str]:
 def directory(parent: Path, name: str) -> Path:
     (parent / name).mkdir()
     return parent / name
-
-
-async def _is(value: bool) -> bool:
-    return value

@@ -23,6 +23,7 @@ from foundation.rpc.shared_secret import SharedSecret
 from foundation.values import Url
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually
 from tests.support.gate import sign_in, status_or_cut
 from tests.support.options import make_options
 from tests.support.postgresql import PostgresServer
@@ -273,9 +274,7 @@ class Load:
     async def more(self, number: int) -> None:
         """Return when so many more were answered."""
         until = len(self.statuses) + number
-        async with asyncio.timeout(60):
-            while len(self.statuses) < until:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(self.statuses) >= until)
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._ask()) for _ in range(BROWSERS)]

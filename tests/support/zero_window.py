@@ -12,6 +12,7 @@ from h2.events import DataReceived, RequestReceived, ResponseReceived, StreamRes
 from h2.settings import SettingCodes
 
 from tests.support.closing import stop_accepting
+from tests.support.eventually import eventually
 
 PIECE = b"x" * 65536
 
@@ -46,9 +47,7 @@ class EndlessUpstream:
 
     async def is_open(self, path: str, count: int) -> None:
         """Wait until so many are."""
-        async with asyncio.timeout(60):
-            while self.open[path] != count:
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self.open[path] == count)
 
     async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._answering.add(cast("asyncio.Task[None]", asyncio.current_task()))

@@ -1,7 +1,7 @@
 """Providers are looked at where an operator must hear of them, and each is in trouble for itself alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from authenticate.provider.clients import ProviderClients
 from authenticate.provider_watch import ProviderWatch
 from foundation.errors import ProviderError
 from foundation.readiness import ReadinessState
+from tests.support.eventually import eventually
 from tests.support.fake_idp import DISCOVERY, Answer, FakeIdP
 from tests.support.options import make_options
 from tests.support.providers import a_provider
@@ -39,17 +40,11 @@ async def running(watch: ProviderWatch, clients: ProviderClients) -> AsyncIterat
     await clients.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.001)
-
-
 async def test_a_sole_provider_is_asked_once(idp: FakeIdP, sole: ProviderClients) -> None:
     watch = ProviderWatch(sole)
     assert watch.readiness().reason == "not contacted yet"
     async with running(watch, sole):
-        await until(lambda: watch.readiness().reason.startswith("responded at"))
+        await eventually(lambda: watch.readiness().reason.startswith("responded at"))
     assert [request.path for request in idp.requests] == [DISCOVERY]
 
 
@@ -58,11 +53,11 @@ async def test_trouble_is_told_once_and_known_to_be_over(idp: FakeIdP, sole: Pro
     watch = ProviderWatch(sole)
     with capture_logs() as logged:
         async with running(watch, sole):
-            await until(lambda: len(idp.requests) > 3)
+            await eventually(lambda: len(idp.requests) > 3)
             assert watch.readiness().state is ReadinessState.DEGRADED
             assert watch.readiness().reason.startswith("sign-in is unavailable since")
             del idp.bend.answers[DISCOVERY]
-            await until(lambda: watch.readiness().state is ReadinessState.OK)
+            await eventually(lambda: watch.readiness().state is ReadinessState.OK)
     told = [entry["event"] for entry in logged if "unavailable" in entry["event"]]
     assert told == ["identity provider unavailable"]
 
@@ -80,9 +75,9 @@ async def test_of_several_none_is_asked_before_somebody_needs_it_and_the_trouble
         idp.bend.answers[DISCOVERY] = AWAY
         with pytest.raises(ProviderError):
             await partner.discovery()
-        await until(lambda: watch.readiness().reason.startswith("sign-in at partner is unavailable since"))
+        await eventually(lambda: watch.readiness().reason.startswith("sign-in at partner is unavailable since"))
         assert "corp" not in watch.readiness().reason
         asked = len(idp.requests)
-        await until(lambda: len(idp.requests) > asked)
+        await eventually(lambda: len(idp.requests) > asked)
         del idp.bend.answers[DISCOVERY]
-        await until(lambda: watch.readiness().state is ReadinessState.OK)
+        await eventually(lambda: watch.readiness().state is ReadinessState.OK)

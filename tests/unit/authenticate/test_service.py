@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from authenticate.service import SIGN_IN_PATH
 from tests.support.authenticate_site import HOST, ORIGIN, Site
+from tests.support.eventually import eventually
 from tests.support.fake_idp import FakeIdP
 from tests.support.several_providers import SeveralSite
 
@@ -54,9 +55,7 @@ async def test_a_provider_that_can_not_be_used_is_told_at_the_start_and_stops_no
     site = Site(tmp_path, idp, django_pages)
     with capture_logs() as logged:
         await site.service.start()
-        async with asyncio.timeout(10):
-            while not any("identity provider unavailable" in entry["event"] for entry in logged):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: any("identity provider unavailable" in entry["event"] for entry in logged))
     told = next(entry for entry in logged if entry["event"] == "identity provider unavailable")
     assert (told["log_level"], "issuer is 'https://another.example'" in told["reason"]) == ("warning", True)
     idp.bend.discovery.clear()

@@ -10,6 +10,7 @@ from databroker.replica import EVERYTHING, UNKNOWN, Replica
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.brokers import BrokerOverALine
+from tests.support.eventually import eventually
 
 NOW = 1_700_000_000.0
 
@@ -26,9 +27,7 @@ class World:
         self.replica.on_change(self.heard.append)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not holds():
-                await asyncio.sleep(0.001)
+        await eventually(holds)
 
     async def settle(self) -> None:
         for _ in range(20):

@@ -14,16 +14,11 @@ from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.database import in_database
+from tests.support.eventually import eventually
 
 NOW = 1_700_000_000.0
 
 pytestmark = pytest.mark.usefixtures("database")
-
-
-async def until(holds) -> None:
-    async with asyncio.timeout(10):
-        while not await holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_session_is_seen_everywhere_and_expires_everywhere():
@@ -43,11 +38,11 @@ async def test_a_session_is_seen_everywhere_and_expires_everywhere():
         async def has_no_row() -> bool:
             return not await has_row()
 
-        await until(is_cached)
-        await until(has_row)
+        await eventually(is_cached)
+        await eventually(has_row)
         now += 60
         assert service.replica.peek(SESSION, "s") is None
-        await until(has_no_row)
+        await eventually(has_no_row)
         assert service.replica.peek(SESSION, "s") is UNKNOWN
     finally:
         await service.stop()
@@ -111,7 +106,7 @@ async def test_where_people_are_reaches_the_tables():
         async def is_shown() -> bool:
             return await in_database(Session.objects.filter(last_route="app.example.com", last_seen__isnull=False).exists)
 
-        await until(is_shown)
+        await eventually(is_shown)
     finally:
         await service.stop()
 
@@ -158,9 +153,7 @@ async def test_a_store_that_is_away_is_swept_when_it_is_back():
     service = DataBrokerService(store, lambda: NOW, sweep_interval=0.001)
     with capture_logs() as logged:
         await service.start()
-        async with asyncio.timeout(10):
-            while store.has_expired(NOW):
-                await asyncio.sleep(0.001)
+        await eventually(lambda: not store.has_expired(NOW))
         await service.stop()
     told = [entry for entry in logged if entry["log_level"] in ("warning", "error")]
     assert [(entry["event"], entry["reason"]) for entry in told] == [("purging expired records failed", "the store is away")] * 2

@@ -9,6 +9,7 @@ from channels.testing import ApplicationCommunicator
 from proxy.consumers import WebsocketConsumer
 from proxy.forwarding.frames import close_frame
 from proxy.forwarding.messages import TEXT
+from tests.support.eventually import eventually
 from tests.unit.proxy.forwarding.test_messages import of_a_server
 from tests.unit.proxy.other_servers.test_scope import WEBSOCKET
 from tests.unit.proxy.other_servers.test_websocket import ACCEPT, DENIES, Side
@@ -91,9 +92,7 @@ async def test_a_server_that_gives_up_ends_what_is_carried() -> None:
     server = await connected(carrier)
     assert await server.receive_output() == ACCEPT
     server.stop(exceptions=False)
-    async with asyncio.timeout(5):
-        while not carrier.was_cancelled:
-            await asyncio.sleep(0)
+    await eventually(lambda: carrier.was_cancelled)
 
 
 @pytest.mark.parametrize("can_deny", [True, False])

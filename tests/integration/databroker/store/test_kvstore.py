@@ -20,6 +20,7 @@ from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from foundation.telemetry.metrics import registry
 from tests.support.clock import NOW, Clock
+from tests.support.eventually import eventually
 from tests.support.faulty_line import FaultyLine
 from tests.support.options import make_options
 from tests.support.redis_server import RedisServer
@@ -188,9 +189,7 @@ async def test_readers_of_a_life_with_lower_versions_wait_for_news(
     redis_server.command("HSET", kvscripts.KEYS[0], "run_id", "another")
     first = (await store.put(SESSION, "b", {})).version
     reader = asyncio.create_task(following(store, first, 1))
-    async with asyncio.timeout(10):
-        while store._news_version != first:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: store._news_version == first)
     redis_server.command("FLUSHALL")
     if is_asked_again_at_once:
         reader.cancel()

@@ -1,13 +1,14 @@
 """A sign-out at the provider of which it sends one `sid`: whatever else of the user's has ended there, ends here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
 from authenticate.session import other_sessions
 from databroker.records import WANTED_TOKENS
 from tests.support.authenticate_site import Site
+from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, Answer
 from tests.support.fake_keycloak import FakeKeycloak
 
@@ -37,12 +38,6 @@ async def sids(site: Site, person: str = "alice") -> list[str]:
     return [record.data["claims"]["sid"] for record in records if record.data["subject"] == person]
 
 
-async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():
-            await asyncio.sleep(0.01)
-
-
 async def until_signed_out(site: Site, person: str = "alice") -> None:
     async with asyncio.timeout(20):
         while await sids(site, person):
@@ -50,7 +45,7 @@ async def until_signed_out(site: Site, person: str = "alice") -> None:
 
 
 async def until_done(site: Site) -> None:
-    await until(lambda: not site.service.provider_logout._others._pending)
+    await eventually(lambda: not site.service.provider_logout._others._pending)
     async with asyncio.timeout(20):
         while await site.broker.page(WANTED_TOKENS, "", 1):
             await asyncio.sleep(0.01)
@@ -89,7 +84,7 @@ async def test_those_that_go_on_there_go_on(site: Site, idp: FakeKeycloak) -> No
     first, *others = await signed_in(site, "alice", "alice", "alice")
     idp.end_session(first)
     await site.service.provider_logout.by_token(idp.logout_token(sid=first))
-    await until(lambda: idp.refreshed >= len(others))
+    await eventually(lambda: idp.refreshed >= len(others))
     await until_done(site)
     assert await sids(site) == others
 
@@ -99,7 +94,7 @@ async def test_a_provider_that_ends_the_others_later_is_asked_again(site: Site, 
     first, other = await signed_in(site, "alice", "alice")
     idp.end_session(first)
     await site.service.provider_logout.by_token(idp.logout_token(sid=first))
-    await until(lambda: idp.refreshed == 1)
+    await eventually(lambda: idp.refreshed == 1)
     idp.end_session(other)
     await until_signed_out(site)
 
@@ -137,6 +132,6 @@ async def test_without_a_refresh_token_the_access_token_is_tried(site: Site, idp
     if is_over:
         idp.bend.answers[path] = Answer.json({"error": "invalid_token"}, 401)
     await site.service.provider_logout.by_token(idp.logout_token(sid=first))
-    await until(lambda: idp.count(path) > before)
+    await eventually(lambda: idp.count(path) > before)
     await until_done(site)
     assert await sids(site) == ([] if is_over else [other])

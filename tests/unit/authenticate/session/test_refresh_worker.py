@@ -9,6 +9,7 @@ import pytest
 from databroker.leader_election import run_elected
 from databroker.records import SESSION, Record
 from foundation.errors import BrokerError
+from tests.support.eventually import eventually
 from tests.support.fake_idp import Answer
 from tests.support.renewals import Renewals
 
@@ -23,21 +24,15 @@ async def working(process: Renewals) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(5):
-        while not await condition():
-            await asyncio.sleep(0.002)
-
-
 async def test_sessions_are_refreshed_a_minute_before_and_not_earlier(one: Renewals) -> None:
     await one.signed_in(id="before")
     async with working(one):
         await one.signed_in(id="after")
-        await until(lambda: _is(len(one.worker._schedule) == 2))
+        await eventually(lambda: len(one.worker._schedule) == 2)
         assert one.idp.refreshed == 0
         one.clock.ahead = 3541
-        await until(lambda: _is(one.idp.refreshed == 2))
-        await until(lambda: _is(not one.worker._running))
+        await eventually(lambda: one.idp.refreshed == 2)
+        await eventually(lambda: not one.worker._running)
         one.clock.ahead = 3541 + 3000
         await asyncio.sleep(0.03)
     assert (one.idp.refreshed, one.idp.reused) == (2, 0)
@@ -47,9 +42,9 @@ async def test_claims_are_read_at_the_interval(one: Renewals) -> None:
     await one.signed_in()
     one.idp.bend.userinfo = {"name": "Alice Brown"}
     async with working(one):
-        await until(lambda: _is(len(one.worker._schedule) == 1))
+        await eventually(lambda: len(one.worker._schedule) == 1)
         one.clock.ahead = 601
-        await until(lambda: _named(one, "Alice Brown"))
+        await eventually(lambda: _named(one, "Alice Brown"))
     assert one.idp.refreshed == 0
 
 
@@ -58,14 +53,14 @@ async def test_trouble_signs_nobody_out_before_the_token_expires(one: Renewals) 
     one.idp.bend.answers["/token"] = Answer(500)
     async with working(one):
         one.clock.ahead = 3545
-        await until(lambda: _in_trouble(one))
+        await eventually(lambda: _in_trouble(one))
         one.clock.ahead = 3590
-        await until(lambda: _is(one.worker._failures["session"].failures == 2))
+        await eventually(lambda: one.worker._failures["session"].failures == 2)
         assert await one.session() is not None
         one.idp.bend.answers.clear()
         one.clock.ahead = 3605  # the last try comes when the token expires
-        await until(lambda: _is(one.idp.refreshed == 1))
-        await until(lambda: _is(not one.worker._failures))
+        await eventually(lambda: one.idp.refreshed == 1)
+        await eventually(lambda: not one.worker._failures)
         assert await one.session() is not None
 
 
@@ -74,9 +69,9 @@ async def test_a_token_that_expired_in_trouble_ends_the_session(one: Renewals) -
     one.idp.bend.answers["/token"] = Answer(500)
     async with working(one):
         one.clock.ahead = 3545
-        await until(lambda: _in_trouble(one))
+        await eventually(lambda: _in_trouble(one))
         one.clock.ahead = 3620
-        await until(lambda: _ended(one))
+        await eventually(lambda: _ended(one))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +91,7 @@ async def test_a_renewed_grant_alone_vouches_for_nobody(one: Renewals, answer: A
             if ahead >= not_before and await one.session() is None:
                 break
             assert await one.session() is not None
-        await until(lambda: _ended(one))
+        await eventually(lambda: _ended(one))
     assert one.idp.refreshed > 1
 
 
@@ -105,26 +100,26 @@ async def test_after_a_pause_of_ours_the_provider_is_tried_for_a_minute_first(on
     one.clock.ahead = 20_000  # long past the token's expiry
     one.idp.bend.answers["/token"] = Answer(500)
     async with working(one):
-        await until(lambda: _in_trouble(one))
+        await eventually(lambda: _in_trouble(one))
         assert await one.session() is not None
         one.clock.ahead += 61
-        await until(lambda: _ended(one))
+        await eventually(lambda: _ended(one))
 
 
 async def test_a_provider_that_ends_the_grant_ends_the_session(one: Renewals) -> None:
     await one.signed_in(refresh_token="revoked")
     async with working(one):
         one.clock.ahead = 3545
-        await until(lambda: _ended(one))
+        await eventually(lambda: _ended(one))
     assert len(one.worker._schedule) == 0
 
 
 async def test_what_was_signed_out_is_not_renewed(one: Renewals) -> None:
     await one.signed_in()
     async with working(one):
-        await until(lambda: _is(len(one.worker._schedule) == 1))
+        await eventually(lambda: len(one.worker._schedule) == 1)
         await one.broker.delete(SESSION, "session")
-        await until(lambda: _is(len(one.worker._schedule) == 0))
+        await eventually(lambda: len(one.worker._schedule) == 0)
         one.clock.ahead = 3545
         await asyncio.sleep(0.03)
     assert one.idp.refreshed == 0
@@ -135,7 +130,7 @@ async def test_two_processes_elect_one(processes: list[Renewals]) -> None:
         await processes[0].signed_in(id=f"s{number}")
     processes[0].clock.ahead = 3545
     elections = [asyncio.create_task(run_elected(process.broker, "session refresh", process.worker.run)) for process in processes]
-    await until(lambda: _is(processes[0].idp.refreshed >= 20))
+    await eventually(lambda: processes[0].idp.refreshed >= 20)
     await asyncio.sleep(0.03)
     for election in elections:
         election.cancel()
@@ -147,7 +142,7 @@ async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> 
     await one.signed_in()
     one.clock.ahead = 3545
     async with working(one):
-        await until(lambda: _is(bool(one.worker._running)))
+        await eventually(lambda: one.worker._running)
         assert "1 under way" in repr(one.worker)
     session = await one.session()
     assert session is not None
@@ -164,12 +159,12 @@ async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> N
         return await get(type, id)
 
     async with working(one):
-        await until(lambda: _is(len(one.worker._schedule) == 1))
+        await eventually(lambda: len(one.worker._schedule) == 1)
         one.broker.get = stumbling
         one.clock.ahead = 3545
-        await until(lambda: _is(bool(one.worker._failures) and len(one.worker._schedule) == 1))
+        await eventually(lambda: one.worker._failures and len(one.worker._schedule) == 1)
         one.clock.ahead = 3595
-        await until(lambda: _is(one.idp.refreshed >= 1))
+        await eventually(lambda: one.idp.refreshed >= 1)
     assert await one.session() is not None
 
 
@@ -178,11 +173,7 @@ async def test_a_malformed_record_stops_nobody_else(one: Renewals) -> None:
     await one.signed_in()
     async with working(one):
         one.clock.ahead = 3545
-        await until(lambda: _is(one.idp.refreshed == 1))
-
-
-async def _is(value: bool) -> bool:
-    return value
+        await eventually(lambda: one.idp.refreshed == 1)
 
 
 async def _in_trouble(one: Renewals) -> bool:

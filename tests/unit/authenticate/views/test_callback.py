@@ -1,7 +1,6 @@
 """What the provider sends back: one session for the browser that asked, and none for anybody else."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from structlog.testing import capture_logs
 from databroker.records import USER, SessionRecord, UserRecord
 from foundation.client_network import ConcurrencyLimit
 from tests.support.authenticate_site import APP, ATTEMPT, ORIGIN, Site
+from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, OTHER_RSA_KEY, Answer, encoded, signed
 
 
@@ -424,24 +424,18 @@ async def test_one_network_holds_no_more_than_its_share_of_the_provider(site: Si
     site.idp.bend.holds["/token"] = hold = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         held = [tasks.create_task(mallory.get(site.idp.pick(url, "bob"))) for url in junk[:2]]
-        await wait_for(lambda: site.idp.count("/token") == 2)
+        await eventually(lambda: site.idp.count("/token") == 2)
         turned_away = await mine.get(kept)
         assert (turned_away.status, turned_away.headers["retry-after"]) == (503, "5")
         assert "reload" in turned_away.text.lower()
         site.client_address = "198.51.100.1"
         signed_in = tasks.create_task(victim.get(site.idp.pick(victims, "alice")))
-        await wait_for(lambda: site.idp.count("/token") == 3)
+        await eventually(lambda: site.idp.count("/token") == 3)
         hold.set()
     assert signed_in.result().status == 302
     assert [task.result().status for task in held] == [302, 302]
     site.client_address = "192.0.2.7"
     assert (await mine.get(kept)).status == 302
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_the_provider_s_own_words_are_in_the_log_and_on_no_page(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

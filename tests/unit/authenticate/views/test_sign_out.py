@@ -1,6 +1,5 @@
 """Only a page of ours, in this browser, for this session, can sign somebody out; then it is over everywhere."""
 
-import asyncio
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -9,6 +8,7 @@ import pytest
 from django.conf import settings
 
 from tests.support.authenticate_site import APP, ORIGIN, Browser, Response, Site
+from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, Answer
 from tests.support.open_redirects import OPEN_REDIRECTS
 
@@ -117,9 +117,7 @@ async def test_the_session_ends_at_the_provider_too(site: Site) -> None:
     assert params["client_id"] == ["gate"]
     assert "post_logout_redirect_uri" not in params
     assert "state" not in params
-    async with asyncio.timeout(10):
-        while site.idp.count("/revoke") < 2:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: site.idp.count("/revoke") >= 2)
     revocations = [request for request in site.idp.requests if request.path == "/revoke"]
     assert [request.form["token_type_hint"] for request in revocations] == ["refresh_token", "access_token"]
     assert revocations[0].form["token"] == f"refresh-{revocations[1].form['token']}"

@@ -19,6 +19,7 @@ from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.brokers import BrokerOverALine
+from tests.support.eventually import eventually
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
 
 NOW = 1500.0
@@ -215,20 +216,14 @@ async def test_an_account_of_another_server_is_another_though_its_version_is_the
         await settled()
         assert await identified(loader, tokens[0], NOW) is not None
         line.cut()
-        await until(lambda: not replica.seen)
+        await eventually(lambda: not replica.seen)
         line.mend(stores[1])
-        await until(lambda: bool(replica.seen))
+        await eventually(lambda: replica.seen)
         await replica.get(SERVICE_ACCOUNT, "ci")
         assert [await identified(loader, token, NOW) is not None for token in tokens] == [False, True]
     finally:
         following.cancel()
         await asyncio.wait({following})
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:

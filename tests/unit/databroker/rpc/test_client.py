@@ -16,6 +16,7 @@ from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from foundation.tasks import spawn
 from tests.support.children import free_port
+from tests.support.eventually import eventually
 from tests.support.options import make_options
 from tests.support.rpc import client_of, remote_broker, serve_broker
 
@@ -92,9 +93,7 @@ async def test_a_restart_under_an_open_stream_is_told(options):
 
     following = spawn(follow(), name="test")
     await first.put(USER, "a", {})
-    async with asyncio.timeout(10):
-        while not seen:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: seen)
     await first.close()
     await server.stop()
     server = await serve_broker(options, MemoryStore(), port=port)
@@ -119,9 +118,7 @@ async def test_the_end_of_a_connections_age_is_no_end_of_the_stream(tmp_path, st
     for id in ids:
         await store.put(USER, id, {})
         await asyncio.sleep(0.02)
-    async with asyncio.timeout(10):
-        while len(seen) < len(ids) and not following.done():
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(seen) >= len(ids) or following.done())
     assert seen == ids
     following.cancel()
     await client.close()

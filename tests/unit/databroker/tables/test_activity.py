@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from databroker.tables.activity import INTERVAL, LONGEST_INTERVAL, LONGEST_WAIT, MOST_TIME, Activity, pause_after
 from foundation.errors import BrokerError
 from tests.support.clock import NOW
+from tests.support.eventually import eventually
 
 
 class Table:
@@ -122,9 +123,7 @@ async def test_it_writes_by_itself_every_few_seconds(clock):
     async with running(activity):
         for sight in (NOW, NOW + 1):
             activity.saw("a", sight, "a.example.com")
-            async with asyncio.timeout(10):
-                while table.rows["a"] != (sight, "a.example.com"):
-                    await asyncio.sleep(0.002)
+            await eventually(lambda sight=sight: table.rows["a"] == (sight, "a.example.com"))
 
 
 def test_the_longer_it_has_written_the_longer_it_waits():

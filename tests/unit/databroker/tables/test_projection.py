@@ -18,6 +18,7 @@ from databroker.tables import rows
 from databroker.tables.projection import Projection
 from tests.support.brokers import BrokerOverALine
 from tests.support.database import in_database, row
+from tests.support.eventually import eventually
 
 NOW = 1_700_000_000.0
 
@@ -175,16 +176,12 @@ async def test_a_database_in_trouble_is_tried_again():
     store = MemoryStore()
     with capture_logs() as begun:
         running = asyncio.create_task(Projection(BrokerOverALine(store), pause=0.002, first_wait=0.005).run())
-        async with asyncio.timeout(10):
-            while not begun:  # the first look at all rows is over
-                await asyncio.sleep(0.004)
+        await eventually(lambda: begun)
     try:
         await in_database(lambda: rename("databroker_session", "away"))
         with capture_logs() as logged:
             await store.put(SESSION, "s", {})
-            async with asyncio.timeout(10):
-                while len(logged) < 2:
-                    await asyncio.sleep(0.004)
+            await eventually(lambda: len(logged) >= 2)
         await in_database(lambda: rename("away", "databroker_session"))
         await until(ids(Session), ["s"])
         assert not running.done()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, Di
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.upstreams.request import Upstream
 from tests.support.client_certificates import authority
+from tests.support.eventually import eventually
 from tests.support.options import make_options
 from tests.unit.proxy.envoy.stage import NoConnections
 
@@ -75,17 +76,11 @@ class Told:
         return {int(json.dumps(each["load_assignment"]).partition('"port_value": ')[2].partition("}")[0]) for each in resources}
 
     async def settled(self) -> None:
-        await comes(lambda: self.configuration._catching_up is None or self.configuration._catching_up.done())
+        await eventually(lambda: self.configuration._catching_up is None or self.configuration._catching_up.done())
 
     def knows(self, options: Options) -> bool:
         (route,) = options.policy
         return self.configuration.cluster_of(Upstream.build(route, 0), route) is not None
-
-
-async def comes(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -106,7 +101,7 @@ async def test_nobody_waits_for_an_upstream_and_gate_carries_until_envoy_has_it(
     changed = told.options(1001)
     assert await told.configuration.prepare(changed) == ""
     assert (told.envoy.waited, told.ports(), told.knows(changed)) == (0, {1000}, False)
-    await comes(lambda: told.knows(changed))
+    await eventually(lambda: told.knows(changed))
     assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
 
 
@@ -123,11 +118,11 @@ async def test_of_reloads_that_follow_each_other_envoy_reads_the_upstreams_once_
         told.configuration.stop()
         await told.settled()
     told.configuration._catch_up_soon()
-    await comes(lambda: told.knows(changed))
+    await eventually(lambda: told.knows(changed))
     assert (told.envoy.waited, told.ports()) == (1, {1000, 1001, 1002, 1003})
     await told.settled()
     await told.configuration.prepare(told.options(1003, allow_websockets=True))
-    await comes(lambda: told.ports() == {1003})
+    await eventually(lambda: told.ports() == {1003})
     assert told.knows(changed)
 
 
@@ -139,9 +134,9 @@ async def test_what_can_not_be_written_is_written_later(told: Told, monkeypatch:
         patched.setattr(discovery, "write", full)
         changed = told.options(1001)
         await told.configuration.prepare(changed)
-        await comes(lambda: told.configuration.late == "no space")
+        await eventually(lambda: told.configuration.late == "no space")
     assert told.knows(told.options(1000)) is False
-    await comes(lambda: told.knows(changed))
+    await eventually(lambda: told.knows(changed))
     assert (told.configuration.late, told.ports()) == ("", {1000, 1001})
 
 
@@ -156,14 +151,14 @@ async def test_a_certificate_of_the_operators_is_waited_for_and_so_is_what_envoy
 
 async def test_what_envoy_refuses_is_taken_back_and_what_it_is_silent_about_stays(told: Told) -> None:
     assert await told.configuration.prepare(told.options(1001, headers="1")) == ""
-    await comes(lambda: 1001 in told.ports())
+    await eventually(lambda: 1001 in told.ports())
     told.envoy.said = [ConfigurationRejected("cannot bind")]
     with pytest.raises(ConfigError, match="cannot bind"):
         await told.configuration.prepare(told.options(1002, headers="2"))
     assert dict(told.configuration.options.headers)["X-Of"] == "1"
     told.envoy.said = [DiscoveryTimeout("not in time")]
     assert await told.configuration.prepare(told.options(1003, headers="3")) == "not in time"
-    await comes(lambda: {1001, 1003} <= told.ports())
+    await eventually(lambda: {1001, 1003} <= told.ports())
     assert 1002 not in told.ports()
     told.envoy.said = [OSError("no descriptors")]
     with pytest.raises(ConfigError, match="cannot publish the configuration"):
@@ -178,7 +173,7 @@ async def test_what_is_refused_while_envoy_is_told_of_something_else_is_taken_ou
     await told.configuration.prepare(told.options(1001))
     with pytest.raises(ConfigError, match="no such authority"):
         await told.configuration.prepare(told.options(1002, scheme="https", tls_custom_ca_file=str(tmp_path / "ca.pem")))
-    await comes(lambda: told.knows(told.options(1001)))
+    await eventually(lambda: told.knows(told.options(1001)))
     await told.settled()
     assert (told.ports(), told.configuration.late) == ({1000, 1001}, "")
 
@@ -187,11 +182,11 @@ async def test_an_upstream_that_envoy_refuses_after_all_is_gates_and_the_process
     told.envoy.said = [ConfigurationRejected("no such thing")]
     changed = told.options(1001)
     await told.configuration.prepare(changed)
-    await comes(lambda: told.configuration.late == "no such thing")
+    await eventually(lambda: told.configuration.late == "no such thing")
     assert not told.knows(changed)
     assert await told.configuration.prepare(changed) == "no such thing", "the next reload says so, too"
     told.envoy.said = [None]
-    await comes(lambda: told.configuration.late == "")
+    await eventually(lambda: told.configuration.late == "")
     assert told.knows(changed)
 
 
@@ -208,11 +203,11 @@ async def test_the_upstream_of_a_body_that_is_still_coming_is_not_taken_away(tol
     monkeypatch.setattr(told.carried, "clusters", lambda: {used})
     for port in (1001, 1002, 1003):
         await told.configuration.prepare(told.options(port))
-        await comes(lambda port=port: {1000, port} <= told.ports())  # type: ignore[misc]
+        await eventually(lambda port=port: {1000, port} <= told.ports())  # type: ignore[misc]
         await told.settled()
     monkeypatch.setattr(told.carried, "clusters", lambda: set[str]())
     await told.configuration.prepare(told.options(1004))
-    await comes(lambda: told.ports() == {1003, 1004})
+    await eventually(lambda: told.ports() == {1003, 1004})
     told.configuration.stop()
 
 

@@ -12,14 +12,9 @@ from proxy.envoy import connections as module
 from proxy.envoy.child.control_connection import ControlConnection
 from proxy.envoy.connections import MAX_PEERS, Connections
 from proxy.envoy.resources.cut_listener import RECORD_BYTES, records_for
+from tests.support.eventually import eventually
 
 ONE, OTHER = ("127.0.0.1", 1), ("2001:db8::2", 2)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 class FakeEnvoy:
@@ -86,7 +81,7 @@ async def connections(envoy: FakeEnvoy, monkeypatch: pytest.MonkeyPatch) -> Asyn
 
     made = Connections(envoy.path, end)
     following = asyncio.get_running_loop().create_task(made.follow())
-    await until(lambda: made.can_cut)
+    await eventually(lambda: made.can_cut)
     yield made
     following.cancel()
     made.envoy_has_ended()
@@ -144,7 +139,7 @@ async def test_a_peer_that_can_not_be_named_ends_envoy(envoy: FakeEnvoy, connect
 async def test_an_event_loop_that_stands_still_ends_no_envoy(envoy: FakeEnvoy, connections: Connections) -> None:
     """The answer was there in time."""
     cutting = asyncio.get_running_loop().create_task(connections.cut([ONE]))
-    await until(lambda: bool(envoy.requests))
+    await eventually(lambda: envoy.requests)
     time.sleep(1.0)
     assert (await cutting, envoy.ends) == (1, 0)
 
@@ -158,7 +153,7 @@ async def test_what_an_envoy_forwarded_that_has_ended_is_over(tmp_path: Path) ->
 async def test_after_the_end_of_envoy_the_next_one_is_connected_to(envoy: FakeEnvoy, connections: Connections) -> None:
     connections.envoy_has_ended()
     assert not connections.can_cut
-    await until(lambda: connections.can_cut)
+    await eventually(lambda: connections.can_cut)
     assert await connections.cut([ONE]) == 1
     assert envoy.connected == 2
 
@@ -170,7 +165,7 @@ async def test_a_request_to_finish_that_is_not_answered_finishes_nobody_and_ends
     assert await connections.finish([ONE]) == {ONE}
     assert envoy.ends == 0
     envoy.is_silent = False
-    await until(lambda: connections.can_cut)
+    await eventually(lambda: connections.can_cut)
     assert await connections.cut([OTHER]) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 from proxy.forwarding import tunnel, websocket
 from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.websocket import WebsocketUpgrade
+from tests.support.eventually import eventually
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
 from tests.unit.proxy.upgrades.test_handshake import ANSWER, offer
 
@@ -132,9 +133,7 @@ async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket
         carried.client.connection_lost(None)
         await carried.ended()
         assert carried.to_upstream.ends[0] == "close"
-        async with asyncio.timeout(SOON):
-            while "abort" not in carried.to_upstream.ends:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: "abort" in carried.to_upstream.ends)
 
 
 @pytest.mark.parametrize(("bad", "code"), [(from_server(TEXT, b"unmasked"), 1002), (b"\x82\xff" + (2**30).to_bytes(8, "big"), 1009)])

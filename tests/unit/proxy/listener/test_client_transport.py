@@ -12,6 +12,7 @@ from twisted.internet.protocol import Protocol
 
 from proxy.listener.client_transport import ClientTransport
 from proxy.listener.fair_selector import FairSelector, install_fair_selector
+from tests.support.eventually import eventually
 
 
 class Heard(Protocol):
@@ -114,9 +115,7 @@ async def test_after_a_pause_it_reads_on(pair):
     await asyncio.sleep(0.02)
     assert protocol.data == b""
     transport.resumeProducing()
-    async with asyncio.timeout(5):
-        while protocol.data != b"one":
-            await asyncio.sleep(0.01)
+    await eventually(lambda: protocol.data == b"one")
 
 
 async def test_nothing_is_sent_after_an_abort(pair):

@@ -1,11 +1,10 @@
 """Who reads the first bytes gives the connection away whole."""
 
-import asyncio
-
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.testing import StringTransport
 
 from proxy.listener.first_bytes import FirstBytesFactory, FirstBytesProtocol
+from tests.support.eventually import eventually
 
 
 class Remembers(Protocol):
@@ -46,9 +45,7 @@ async def test_nothing_is_lost_when_the_connection_is_handed_over():
 
 async def test_who_says_nothing_is_cut():
     transport = connected(ThreeBytes(Factory.forProtocol(Remembers), 0.01))
-    async with asyncio.timeout(10):
-        while not transport.disconnecting and not getattr(transport, "aborting", False):
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not (not transport.disconnecting and not getattr(transport, "aborting", False)))
 
 
 async def test_who_goes_takes_its_timer_along():

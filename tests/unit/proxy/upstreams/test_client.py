@@ -10,6 +10,7 @@ from proxy.rewriting.connection_auth import ConnectionUse
 from proxy.upstreams.client import StaleConnection
 from proxy.upstreams.connection import AT_FIRST, IN_FULL
 from proxy.upstreams.request import OutgoingRequest, Upstream
+from tests.support.eventually import eventually
 from tests.support.upstream import OK, CanaryUpstream
 
 HOST = [(b"host", b"u")]
@@ -119,9 +120,7 @@ async def test_an_upstream_that_takes_nothing_keeps_no_connection_that_was_given
             await asyncio.sleep(0)
         connection = exchange._connection.transport.get_extra_info("socket")
         exchange.close()
-        async with asyncio.timeout(5):
-            while connection.fileno() >= 0:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: connection.fileno() < 0)
 
 
 async def test_a_change_of_protocols_is_refused(client):

@@ -9,6 +9,7 @@ from foundation.telemetry import metrics
 from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.health import HealthChecks, HealthState
+from tests.support.eventually import eventually
 from tests.support.upstream import OK, CanaryUpstream
 
 CHECK = {"timeout": "10s", "interval": "20ms", "unhealthy_threshold": 2, "healthy_threshold": 2}
@@ -67,9 +68,7 @@ class Checked:
         return [self.cluster.health(member) for member in self.cluster.members]
 
     async def until(self, *health):
-        async with asyncio.timeout(20):
-            while self.health != list(health):
-                await asyncio.sleep(0.005)
+        await eventually(lambda: self.health == list(health))
 
 
 class Changing(CanaryUpstream):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateproject.process.workers.link import FirstLink, WorkerLink, WorkerLinks, WorkerLost, end_with
+from tests.support.eventually import eventually
 
 SOON = 10.0
 
@@ -34,9 +35,7 @@ class Gate:
         link = await asyncio.to_thread(FirstLink, self.path, number)
         task = asyncio.create_task(link.follow(answers))
         self.tasks.append(task)
-        async with asyncio.timeout(SOON):
-            while number not in self.links.serving:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: number in self.links.serving)
         return link, task
 
 

@@ -1,9 +1,8 @@
 """Envoy's words about what it carries find their request, and none is forgotten."""
 
-import asyncio
-
 import structlog
 
+from tests.support.eventually import eventually
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Stage
 
@@ -27,9 +26,7 @@ async def test_what_an_envoy_carried_that_is_gone_has_ended(stage: Stage, ask: A
     await stage.begin(ask("/in", host="open.example.com"))
     stage.carried.envoy_has_ended()
     later, _ = await stage.begin(ask("/in", host="open.example.com"))
-    async with asyncio.timeout(10):
-        while len(stage.carried._carried) > 1:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(stage.carried._carried) <= 1)
     assert list(stage.carried._carried) == [later], "by the next Envoy"
     stage.carried.end_all()
     assert stage.carried.is_idle.is_set()
@@ -38,9 +35,7 @@ async def test_what_an_envoy_carried_that_is_gone_has_ended(stage: Stage, ask: A
 async def test_after_an_unasked_change_of_protocols_the_connection_is_not_used_again(stage: Stage, ask: Ask) -> None:
     number, _ = await stage.begin(ask("/in", host="open.example.com", peer="192.0.2.7:5000"))
     await stage.carried.instead(number, "status 101")
-    async with asyncio.timeout(10):
-        while not stage.connections.cuts:
-            await asyncio.sleep(0.05)
+    await eventually(lambda: stage.connections.cuts)
     assert stage.connections.cuts == [{("192.0.2.7", 5000)}]
     stage.carried.end_all()
 

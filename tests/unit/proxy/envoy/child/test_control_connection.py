@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.envoy.child.control_connection import ControlConnection
+from tests.support.eventually import eventually
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
@@ -42,8 +43,6 @@ async def test_an_answer_is_whole_or_none(tmp_path: Path, pieces: list[bytes], a
         connection.close()
         server.close()
         await asyncio.sleep(0.02)
-    async with asyncio.timeout(10):
-        while not lost:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: lost)
     assert lost == [connection]
     await asyncio.sleep(0.05)

@@ -1,11 +1,9 @@
 """Envoy is found, kept running, and ended; here a small program stands in for it."""
 
-import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,7 @@ import structlog
 from foundation.errors import ConfigError
 from proxy.envoy.child import process
 from proxy.envoy.child.process import EnvoyProcess, find
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.support.eventually import eventually
 
 
 def test_it_is_found_beside_the_interpreter_then_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +43,8 @@ async def test_what_it_says_is_read_however_long_the_line_is(tmp_path: Path) -> 
         running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
         running.start()
         try:
-            await until(done.exists)
-            await until(lambda: len(said) >= 20)
+            await eventually(done.exists)
+            await eventually(lambda: len(said) >= 20)
         finally:
             await running.stop()
     assert {entry["line"] for entry in said} == {"x" * process.LONGEST_LINE}
@@ -68,10 +61,10 @@ async def test_it_is_started_again_after_it_was_killed(tmp_path: Path, monkeypat
         return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
     try:
-        await until(lambda: len(started()) == 1)
+        await eventually(lambda: len(started()) == 1)
         assert running.pid == started()[0]
         os.kill(started()[0], signal.SIGKILL)
-        await until(lambda: len(started()) == 2)
+        await eventually(lambda: len(started()) == 2)
         assert running.pid == started()[1]
     finally:
         await running.stop()
@@ -85,8 +78,8 @@ async def test_what_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.
     text = f"import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen({str(up)!r}, 'w')\ntime.sleep(600)\n"
     running = EnvoyProcess(program(tmp_path, text), [], os.getpid(), time.monotonic)
     running.start()
-    await until(up.exists)
+    await eventually(up.exists)
     pid = running.pid
     assert pid is not None
     await running.stop()
-    await until(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
+    await eventually(lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())

@@ -16,6 +16,7 @@ from proxy.envoy.resources import certificates
 from proxy.envoy.resources.certificates import EnvoyCertificates, StapledCertificate, certificate_names, shown_certificates
 from proxy.listener.tls.acme_state import AcmeState
 from tests.support.certs import certificate_files
+from tests.support.eventually import eventually
 from tests.support.options import make_options
 
 APP = "app.example.com"
@@ -80,9 +81,7 @@ async def test_what_is_obtained_is_shown_once_and_tried_again_on_a_full_disk(tmp
         following = asyncio.ensure_future(made.follow(show))
         pair = pair_for(tmp_path / "auth", "auth.example.com")
         obtained.pairs = {"auth.example.com": pair}
-        async with asyncio.timeout(10):
-            while len(shown) < 2:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(shown) >= 2)
         await asyncio.sleep(0.1)
         following.cancel()
     assert before.pair != pair

@@ -1,12 +1,11 @@
 """Who waits for the end of an upgrade has it, once everything that was said before has been taken."""
 
-import asyncio
-
 import pytest
 
 from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.edge_headers import JUDGED
 from proxy.envoy.resources.ended_upgrades import EndedUpgrades, access_log
+from tests.support.eventually import eventually
 from tests.unit.proxy.envoy.stage import NoConnections
 
 ONE, OTHER = ("192.0.2.7", 5000), ("192.0.2.8", 5000)
@@ -19,9 +18,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def told(upgrades: EndedUpgrades) -> None:
-    async with asyncio.timeout(10):
-        while repr(upgrades) != "<EndedUpgrades 0>":
-            await asyncio.sleep(0)
+    await eventually(lambda: repr(upgrades) == "<EndedUpgrades 0>")
 
 
 async def test_an_end_is_passed_on_once_and_together_with_others() -> None:

@@ -19,6 +19,7 @@ from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import default_limits
 from proxy.listener.state import ListenerState
+from tests.support.eventually import eventually
 from tests.support.raw_http import Broken
 
 
@@ -153,9 +154,7 @@ async def test_the_next_connection_of_a_descriptor_has_no_past(standing):
 async def test_a_client_that_reads_nothing_for_timeout_idle_is_dropped():
     channel, wire = await connected(idle=0.01)
     channel.pauseProducing()
-    async with asyncio.timeout(10):
-        while not wire.is_aborted:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: wire.is_aborted)
     channel.connectionLost()
 
 

@@ -1,0 +1,17 @@
+"""Waiting for what happens by itself; only a failing test waits long."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+
+PATIENCE = 30.0  # seconds
+
+
+async def eventually(condition: Callable[[], object], what: str = "") -> None:
+    """`condition` may be a coroutine function."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not (await found if inspect.isawaitable(found := condition()) else found):
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"not in {PATIENCE:.0f} s: {what or condition}") from None
