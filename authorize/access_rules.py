@@ -78,6 +78,6 @@ class AccessRules:
         if route is None or route.access_requests is None or not _is_user_of(route, identity):
             return False
         if access_key not in self._people:
-            self._people[access_key] = {block.key: compile_block(block).evaluate for block in people_blocks(route.access_requests)}
+            self._people[access_key] = {block.key: compile_block(block) for block in people_blocks(route.access_requests)}
         evaluate = self._people[access_key].get(rule)
         return evaluate is not None and evaluate(Case(_NO_REQUEST, identity, now, route), []) == TRUE

@@ -12,15 +12,17 @@ from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.loader import IdentityLoader
 from authorize.identity.service_accounts import ServiceAccountLoader
 from authorize.openings import Opening, StartPages
-from authorize.policy import criteria
 from authorize.policy.compiled_route import unusable_users
+from authorize.policy.criterion import Case
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
+from authorize.policy.language.registry import criterion_of
 from authorize.policy.request import AccessRequest
 from authorize.route_hosts import RouteHosts
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
+from config.routes.policy.language import Comparison
 from config.routes.route import Route
 from databroker.client import BrokerClient
 from databroker.replica import Replica
@@ -62,7 +64,10 @@ class AuthorizeService(RouteHosts):
         self._clock = clock
         if problems := list(unusable_users(options.admin_allowed_users, "admin_allowed_users")):
             raise ConfigError(problems)
-        self._admin_rules = (criteria.users(options.admin_allowed_users), criteria.groups(options.admin_allowed_groups))
+        self._admin_rules = tuple(
+            criterion_of(Comparison(setting, name, "", "in", False, getattr(options, setting)))
+            for setting, name in (("admin_allowed_users", "user"), ("admin_allowed_groups", "groups"))
+        )
 
     async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         """Decision on a request.  BadRequest where the path has two readings; BrokerError where the data broker is needed and away."""
@@ -142,7 +147,7 @@ class AuthorizeService(RouteHosts):
 
     def may_administer(self, identity: Identity) -> bool:
         """Administrators are found by the same rules as routes: `admin_allowed_users` and `admin_allowed_groups`, any hit in either."""
-        return any(rule(ADMIN_REQUEST, identity).holds for rule in self._admin_rules)
+        return any(rule.test(Case(ADMIN_REQUEST, identity, 0.0)).holds for rule in self._admin_rules)
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         """Identity of who is signed in at this host with a browser; None for nobody.  Raises BrokerError."""

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from authorize.client import ShadowOutcome
 from authorize.decision_log.recorded_facts import ComparedNames, bounded, looked_at
-from authorize.policy.criteria import Case
+from authorize.policy.criterion import Case
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.identity import Identity, IdentitySources
 from authorize.policy.request import AccessRequest

@@ -44,10 +44,7 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
     headers, claims, sees_access, tests = set[bytes](), set[str](), False, dict[str, list[TextTest]]()
     for route in routes:
         sees_access = sees_access or route.sees_access
-        claims.update(route.allowed_idp_claims)
-        if route.acr_values:
-            claims.add("acr")
-        for comparison in comparisons(route.policy):
+        for comparison in comparisons(route.blocks):
             if comparison.criterion == "http_header":
                 headers.add(comparison.argument.encode("ascii"))
                 if comparison.operator != "exists":

@@ -3,22 +3,19 @@
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import re2
 
-from authorize.policy import criteria
-from authorize.policy.criterion import Criterion, Evaluation
-from authorize.policy.language.access_criteria import given_access
-from authorize.policy.language.expressions import CompiledBlock, UnusableOperand, compile_block, single
+from authorize.policy.criterion import Evaluation
+from authorize.policy.language.expressions import UnusableOperand, compile_block
+from authorize.policy.language.registry import TIMED
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.readings import expression_form, setting_forms
-from authorize.policy.reasons import Reason
-from authorize.policy.step_up import policy_judges_strength, strengths_of
 from authorize.policy.user_entry import user_entry
 from config.routes.access_requests import AccessRequestKeys
-from config.routes.policy.language import ENFORCE, Block
+from config.routes.policy.language import AUTHENTICATION, ENFORCE, Block, Comparison, comparisons
 from config.routes.route import Route
 from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
@@ -29,6 +26,8 @@ _WITHOUT_GROUPS = re2.Options()
 _WITHOUT_GROUPS.never_capture = True
 
 CONDITIONS = ("path", "prefix", "regex")
+_FOR_NOBODY = frozenset({"public", "redirect", "cors_preflight"})  # criteria that let in who has not signed in
+_OF_A_SIGN_IN = frozenset({"acr", "amr", "auth_time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +42,11 @@ class ClientAuthority:
         return cls(hashlib.sha256(pem).hexdigest(), pem)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CompiledRoute:
     """Route made ready.  `matched_prefix` is the canonical `path` or `prefix` that `prefix_rewrite` replaces, "" where it has neither.
 
-    What has no place among the arguments is made for the first request that asks, and then kept: of ten thousand routes most are never
-    asked.
+    The cached properties are made for the first request that asks: of ten thousand routes most are never asked.
     """
 
     route: Route
@@ -60,29 +58,34 @@ class CompiledRoute:
     names_percent: bool  # its `regex` speaks of escapes, or of the percent sign
     has_escapes: bool  # its `path` or `prefix` can be spelled differently
     client_ca: ClientAuthority | None  # who must have issued the client's certificate
-    requirements: tuple[Criterion, ...]  # all must hold, before anything else
-    denials: tuple[CompiledBlock, ...]  # none may hold, and each must be known not to
-    allows: tuple[CompiledBlock, ...]
-    strengths: tuple[Criterion, ...]  # what the sign-in of whoever may enter must be like
-    policy_judges_strength: bool
+    requirements: tuple[Evaluation, ...]  # all must hold, before anything else
+    denies: tuple[Evaluation, ...]  # none may hold, and each must be known not to
+    policy_allows: tuple[Evaluation, ...]  # of the written policy
+    authentication: tuple[Evaluation, ...]  # what the sign-in of whoever may enter must be like
     has_policy: bool
     is_timed: bool  # the decision may change as time goes by
-    id: str = field(init=False)
-    grants: tuple[Evaluation, ...] = field(init=False)  # any one suffices
-    is_for_people: bool = field(init=False)  # only who is asking decides: nobody is let in unasked, and everybody may sign in
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "id":
-            made: Any = self.route.id
-        elif name == "grants":
-            made = (*map(single, grants_of(self.route)), *(block.evaluate for block in self.allows))
-        elif name == "is_for_people":
-            is_free = self.client_ca is None and not self.has_policy
-            made = is_free and all(criterion.look.nobody is not None for criterion in grants_of(self.route))
-        else:
-            raise AttributeError(name)
-        object.__setattr__(self, name, made)
-        return made
+    @cached_property
+    def id(self) -> str:
+        return self.route.id
+
+    @cached_property
+    def allows(self) -> tuple[Evaluation, ...]:
+        """Any one suffices."""
+        return (*_compiled(self.route, "allow"), *self.policy_allows)
+
+    @cached_property
+    def is_for_people(self) -> bool:
+        """Whether only who is asking decides: nobody is let in unasked, and everybody may sign in."""
+        return self.client_ca is None and not self.has_policy and _FOR_NOBODY.isdisjoint(self.route.criteria)
+
+    @cached_property
+    def policy_judges_strength(self) -> bool:
+        """Whether rules on access look at how or when somebody signed in: then a refusal may be one that another sign-in lifts."""
+        return any(
+            comparison.criterion in ("acr", "session_age") or comparison.argument in _OF_A_SIGN_IN
+            for comparison in comparisons(block for block in self.route.blocks if block.effect != AUTHENTICATION)
+        )
 
     def __repr__(self) -> str:
         return f"<CompiledRoute {self.route.from_}{self.matched_prefix}>"
@@ -95,7 +98,7 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
     enforced; either way their problems are found.
     """
     path, prefix, pattern, written = usable_conditions(route, key)
-    blocks = [block for block in written if with_shadow or block.mode == ENFORCE]
+    policy = [(block, evaluate) for block, evaluate in written if with_shadow or block.mode == ENFORCE]
     own_ca = route.tls_downstream_client_ca
     authority = None if (pem := own_ca or client_ca) is None else ClientAuthority.of(pem)
     setting = "tls_downstream_client_ca" if own_ca else "client_ca"
@@ -112,17 +115,30 @@ def compile_route(route: Route, key: str, client_ca: bytes | None = None, *, wit
         names_percent=bool(route.regex and "%" in route.regex),
         has_escapes=has_escapes,
         client_ca=authority,
-        requirements=() if authority is None else (criteria.certificate(authority.id, setting),),
-        denials=(*_other_providers(route), *(block for block in blocks if block.effect == "deny")),
-        allows=tuple(block for block in blocks if block.effect == "allow"),
-        strengths=tuple(strengths_of(route)),
-        policy_judges_strength=policy_judges_strength(route),
-        has_policy=bool(blocks),
-        is_timed=authority is not None or route.max_age is not None or route.sees_access or any(block.is_timed for block in blocks),
+        requirements=() if authority is None else (_issued_by(authority, setting),),
+        denies=(*_compiled(route, "deny"), *(evaluate for block, evaluate in policy if block.effect == "deny")),
+        policy_allows=tuple(evaluate for block, evaluate in policy if block.effect == "allow"),
+        authentication=tuple(_compiled(route, AUTHENTICATION)),
+        has_policy=bool(policy),
+        is_timed=authority is not None or any(comparison.criterion in TIMED for comparison in comparisons(_in_force(route, with_shadow))),
     )
 
 
-def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[CompiledBlock]]:
+def _compiled(route: Route, effect: str) -> Iterator[Evaluation]:
+    """Of the route's keys, whose values `usable_conditions` has found right."""
+    return (compile_block(block) for block in route.blocks if block.is_route_key and block.effect == effect)
+
+
+def _in_force(route: Route, with_shadow: bool) -> Iterator[Block]:
+    return (block for block in route.blocks if with_shadow or block.mode == ENFORCE)
+
+
+def _issued_by(authority: ClientAuthority, setting: str) -> Evaluation:
+    is_trusted = Comparison(setting, "trusted_certificate", "", "is", False, authority.id)
+    return compile_block(Block(setting, AUTHENTICATION, is_trusted, is_route_key=True))
+
+
+def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, Matcher | None, list[tuple[Block, Evaluation]]]:
     """The route's path, prefix, pattern and policy, ready to be compared; ConfigError where it can't be used."""
     problems: list[Problem] = []
     path = _setting(route.path, canonical_setting_path, f"{key}.path", problems)
@@ -130,26 +146,19 @@ def usable_conditions(route: Route, key: str) -> tuple[str | None, str | None, M
     pattern = _pattern(route.regex, f"{key}.regex", problems)
     problems.extend(_unusable_domains(route, key))
     problems.extend(unusable_users(route.allowed_users, f"{key}.allowed_users"))
-    blocks = _blocks(route, key, problems)
+    policy = _policy(route, key, problems)
     if route.access_requests is not None:
         problems.extend(_unusable_approvers(route.access_requests, key))
     if problems:
         raise ConfigError(problems)
-    return path, prefix, pattern, blocks
+    return path, prefix, pattern, policy
 
 
-def _other_providers(route: Route) -> Iterator[CompiledBlock]:
-    if route.identity_providers:
-        key = "identity_providers"
-        criterion = criteria.signed_in_elsewhere(route.identity_providers, key)
-        yield CompiledBlock(key, "deny", ENFORCE, single(criterion), is_timed=False)
-
-
-def _blocks(route: Route, key: str, problems: list[Problem]) -> list[CompiledBlock]:
+def _policy(route: Route, key: str, problems: list[Problem]) -> list[tuple[Block, Evaluation]]:
     blocks = []
     for block in route.policy:
         try:
-            blocks.append(compile_block(block))
+            blocks.append((block, compile_block(block)))
         except UnusableOperand as error:
             problems.append(Problem(f"{key}.{error.key}", str(error)))
     return blocks
@@ -248,37 +257,4 @@ def name_of(route: Route) -> str:
 
 def lets_somebody_in(route: Route) -> bool:
     """Whether it has any grant at all."""
-    return bool(
-        route.allow_any_authenticated_user
-        or route.allowed_users
-        or route.allowed_groups
-        or route.allowed_domains
-        or route.allowed_idp_claims
-        or route.allow_public_unauthenticated_access
-        or route.redirect is not None
-        or route.cors_allow_preflight
-        or route.access_requests is not None
-        or any(block.effect == "allow" and block.mode == ENFORCE for block in route.policy)
-    )
-
-
-def grants_of(route: Route) -> Iterator[Criterion]:
-    """Grants: those that need no sign-in come first, then from the cheapest to the dearest."""
-    if route.allow_public_unauthenticated_access:
-        yield criteria.always("allow_public_unauthenticated_access", Reason.PUBLIC)
-    if route.redirect is not None:
-        yield criteria.always("redirect", Reason.REDIRECT)
-    if route.cors_allow_preflight:
-        yield criteria.preflight()
-    if route.allow_any_authenticated_user:
-        yield criteria.any_user()
-    if route.allowed_users:
-        yield criteria.users(route.allowed_users)
-    if route.allowed_groups:
-        yield criteria.groups(route.allowed_groups)
-    if route.allowed_domains:
-        yield criteria.domains(route.allowed_domains)
-    if route.allowed_idp_claims:
-        yield criteria.claims(route.allowed_idp_claims)
-    if route.access_requests is not None:
-        yield given_access("access_requests")
+    return any(block.effect == "allow" and block.mode == ENFORCE for block in route.blocks)

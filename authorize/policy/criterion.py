@@ -153,9 +153,6 @@ class Criterion:
         every((self.look,))(case, trace)
         return trace[0]
 
-    def __call__(self, request: AccessRequest, identity: Identity | None, now: float = 0.0) -> TraceStep:
-        return self.test(Case(request, identity, now))
-
 
 @dataclass(frozen=True, slots=True)
 class CriterionReasons:

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Case, Reason, TraceStep
+from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE
@@ -55,19 +56,17 @@ def judge(request: AccessRequest, identity: Identity | None, route: CompiledRout
     have signed in as the route asks.
     """
     decision = _judged(request, identity, route, now)
-    return _unless_weak(decision, route) if route.strengths else decision
+    return _unless_weak(decision, route) if route.authentication else decision
 
 
 def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     case, trace = Case(request, identity, now, route.route), list[TraceStep]()
     for requirement in route.requirements:
-        step = requirement.test(case)
-        trace.append(step)
-        if step.value != TRUE:
+        if requirement(case, trace) != TRUE:
             return Decision(Outcome.CERTIFICATE, route, tuple(trace), case)
     is_open_question = False
-    for denial in route.denials:
-        value = denial.evaluate(case, trace)
+    for deny in route.denies:
+        value = deny(case, trace)
         if value == FALSE:
             continue
         if identity is not None or not value & FALSE:
@@ -80,8 +79,8 @@ def _granted(case: Case, trace: list[TraceStep], route: CompiledRoute, *, is_ope
     """`is_open_question`: who is asking decides a deny, and nobody has signed in yet."""
     # Without a policy of its own every route asks people to sign in before it says no.
     could_help = not route.has_policy
-    for grant in route.grants:
-        value = grant(case, trace)
+    for allow in route.allows:
+        value = allow(case, trace)
         # A preflight never says who asks: nothing that depends on it can be waited for.
         if value == TRUE and (not is_open_question or trace[-1].reason is Reason.PREFLIGHT):
             return Decision(Outcome.ALLOWED, route, tuple(trace), case)
@@ -93,13 +92,12 @@ def _granted(case: Case, trace: list[TraceStep], route: CompiledRoute, *, is_ope
 def _unless_weak(decision: Decision, route: CompiledRoute) -> Decision:
     """A weak sign-in leads to a stronger one: of who may enter, and of who is refused by rules that look at the sign-in themselves."""
     case = decision.case
-    is_open = route.policy_judges_strength and decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None
+    is_open = decision.outcome is Outcome.FORBIDDEN and case is not None and case.identity is not None and route.policy_judges_strength
     if case is None or decision.is_preflight or not (decision.is_allowed or is_open):
         return decision
     steps: list[TraceStep] = []
-    for strength in route.strengths:
-        steps.append(step := strength.test(case))
-        if not step.holds:
+    for is_strong in route.authentication:
+        if is_strong(case, steps) != TRUE:
             outcome = Outcome.SIGN_IN if case.identity is None else Outcome.STEP_UP
             return Decision(outcome, route, (*decision.trace, *steps), case)
     # What decided stays the last.

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from authorize.policy.compiled_route import CONDITIONS, compile_route
-from authorize.policy.criteria import Reason, TraceStep
+from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.paths.readings import readings
+from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
@@ -189,7 +190,7 @@ def ways_in(decision: Decision) -> list[str]:
         return [_wish(last.rule, last.words.wanted, is_inverted=False)]
     if last is not None and last.reason in _DENIES:
         return [f"{last.rule} must not match"]
-    effects = {block.key: block.effect for block in route.route.policy}
+    effects = {block.key: block.effect for block in route.route.blocks if not block.is_route_key or block.effect == "deny"}
     ways, inside = list[str](), list[str]()
     for step in decision.trace:
         if effects.get(step.rule) == "deny":

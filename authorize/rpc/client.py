@@ -13,9 +13,10 @@ from authorize.client import Attestation, Authorizer, Check
 from authorize.identity.loader import IdentityLoader
 from authorize.openings import Opening
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Reason, TraceStep
+from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
 from authorize.route_hosts import RouteHosts
 from authorize.rpc import attributes

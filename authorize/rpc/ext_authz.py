@@ -14,7 +14,7 @@ from google.rpc import code_pb2, status_pb2
 from authorize.client import Attestation, Check
 from authorize.envoy_answers import Denied, EnvoyRequest, ExtAuthzParts, LetThrough, require_same_route
 from authorize.openings import Opening
-from authorize.policy.criteria import TraceStep
+from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import require_plain

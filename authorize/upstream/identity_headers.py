@@ -153,11 +153,11 @@ def attested_email(identity: Identity) -> str:
 def told_groups(route: Route, groups_filter: tuple[str, ...] | None) -> frozenset[str] | None:
     """Groups that the upstream may learn of, None for all (no filter).  What the route itself names, its upstream needs to know."""
     chosen = groups_filter if route.jwt_groups_filter is None else route.jwt_groups_filter
-    return None if chosen is None else frozenset((*chosen, *route.allowed_groups, *_groups_in_policy(route)))
+    return None if chosen is None else frozenset((*chosen, *_named_groups(route)))
 
 
-def _groups_in_policy(route: Route) -> Iterator[str]:
-    for comparison in comparisons(route.policy):
+def _named_groups(route: Route) -> Iterator[str]:
+    for comparison in comparisons(route.blocks):
         if comparison.criterion == "groups" and comparison.operator in ("is", "in"):
             yield from comparison.operand
 

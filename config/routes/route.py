@@ -12,6 +12,7 @@ from config import removed_keys
 from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
 from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
 from config.routes.policy.language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
+from config.routes.policy.route_keys import key_blocks
 from config.routes.policy.values import regular_expression
 from config.routes.portal import HIDE, SHOW, PortalKeys
 from config.routes.provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
@@ -364,14 +365,19 @@ class Route(BearerTokenKeys, ProviderTokenKeys, BalancingKeys, PortalKeys):
         return (self.portal or (SHOW if self.redirect is None else HIDE)) == SHOW
 
     @cached_property
-    def criteria(self) -> frozenset[str]:
-        """The names of the criteria that its policy has."""
-        return frozenset(comparison.criterion for comparison in comparisons(self.policy))
+    def blocks(self) -> tuple[Block, ...]:
+        """All that decides who may enter: the route's keys as blocks, then those of its policy."""
+        return (*key_blocks(self), *self.policy)
 
     @cached_property
+    def criteria(self) -> frozenset[str]:
+        """Names of the criteria in its blocks."""
+        return frozenset(comparison.criterion for comparison in comparisons(self.blocks))
+
+    @property
     def sees_access(self) -> bool:
         """Whether temporary access is among what its rules look at."""
-        return self.access_requests is not None or "granted" in self.criteria
+        return "granted" in self.criteria
 
     @cached_property
     def access_key(self) -> str:

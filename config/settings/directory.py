@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from config.documents.document import path_of
+from config.routes.policy.language import comparisons
 from config.settings.authorize import claimed_groups
 from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
 from config.types.fields import File, Number, PositiveDuration, base64_bytes, or_file, text
@@ -107,10 +109,8 @@ def wanted_groups(settings: "Options") -> Iterator[tuple[str | int, ...]]:
     if settings.admin_allowed_groups:
         yield ("admin_allowed_groups",)
     for index, route in enumerate(settings.policy):
-        if route.allowed_groups:
-            yield "policy", index, "allowed_groups"
-        if "groups" in route.criteria:
-            yield "policy", index, "policy"
+        keys = {path_of(comparison.key)[0] for comparison in comparisons(route.blocks) if comparison.criterion == "groups"}
+        yield from (("policy", index, key) for key in sorted(keys, key=str))
 
 
 def groups_come_from_somewhere(settings: "Options") -> Iterator[Finding]:

@@ -169,9 +169,7 @@ def _claims_are_of_named_providers(settings: "Options") -> Iterator[Finding]:
 
 
 def _looks_at_claims(route: "Route") -> Iterator[KeyPath]:
-    if route.allowed_idp_claims:
-        yield ("allowed_idp_claims",)
-    yield from (place for place, comparison in _comparisons(route) if comparison.criterion == "claim")
+    yield from dict.fromkeys(place for place, comparison in _comparisons(route) if comparison.criterion == "claim")
 
 
 def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str]]:
@@ -188,8 +186,8 @@ def _told_claims(settings: "Options", route: "Route") -> Iterator[tuple[str, str
 
 
 def _comparisons(route: "Route") -> Iterator[tuple[KeyPath, Comparison]]:
-    """Comparisons of the route's policy, and of who gives access to it."""
-    for comparison in comparisons(route.policy):
+    """Comparisons of the route's rules, and of who gives access to it."""
+    for comparison in comparisons(route.blocks):
         yield path_of(comparison.key), comparison
     asking = route.access_requests
     if asking is not None:

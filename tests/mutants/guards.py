@@ -80,7 +80,7 @@ GUARDS = (
     ),
     Guards(
         "authorize.policy",
-        "compiled_route criteria criterion decision identity request route_table step_up truth unreachable_routes user_entry",
+        "compiled_route criterion decision identity request route_table truth unreachable_routes user_entry",
         "contract/test_path_readings.py contract/test_user_entries.py unit/authorize/decision_log/test_shadow.py "
         "unit/authorize/identity/test_client_certificates.py unit/authorize/policy/language/test_expressions.py "
         "unit/authorize/policy/language/test_request_criteria.py unit/authorize/policy/paths/test_canonical.py "
@@ -88,8 +88,9 @@ GUARDS = (
     ),
     Guards(
         "authorize.policy.language",
-        "access_criteria expressions person_criteria request_criteria time_criteria",
-        "unit/authorize/decision_log/test_recorded_facts.py",
+        "access_criteria expressions person_criteria request_criteria route_key_criteria time_criteria",
+        "contract/test_user_entries.py unit/authorize/decision_log/test_recorded_facts.py unit/authorize/policy/test_step_up.py "
+        "unit/authorize/test_several_providers.py",
     ),
     Guards("authorize.policy.paths", "canonical readings", "contract/test_path_readings.py"),
     Guards("authorize.rpc", "attributes client ext_authz"),
@@ -113,7 +114,7 @@ GUARDS = (
         "access_requests bearer_tokens provider_tokens rewrites route route_cache told_headers values",
         "unit/authorize/policy/language/test_access_criteria.py unit/config/test_source.py unit/proxy/sign_in/test_redirects.py",
     ),
-    Guards("config.routes.policy", "language values"),
+    Guards("config.routes.policy", "language route_keys values", "unit/authorize/policy/test_compiled_route.py"),
     Guards("config.routes.upstreams", "credentials urls"),
     Guards("config.settings", "authenticate autocert brand directory directory_account identity_providers linked_accounts provider_entry"),
     Guards("config.shown", "policy_words values"),

@@ -117,8 +117,8 @@ errors.without("the log says whose the path is to others", "TwoReadings.in_full"
 compiled_route = door("authorize.policy.compiled_route", "unit/authorize/policy/test_compiled_route.py")
 compiled_route.without(
     "what is open to everyone waits for nobody",
-    "CompiledRoute.__getattr__",
-    always("all((criterion.look.nobody is not None for criterion in grants_of(self.route)))"),
+    "CompiledRoute.is_for_people",
+    always("_FOR_NOBODY.isdisjoint(self.route.criteria)"),
 )
 compiled_route.without(
     "a regex matches the whole path",
@@ -127,19 +127,20 @@ compiled_route.without(
 )
 
 ENTRIES = ("contract/test_user_entries.py",)
-criteria = door("authorize.policy.criteria", "unit/authorize/policy/test_criteria.py", "unit/authorize/policy/test_decision.py")
-criteria.without(
+KEYS = "unit/authorize/policy/language/test_route_key_criteria.py"
+keys = door("authorize.policy.language.route_key_criteria", KEYS)
+criteria = door("authorize.policy.language.person_criteria", KEYS)
+keys.without(
     "a preflight names its origin and method",
-    "preflight.judge",
+    "cors_preflight.judge",
     replaced('request.method == "OPTIONS" and request.origin and request.access_control_request_method', 'request.method == "OPTIONS"'),
 )
-criteria.without("a subject is of the configured provider", "users.judge", replaced("identity.own_subject", "identity.subject"), *ENTRIES)
+criteria.without("a subject is of the configured provider", "user.judge", replaced("identity.own_subject", "identity.subject"), *ENTRIES)
 criteria.without(
     "a domain is compared whole",
-    "domains.judge",
-    replaced("identity.rule_domain in listed", "identity.rule_email.endswith(tuple(listed))"),
+    "domain.judge",
+    replaced("fits(identity.rule_domain)", "identity.rule_email.endswith(tuple(operand))"),
 )
-criteria.without("true is not one", "with_type", returns("False, value"))
 
 user_entry = door("authorize.policy.user_entry", *ENTRIES)
 user_entry.without(
@@ -177,7 +178,7 @@ people.without(
 )
 people.without(
     "several kinds of sign-in are none",
-    "acr_among.judge",
+    "acr.judge",
     replaced("len(found) != 1", "not found"),
 )
 
@@ -334,6 +335,7 @@ DOORS = (
     errors,
     compiled_route,
     criteria,
+    keys,
     user_entry,
     decision,
     truth,

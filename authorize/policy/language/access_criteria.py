@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, CriterionWords, Reason, on_request
+from authorize.policy.criterion import Case, Criterion, CriterionReasons, CriterionWords, on_request
 from authorize.policy.identity import AccessSpan
+from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE
 from config.routes.policy.language import Comparison
 
@@ -11,10 +12,6 @@ ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO
 
 
 def granted(comparison: Comparison) -> Criterion:
-    return given_access(comparison.key)
-
-
-def given_access(rule: str) -> Criterion:
     """Temporary access to the route of the case.  Not `on_person`: it needs the time and the route, too."""
 
     def judge(case: Case) -> int:
@@ -28,7 +25,7 @@ def given_access(rule: str) -> Criterion:
         return f"access from {_moment(span.since)} until {_moment(span.until)}"
 
     return on_request(
-        CriterionWords(rule, "active temporary access of this user to this route", compared),
+        CriterionWords(comparison.key, "active temporary access of this user to this route", compared),
         ACCESS,
         judge,
         needs_person=True,

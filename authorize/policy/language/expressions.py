@@ -1,12 +1,10 @@
 """Policy expressions, compiled: functions that evaluate a case and leave a TraceStep for each criterion they looked at."""
 
-from dataclasses import dataclass
-
-from authorize.policy.criterion import Case, Criterion, CriterionWords, Evaluation, TraceStep, every
-from authorize.policy.language.registry import TIMED, criterion_of
+from authorize.policy.criterion import Case, CriterionLook, CriterionWords, Evaluation, TraceStep, every
+from authorize.policy.language.registry import criterion_of
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
-from config.routes.policy.language import Block, Comparison, Expression, comparisons
+from config.routes.policy.language import Block, Comparison, Expression
 
 _REASONS = {
     "allow": {TRUE: Reason.ALLOWED_BY_POLICY, FALSE: Reason.NOT_ALLOWED_BY_POLICY, UNKNOWN: Reason.ALLOW_UNKNOWN},
@@ -22,22 +20,11 @@ class UnusableOperand(ValueError):
         self.key = key
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledBlock:
-    """Block made ready: `evaluate` ends the trace with a TraceStep for all of it.  `is_timed`: its answer may change as time goes by."""
-
-    key: str
-    effect: str
-    mode: str
-    evaluate: Evaluation
-    is_timed: bool
-
-
-def compile_block(block: Block) -> CompiledBlock:
-    """Block made ready; UnusableOperand for the first that is."""
-    is_allow = block.effect == "allow"
-    compiled: list[Criterion] = []
-    inner = _evaluation(block.expression, compiled, is_told=is_allow)
+def compile_block(block: Block) -> Evaluation:
+    """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  UnusableOperand for the first that is."""
+    inner = _evaluation(block.expression, is_told=block.effect != "deny")
+    if block.is_route_key:
+        return inner
     steps = _block_steps(block)
 
     def evaluate(case: Case, trace: list[TraceStep]) -> int:
@@ -45,12 +32,7 @@ def compile_block(block: Block) -> CompiledBlock:
         trace.append(steps[value])
         return value
 
-    is_timed = any(comparison.criterion in TIMED for comparison in comparisons([block]))
-    return CompiledBlock(block.key, block.effect, block.mode, evaluate, is_timed)
-
-
-def single(criterion: Criterion) -> Evaluation:
-    return every((criterion.look,))
+    return evaluate
 
 
 def _block_steps(block: Block) -> tuple[TraceStep, ...]:
@@ -64,14 +46,13 @@ def _block_steps(block: Block) -> tuple[TraceStep, ...]:
     return tuple(steps)
 
 
-def _evaluation(expression: Expression, compiled: list[Criterion], *, is_told: bool) -> Evaluation:
-    """Evaluation; each criterion that it is made of is added to `compiled`."""
+def _evaluation(expression: Expression, *, is_told: bool) -> Evaluation:
     if isinstance(expression, Comparison):
-        return single(_criterion(expression, compiled, is_told=is_told))
+        return every((_look(expression, is_told=is_told),))
     is_told = is_told and expression.operator in ("and", "or")
     if expression.operator == "and" and all(isinstance(part, Comparison) for part in expression.parts):
-        return every(_criterion(part, compiled, is_told=is_told).look for part in expression.parts if isinstance(part, Comparison))
-    parts = tuple(_evaluation(part, compiled, is_told=is_told) for part in expression.parts)
+        return every(_look(part, is_told=is_told) for part in expression.parts if isinstance(part, Comparison))
+    parts = tuple(_evaluation(part, is_told=is_told) for part in expression.parts)
     match expression.operator:
         case "and":
             return _all(parts)
@@ -81,14 +62,13 @@ def _evaluation(expression: Expression, compiled: list[Criterion], *, is_told: b
             return _none(parts)
 
 
-def _criterion(comparison: Comparison, compiled: list[Criterion], *, is_told: bool) -> Criterion:
+def _look(comparison: Comparison, *, is_told: bool) -> CriterionLook:
     try:
         criterion = criterion_of(comparison)
     except ValueError as error:
         raise UnusableOperand(comparison.key, str(error)) from None
     criterion.words.is_told = criterion.words.is_told and is_told
-    compiled.append(criterion)
-    return criterion
+    return criterion.look
 
 
 def _all(parts: tuple[Evaluation, ...]) -> Evaluation:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from authorize.policy.criteria import Criterion
-from authorize.policy.language import access_criteria, person_criteria, request_criteria, time_criteria
+from authorize.policy.criterion import Criterion
+from authorize.policy.language import access_criteria, person_criteria, request_criteria, route_key_criteria, time_criteria
 from config.routes.policy.language import Comparison
 
 # Their answer may change while nothing else does.
-TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted"})
+TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age", "trusted_certificate"})
 
 
 def criterion_of(comparison: Comparison) -> Criterion:
@@ -15,6 +15,16 @@ def criterion_of(comparison: Comparison) -> Criterion:
     return MAKERS[comparison.criterion](comparison)
 
 
+_OF_ROUTE_KEYS: dict[str, Callable[[Comparison], Criterion]] = {
+    "public": route_key_criteria.public,
+    "redirect": route_key_criteria.redirect,
+    "cors_preflight": route_key_criteria.cors_preflight,
+    "authenticated_user": route_key_criteria.authenticated_user,
+    "other_provider": route_key_criteria.other_provider,
+    "sign_in_age": route_key_criteria.sign_in_age,
+    "trusted_certificate": route_key_criteria.trusted_certificate,
+}
+ROUTE_KEY_CRITERIA = frozenset(_OF_ROUTE_KEYS)  # no policy can write them
 MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
     "email": person_criteria.email,
     "domain": person_criteria.domain,
@@ -33,4 +43,5 @@ MAKERS: dict[str, Callable[[Comparison], Criterion]] = {
     "date": time_criteria.date,
     "session_age": time_criteria.session_age,
     "granted": access_criteria.granted,
+    **_OF_ROUTE_KEYS,
 }

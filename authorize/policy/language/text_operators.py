@@ -6,7 +6,8 @@ from typing import Any
 
 import re2
 
-from authorize.policy.criteria import Case, CriterionWords, shown
+from authorize.policy.criterion import Case, CriterionWords
+from authorize.policy.criterion_words import shown
 from config.routes.policy.language import Comparison
 
 TextTest = Callable[[str], bool]

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from authorize.policy.criteria import Case, Criterion, CriterionReasons, CriterionWords, Reason, on_request
+from authorize.policy.criterion import Case, Criterion, CriterionReasons, CriterionWords, on_request
+from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import Comparison
 

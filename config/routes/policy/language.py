@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from config.routes.policy.values import CRITERIA, CriterionKind, time_zone
 
 EFFECTS = ("allow", "deny")
+AUTHENTICATION = "authentication"  # effect of route keys: what the sign-in of whoever may enter must be like
 ENFORCE, SHADOW = MODES = ("enforce", "shadow")
 COMBINATIONS = ("and", "or", "nor", "not")
 # Criteria that the records of a person answer, whatever they ask for at that moment.
@@ -47,12 +48,13 @@ Expression = Comparison | Combination
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Block of the policy.  `mode` SHADOW: what it would do is told, and not done."""
+    """Block of the policy.  `mode` SHADOW: what it would do is told, and not done.  `is_route_key`: made by route_keys.py, not written."""
 
     key: str
     effect: str
     expression: Expression
     mode: str = ENFORCE
+    is_route_key: bool = False
 
 
 def policy_blocks(value: Any) -> tuple[Block, ...]:

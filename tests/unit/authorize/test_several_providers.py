@@ -10,9 +10,9 @@ import yaml
 from authorize.config_checks import CONFIG_CHECKS
 from authorize.explain.invented_request import InventedPerson, described_identity
 from authorize.identity.person_records import PersonRecords, identity_of, rule_email_of
-from authorize.policy.criteria import Reason
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from authorize.upstream.identity_headers import attested_claims
 from config.identity_provider import ConfiguredProvider
 from config.load import check_configuration

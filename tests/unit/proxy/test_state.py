@@ -5,8 +5,9 @@ import pytest
 
 from authorize.client import Check, WithheldCredentials
 from authorize.policy.compiled_route import CompiledRoute
-from authorize.policy.criteria import Reason, TraceStep
+from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
+from authorize.policy.reasons import Reason
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import TRUE
 from proxy.state import ProxyState

@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from authorize.identity.person_records import PersonRecords, identity_of
-from authorize.policy.criteria import no_group_fits
 from authorize.policy.identity import Identity
-from authorize.policy.truth import UNKNOWN
 from config.routes.bearer_tokens import JWT
 from databroker.claims import flattened
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues
 from tests.support.providers import a_provider
+from tests.unit.authorize.policy.written_policies import answer
 
 ABSENT = object()
 
@@ -199,7 +198,7 @@ def test_who_is_not_in_the_records_of_the_directory_has_groups_that_are_not_know
     found = identity_of(facts, a_provider(groups_claim=groups_claim or "", expects_groups=expects_groups, expects_record=expects_record))
     is_untold_claim = bool(groups_claim) and expects_groups and not claims
     assert found.has_untold_groups is (is_unknown or is_untold_claim)
-    assert (no_group_fits(found) == UNKNOWN) is found.has_untold_groups
+    assert (answer({"groups": "none of theirs"}, found) is None) is found.has_untold_groups
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 
 ALLOWED, SIGN_IN, FORBIDDEN, NO_ROUTE = Outcome.ALLOWED, Outcome.SIGN_IN, Outcome.FORBIDDEN, Outcome.NO_ROUTE

@@ -96,6 +96,6 @@ def test_the_trace_shows_it_as_a_step() -> None:
 
 def test_routes_that_ask_for_nothing_compile_to_nothing() -> None:
     (plain,) = table(make_route(**ANY)).routes()
-    assert (plain.strengths, plain.is_timed) == ((), False)
+    assert (plain.authentication, plain.is_timed) == ((), False)
     (timed,) = table(make_route(**ANY, **AGE)).routes()
     assert timed.is_timed

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from authorize.policy.criteria import Case, Criterion
+from authorize.policy.criterion import Case, Criterion
 from authorize.policy.identity import Identity
 from authorize.policy.language.registry import criterion_of
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN

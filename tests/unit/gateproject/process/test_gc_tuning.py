@@ -84,12 +84,12 @@ def test_what_a_configuration_became_goes_without_the_collector(tmp_path: Path) 
 def test_rules_of_every_kind_go_without_the_collector() -> None:
     cases = Cases(1)
     routes = [make_route(**cases.route()) for _ in range(300)]
-    asked = {comparison.criterion for route in routes for comparison in comparisons(route.policy)}
-    assert asked == MAKERS.keys() - {"provider"}
+    asked = {comparison.criterion for route in routes for comparison in comparisons(route.blocks)}
+    assert asked == MAKERS.keys() - {"provider", "other_provider", "redirect", "sign_in_age", "trusted_certificate"}
 
     def compile_all() -> None:
         for compiled in RouteTable.build(routes, client_ca=b"authority").routes():
-            assert [compiled.id, compiled.grants, compiled.is_for_people]  # made when they are asked for
+            assert [compiled.id, compiled.allows, compiled.is_for_people]  # made when they are asked for
 
     compile_all()
     gc.collect()

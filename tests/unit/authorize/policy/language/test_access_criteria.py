@@ -2,7 +2,7 @@
 
 import pytest
 
-from authorize.policy.criteria import Case
+from authorize.policy.criterion import Case
 from authorize.policy.decision import Outcome, decide, judge
 from authorize.policy.decision_text import rows, sentence, ways_in
 from authorize.policy.identity import AccessSpan, Identity

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criteria import Reason
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.decision_text import sentence
 from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
 from foundation.errors import ConfigError
 from tests.unit.authorize.builders import NOW, make_route, request, table, user
 

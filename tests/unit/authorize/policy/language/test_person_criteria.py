@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criterion import Case
 from authorize.policy.identity import Identity
 from databroker.claims import flattened
 from foundation.claim_values import ListedValues, NullValues, PartialValues
-from tests.unit.authorize.builders import request, user
+from tests.unit.authorize.builders import user
 from tests.unit.authorize.policy.written_policies import answer, criterion
 
 UNVERIFIED = user("")
@@ -130,12 +129,6 @@ def test_a_claim_whose_dots_are_escaped_otherwise_is_not_known_to_be_missing(pat
     assert answer({f"claim/{path}": {"exists": should_exist}}, user(claims=DOTTED)) is expected
     if exists is None:
         assert answer({f"claim/{path}": {"not_is": "blocked"}}, user(claims=DOTTED)) is None
-
-
-def test_an_explanation_says_that_a_dot_needs_a_backslash() -> None:
-    step = criterion({"claim/resource_access.my.app": {"exists": False}})(request(), user(claims=DOTTED))
-    assert step.words is not None
-    assert "backslash" in step.words.compared(Case(request(), user(claims=DOTTED), 0.0))
 
 
 def test_a_strength_beside_what_can_t_be_compared_is_not_known() -> None:

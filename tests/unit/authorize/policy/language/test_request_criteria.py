@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from authorize.policy.criteria import Case
+from authorize.policy.criterion import Case
 from authorize.policy.request import ClientCertificate
 from foundation.errors import BadRequest
 from tests.unit.authorize.builders import NOW, request

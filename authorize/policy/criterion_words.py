@@ -1,0 +1,40 @@
+"""Words of criteria for explanations: what a case has, and what would hold.  Nothing here runs for a request."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from authorize.policy.criterion import Case
+from foundation.claim_values import UnescapedValues, is_partial
+
+
+def wanted(values: Iterable[Any]) -> str:
+    return f"one of {shown(values)}"
+
+
+def shown(values: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(str, values))) or "nothing"
+
+
+def shown_claim(values: tuple[Any, ...] | None) -> str:
+    if type(values) is UnescapedValues:
+        return "unknown: a dot of the claim's name needs a backslash"
+    if values is None or not is_partial(values):
+        return shown(values or ())
+    return ", ".join([*sorted(map(str, values)), "a value that can't be compared"])
+
+
+def compared_person(case: Case) -> str:
+    person = case.identity
+    return "nobody" if person is None else ", ".join(dict.fromkeys(filter(None, (person.rule_email, person.user_id, person.own_subject))))
+
+
+def compared_email(case: Case) -> str:
+    return "nobody" if case.identity is None else case.identity.rule_email or "no usable e-mail address"
+
+
+def compared_provider(case: Case) -> str:
+    return "nobody" if case.identity is None else case.identity.provider
+
+
+def compared_groups(case: Case) -> str:
+    return "nobody" if case.identity is None else shown(case.identity.group_ids | case.identity.group_names)

@@ -1,0 +1,95 @@
+"""Criteria that only keys of a route have (config/routes/policy/route_keys.py) or of the configuration, never a written policy."""
+
+from datetime import timedelta
+
+from authorize.policy.criterion import NOTHING, Case, Criterion, CriterionReasons, CriterionWords, on_person, on_request
+from authorize.policy.criterion_words import compared_person, compared_provider, wanted
+from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
+from authorize.policy.truth import FALSE, TRUE, UNKNOWN
+from config.routes.policy.language import Comparison
+
+AGE = CriterionReasons(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)
+PREFLIGHT = CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT)
+SIGNED_IN = CriterionReasons(Reason.SIGNED_IN, Reason.NOT_SIGNED_IN, Reason.NOT_SIGNED_IN)
+ELSEWHERE = CriterionReasons(Reason.SIGNED_IN_ELSEWHERE, Reason.PROVIDER_LISTED, Reason.PROVIDER_OF_NOBODY)
+TRUST = CriterionReasons(
+    Reason.CERTIFICATE_GOOD, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_NOT_TRUSTED, Reason.CERTIFICATE_MISSING
+)
+
+
+def public(comparison: Comparison) -> Criterion:
+    return _always(comparison, Reason.PUBLIC)
+
+
+def redirect(comparison: Comparison) -> Criterion:
+    return _always(comparison, Reason.REDIRECT)
+
+
+def _always(comparison: Comparison, reason: Reason) -> Criterion:
+    words = CriterionWords(comparison.key, "true", lambda case: "true")
+    return on_request(words, CriterionReasons(reason, reason, reason), lambda case: TRUE)
+
+
+def cors_preflight(comparison: Comparison) -> Criterion:
+    """CORS preflight: a browser's question before a cross-origin request; it can't carry a cookie (Fetch standard, 4.8)."""
+
+    def judge(case: Case) -> int:
+        request = case.request
+        asks = request.method == "OPTIONS" and request.origin and request.access_control_request_method
+        return TRUE if asks else FALSE
+
+    wants = "OPTIONS with Origin and Access-Control-Request-Method"
+    return on_request(CriterionWords(comparison.key, wants, lambda case: case.request.method), PREFLIGHT, judge)
+
+
+def authenticated_user(comparison: Comparison) -> Criterion:
+    words = CriterionWords(comparison.key, "any signed-in user", compared_person)
+    return on_person(words, SIGNED_IN, lambda identity: FALSE if identity.is_foreign else TRUE)
+
+
+def other_provider(comparison: Comparison) -> Criterion:
+    """People of another provider than these.  Programs are of none, and are named by themselves."""
+    listed = frozenset(comparison.operand)
+
+    def judge(identity: Identity) -> int:
+        return TRUE if identity.is_own and identity.provider not in listed else FALSE
+
+    return on_person(CriterionWords(comparison.key, lambda: wanted(listed), compared_provider), ELSEWHERE, judge)
+
+
+def sign_in_age(comparison: Comparison) -> Criterion:
+    """Age of the sign-in at the provider, which a step-up renews; that of the session is `session_age`."""
+    limit = comparison.operand.total_seconds()
+
+    def judge(case: Case) -> int:
+        authenticated = case.identity.authenticated if case.identity is not None else 0.0
+        if authenticated <= 0.0:
+            return UNKNOWN
+        return TRUE if case.now - authenticated <= limit else FALSE
+
+    def compared(case: Case) -> str:
+        if case.identity is None or case.identity.authenticated <= 0.0:
+            return "an unknown age"
+        return str(timedelta(seconds=int(max(case.now - case.identity.authenticated, 0.0))))
+
+    return on_request(CriterionWords(comparison.key, f"at most {comparison.operand}", compared), AGE, judge, needs_person=True)
+
+
+def trusted_certificate(comparison: Comparison) -> Criterion:
+    """Client certificate: a chain to this authority, verified for this moment (authorize/identity/client_certificates.py)."""
+    authority_id = comparison.operand
+
+    def judge(case: Case) -> int:
+        shown_certificate = case.request.client_certificate
+        if shown_certificate is None:
+            return NOTHING
+        return TRUE if shown_certificate.verdicts.get(authority_id) == "" else FALSE
+
+    def compared(case: Case) -> str:
+        found = case.request.client_certificate
+        if found is None:
+            return "no certificate"
+        return f"{found.subject} ({found.fingerprint}): {found.verdicts.get(authority_id, 'not verified') or 'good'}"
+
+    return on_request(CriterionWords(comparison.key, "a client certificate issued by the route's CA", compared), TRUST, judge)
