@@ -9,10 +9,10 @@ from channels.exceptions import StopConsumer
 
 from foundation.tasks import spawn
 from foundation.web.asgi import Application, AsgiMessage, Receive
-from proxy.forwarding.messages import ABNORMAL
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.refusals import note_refusal
 from proxy.other_servers.websocket import DENIAL, AsgiWebsocketClient
+from proxy.websocket.frames import ABNORMAL
 
 # Told of each handshake: its Host, its method, the status of the answer.
 Counted = Callable[[bytes, bytes, int], None]

@@ -11,8 +11,7 @@ from config.routes.route import Route
 from foundation.web.asgi import Header, Headers
 from proxy.incoming import IncomingRequest
 from proxy.sign_in.kept_forms import KeptForm
-from proxy.upgrades.handshake import Handshake
-from proxy.upgrades.spdy import SpdyOffer
+from proxy.upgrades import Upgrade
 
 
 class Asker(Enum):
@@ -86,7 +85,7 @@ class Carry:
     route: CompiledRoute
     told: tuple[Header, ...]
     withheld: WithheldCredentials
-    offer: Handshake | SpdyOffer | None = None
+    offer: Upgrade | None = None
 
 
 Verdict: TypeAlias = SignIn | Refuse | Redirect | Carry

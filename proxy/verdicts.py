@@ -18,9 +18,9 @@ from proxy.rewriting.header_names import fold
 from proxy.rewriting.target import without_token
 from proxy.sign_in.kept_forms import KeptForm, NotKept
 from proxy.sign_in.loops import SignInLoops
-from proxy.upgrades import spdy
-from proxy.upgrades.handshake import PREFIX, Handshake, HandshakeRefused, handshake, require_known_origin
+from proxy.upgrades import HandshakeRefused, SpdyOffer, Upgrade
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
+from proxy.websocket.handshake import PREFIX, handshake, require_known_origin
 
 NOT_IN_A_VERDICT = "the front proxy must forward /.gate/ to gate instead of checking it with forward auth"
 UNKNOWN = "no application is configured at this address"
@@ -124,7 +124,7 @@ def refused(error: GateError, asker: Asker = Asker.OURS) -> Refuse:
     return Refuse(status, f"This request is denied: {error}.", advice, problem=error.in_full)
 
 
-def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake | spdy.SpdyOffer | None:
+def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Upgrade | None:
     """What the client offers to change to, and we would carry.  BadRequest for what is no offer, or is not for this route."""
     method, headers, own_origin = (
         incoming.scope["method"],
@@ -136,15 +136,15 @@ def _offer(incoming: IncomingRequest, route: Route, asker: Asker) -> Handshake |
             if not route.allow_websockets:
                 raise CarriedElsewhere(NO_WEBSOCKETS)
             require_known_origin([value for name, value in headers if name == b"origin"], own_origin, route.websocket_origins)
-        if not route.allow_spdy and spdy.is_offered(headers):
+        if not route.allow_spdy and SpdyOffer.is_in(headers):
             raise CarriedElsewhere(NO_SPDY)
         return None
     if incoming.is_connect or not incoming.is_upgrade:
         return None
-    if spdy.is_offered(headers):
+    if SpdyOffer.is_in(headers):
         if not route.allow_spdy:  # without the offer, an API server answers that it lacks upgrade headers
             raise HandshakeRefused(403, NO_SPDY)
-        return spdy.offer(method, headers)
+        return SpdyOffer.of(method, headers)
     if not any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers):
         return None
     if not route.allow_websockets:

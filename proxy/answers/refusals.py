@@ -27,7 +27,7 @@ from proxy.incoming import IncomingRequest
 from proxy.sign_in.kept_forms import FormGone, NotKept
 from proxy.sign_in.loops import SignInLoops
 from proxy.sign_in.redirects import return_url, step_up_challenge
-from proxy.upgrades.handshake import HandshakeRefused
+from proxy.upgrades import HandshakeRefused
 from proxy.verdict import Refuse
 
 NOT_GOOD = Message("The token in the Authorization header is not valid for this application.")

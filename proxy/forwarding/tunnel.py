@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from foundation.errors import UpstreamError
 from foundation.web.asgi import Header
 from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
 from proxy.keep_alive import keep_alive
-from proxy.upstreams.client import UpstreamExchange
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0
@@ -256,24 +254,6 @@ class _BytesSide(TunnelSide):
     def stopped(self) -> None:
         """Shutdown of the listener."""
         self._tunnel.stop_soon()
-
-
-async def carry_after_101(
-    tunnel: Tunnel,
-    take_over: Callable[[TunnelSide], tuple[TunnelConnection, bytes]],
-    exchange: UpstreamExchange,
-    timeout: float | None,
-    handle: StreamHandle,
-    result: ForwardResult,
-) -> None:
-    """Carry a tunnel where both ends have agreed to leave HTTP: take the connections over, and carry until the end."""
-    try:
-        tunnel.client.connection, sent_ahead = take_over(tunnel.client)
-    except ValueError as error:
-        raise UpstreamError("the upstream sent headers that can't be forwarded") from error
-    result.status = 101
-    tunnel.upstream.connection, answered_ahead = exchange.take_over(tunnel.upstream)
-    await carry(tunnel, sent_ahead, answered_ahead, timeout, handle, result)
 
 
 async def carry(

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from foundation.web.asgi import Header
 from proxy.listener.http1.head import HTTP_1_0, RequestHead, RequestRefused, parse_head
-from proxy.upgrades.handshake import PREFIX
+from proxy.websocket.handshake import PREFIX
 
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 # In what a server has taken apart, none of these can be a byte that a client sent: they would be parts of another message.

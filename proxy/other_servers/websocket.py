@@ -9,11 +9,18 @@ from typing import Any
 
 from foundation.web.asgi import AsgiMessage, Header, Send
 from proxy.forwarding.http import ABORT
-from proxy.forwarding.messages import (
+from proxy.forwarding.tunnel import TunnelSide
+from proxy.listener.http1.request import TUNNEL
+from proxy.listener.http1.response import ResponseHead
+from proxy.other_servers.scope import strict_scope
+from proxy.websocket.frames import (
     ABNORMAL,
     BINARY,
+    BROKEN,
     CLOSE,
+    INVALID_TEXT,
     NO_STATUS,
+    NORMAL,
     PING,
     PONG,
     TEXT,
@@ -22,16 +29,11 @@ from proxy.forwarding.messages import (
     client_close,
     client_frame,
 )
-from proxy.forwarding.tunnel import TunnelSide
-from proxy.listener.http1.request import TUNNEL
-from proxy.listener.http1.response import ResponseHead
-from proxy.other_servers.scope import strict_scope
-from proxy.upgrades.handshake import PREFIX
+from proxy.websocket.handshake import PREFIX
 
 DENIAL = "websocket.http.response"
 # Of what the upstream says, before it is read no further; a message as a whole is bounded by the relay.
 MOST_QUEUED = 64 * 1024
-NORMAL, INVALID_TEXT, BROKEN = 1000, 1007, 1011
 # RFC 6455 7.4.2: applications may choose the codes from here on.
 PRIVATE = 4000
 

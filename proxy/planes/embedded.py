@@ -24,9 +24,7 @@ from foundation.web.asgi import Header, Receive, Send
 from proxy.answers.refusals import TooManyTunnels, refusal_of
 from proxy.answers.send import send_refusal
 from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
-from proxy.forwarding.spdy import SpdyUpgrade
 from proxy.forwarding.tcp import TunnelLimits, carry_tcp
-from proxy.forwarding.websocket import WebsocketUpgrade
 from proxy.incoming import IncomingRequest
 from proxy.observe.access_log import RequestContext
 from proxy.observe.spans import carried_in_span
@@ -35,7 +33,7 @@ from proxy.planes.open_streams import Stream
 from proxy.planes.pipeline import AuthorizationPipeline
 from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
 from proxy.state import ProxyState
-from proxy.upgrades.handshake import Handshake, HandshakeRefused
+from proxy.upgrades import HandshakeRefused
 from proxy.upstreams.cluster import Cluster, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
 from proxy.upstreams.request import OutgoingRequest
@@ -118,14 +116,10 @@ class DataPlane:
             raise EnvoyNeeded("only Envoy forwards to upstream_http2 routes, and it did not take this request")
         take_over = _tunnel_of(incoming)["take_over"] if offer is not None else None
         outgoing = await self.outgoing(judged, carry)
-        if take_over is not None:
-            answer_headers = self._for_client(outgoing)
+        if offer is not None and take_over is not None:
             # The default bounds the handshake alone; a timeout that was set bounds what comes after it, too.
             lifetime = None if outgoing.is_default_timeout else outgoing.timeout
-            if isinstance(offer, Handshake):
-                switch = WebsocketUpgrade(offer, take_over, answer_headers, lifetime).carry
-            else:
-                switch = SpdyUpgrade(take_over, answer_headers, lifetime).carry
+            switch = partial(offer.carry, take_over, self._for_client(outgoing), lifetime)
 
         with self.tracked(judged, outgoing.selection, outgoing.statistics) as handle:
             answer = self.forwarded(outgoing, receive, send, handle, switch)

@@ -167,7 +167,7 @@ GUARDS = (
     Guards("gateproject.tunnel", "sign_in socket_owner"),
     Guards(
         "proxy",
-        "client_address incoming own_paths service state verdicts",
+        "client_address incoming own_paths service state upgrades verdicts",
         "unit/authorize/rpc/test_ext_authz.py unit/proxy/envoy/test_judge.py unit/proxy/planes/test_embedded.py "
         "unit/proxy/views/test_program_login.py",
     ),
@@ -188,7 +188,7 @@ GUARDS = (
         "proxy.envoy.resources",
         "answers bootstrap certificates clusters discovery edge_headers ended_upgrades hosts http3 http_connections judge_filter listener",
     ),
-    Guards("proxy.forwarding", "frames http idle_timer spdy tcp tunnel", "unit/proxy/planes/test_embedded.py"),
+    Guards("proxy.forwarding", "http idle_timer tcp tunnel", "unit/proxy/planes/test_embedded.py"),
     Guards(
         "proxy.listener",
         "client_socket client_transport daphne_command daphne_options fair_selector https_redirects server state tunnel wrapping",
@@ -209,9 +209,9 @@ GUARDS = (
         "unit/proxy/test_upstream_credentials.py",
     ),
     Guards("proxy.sign_in", "kept_forms loops programs redirects", "unit/proxy/views/test_kept_form.py"),
-    Guards("proxy.upgrades", "handshake spdy"),
     Guards("proxy.upstreams", "client cluster connection grpc_health request tls upstream_errors"),
     Guards("proxy.views", "program_login route_host"),
+    Guards("proxy.websocket", "frames handshake"),
 )
 
 # Of these modules every mutant is noticed or in ignored.py.  Those of the others are reported alone, until somebody has worked through them.

@@ -7,10 +7,9 @@ import pytest
 from channels.testing import ApplicationCommunicator
 
 from proxy.consumers import WebsocketConsumer
-from proxy.forwarding.frames import close_frame
-from proxy.forwarding.messages import TEXT
+from proxy.websocket.frames import TEXT, close_frame
 from tests.support.eventually import eventually
-from tests.unit.proxy.forwarding.test_messages import of_a_server
+from tests.support.websockets import from_server
 from tests.unit.proxy.other_servers.test_scope import WEBSOCKET
 from tests.unit.proxy.other_servers.test_websocket import ACCEPT, DENIES, Side
 
@@ -37,7 +36,7 @@ class Carrier:
             await send({"type": "http.response.body", "body": b""})
             return
         client, _ = scope["extensions"]["gate.tunnel"]["take_over"]([], self.side)
-        client.write(of_a_server(TEXT, b"hello"))
+        client.write(from_server(TEXT, b"hello"))
         try:
             await self.end.wait()
         except asyncio.CancelledError:

@@ -13,10 +13,10 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest, BrokerError, TwoReadings
 from proxy.sign_in.kept_forms import KeptForm, NotKept
-from proxy.upgrades.handshake import Handshake
-from proxy.upgrades.spdy import SpdyOffer
+from proxy.upgrades import SpdyOffer
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, Refuse, SignIn, Verdict
 from proxy.verdicts import Verdicts, asks_for_websocket, refused, with_form
+from proxy.websocket.handshake import Handshake
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, incoming_from
 from tests.support.options import make_options
 from tests.unit.authorize.builders import NOW, user

@@ -24,7 +24,7 @@ from proxy.answers.send import Answers, send_refusal
 from proxy.answers.site_facts import site_facts
 from proxy.incoming import IncomingRequest
 from proxy.sign_in.loops import SignInLoops
-from proxy.upgrades.handshake import HandshakeRefused
+from proxy.upgrades import HandshakeRefused
 from proxy.verdict import Asker, Carry, JudgedRequest
 from proxy.verdicts import Verdicts, refused
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from

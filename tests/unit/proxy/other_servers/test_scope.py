@@ -6,7 +6,7 @@ import pytest
 
 from proxy.listener.http1.head import RequestRefused
 from proxy.other_servers.scope import strict_scope
-from proxy.upgrades.handshake import handshake
+from proxy.websocket.handshake import handshake
 
 HOST = (b"host", b"app.example.com")
 HTTP: dict[str, Any] = {

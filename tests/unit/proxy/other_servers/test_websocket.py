@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.frames import close_frame
 from proxy.forwarding.http import ABORT
-from proxy.forwarding.messages import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.other_servers.websocket import DENIAL, MOST_QUEUED, AsgiWebsocketClient
-from tests.unit.proxy.forwarding.test_messages import of_a_server, unmasked
+from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame
+from tests.support.websockets import frames_in, from_server
 from tests.unit.proxy.other_servers.test_scope import WEBSOCKET
 
 Message = dict[str, Any]
@@ -26,8 +25,8 @@ class Side(TunnelSide):
         self.told: list[str] = []
 
     def data_received(self, data: bytes) -> None:
-        first, payload = unmasked(data)
-        self.heard.append(FrameMessage(first & 0x0F, payload))
+        (frame,) = frames_in(data)
+        self.heard.append(FrameMessage(frame.opcode, frame.payload))
 
     def pause_writing(self) -> None:
         self.told.append("pause")
@@ -83,7 +82,7 @@ async def test_messages_pass_both_ways() -> None:
     await server.client.hear({"type": "websocket.receive", "text": "grüß dich"})
     await server.client.hear({"type": "websocket.receive", "bytes": b"\0", "text": None})
     assert server.side.heard == [FrameMessage(TEXT, "grüß dich".encode()), FrameMessage(BINARY, b"\0")]
-    server.client.write(of_a_server(TEXT, "zurück".encode()) + of_a_server(BINARY, b"\1") + close_frame(4001, "bye", is_masked=False))
+    server.client.write(from_server(TEXT, "zurück".encode()) + from_server(BINARY, b"\1") + close_frame(4001, "bye", is_masked=False))
     assert (await server.told())[1:] == [
         {"type": "websocket.send", "text": "zurück"},
         {"type": "websocket.send", "bytes": b"\1"},
@@ -94,14 +93,14 @@ async def test_messages_pass_both_ways() -> None:
 
 async def test_a_ping_is_answered_in_the_clients_place() -> None:
     server = Server().accept()
-    server.client.write(of_a_server(PING, b"there?"))
+    server.client.write(from_server(PING, b"there?"))
     await asyncio.sleep(0)
     assert server.side.heard == [FrameMessage(PONG, b"there?")]
 
 
 async def test_text_that_is_none_closes_both() -> None:
     server = Server(**DENIES).accept()
-    server.client.write(of_a_server(TEXT, b"\xff") + of_a_server(TEXT, b"later"))
+    server.client.write(from_server(TEXT, b"\xff") + from_server(TEXT, b"later"))
     assert (await server.told())[1:] == [{"type": "websocket.close", "code": 1007}]
     assert [message.close_code for message in server.side.heard] == [1007]
 
@@ -137,7 +136,7 @@ async def test_who_is_not_read_is_not_read_from() -> None:
     server = Server().accept()
     server.may_send.clear()
     telling = asyncio.ensure_future(server.client.tell(server.send))
-    server.client.write(of_a_server(BINARY, b"x" * MOST_QUEUED))
+    server.client.write(from_server(BINARY, b"x" * MOST_QUEUED))
     assert server.side.told == ["pause"]
     server.may_send.set()
     await asyncio.sleep(0.01)
@@ -155,7 +154,7 @@ async def test_who_is_not_read_is_not_read_from() -> None:
 
 async def test_an_abort_sends_nothing_that_waited() -> None:
     server = Server(**DENIES).accept()
-    server.client.write(of_a_server(TEXT, b"waits"))
+    server.client.write(from_server(TEXT, b"waits"))
     server.client.abort()
     assert await server.told() == [{"type": "websocket.close", "code": 1011}]
 

@@ -1,4 +1,4 @@
-"""SPDY/3.1 is bytes both ways, once both ends have agreed; and nothing after its end."""
+"""The upstream is offered what was offered to us; SPDY/3.1 is bytes both ways, once both ends have agreed, and nothing after its end."""
 
 import asyncio
 
@@ -6,32 +6,32 @@ import pytest
 
 from foundation.errors import UpstreamError
 from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
-from proxy.forwarding.spdy import SpdyUpgrade
-
-from .test_tunnel import Recorder
+from proxy.upgrades import HandshakeRefused, SpdyOffer
+from tests.unit.proxy.forwarding.test_tunnel import Recorder
 
 ANSWER = [(b"Upgrade", b"SPDY/3.1"), (b"Connection", b"Upgrade"), (b"X-Stream-Protocol-Version", b"v4.channel.k8s.io")]
 SOON = 10.0  # seconds
 
 
 class Carried:
-    """`SpdyUpgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
+    """`Upgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
 
-    def __init__(self, *, timeout=None, answer=ANSWER):
+    def __init__(self, offer=None, answer=ANSWER, *, timeout=None, sent_ahead=b"ahead ", answered_ahead=b"answered "):
         self.to_client, self.to_upstream = Recorder(), Recorder()
-        self.handle, self.result, self._answer = StreamHandle(), ForwardResult(), answer
-        self._upgrade = SpdyUpgrade(self._take_client, list, timeout)
+        self.handle, self.result = StreamHandle(), ForwardResult()
+        self._offer, self._answer, self._timeout, self._ahead = offer or SpdyOffer(), answer, timeout, (sent_ahead, answered_ahead)
 
     def _take_client(self, headers, side, upgrade):
         self.headers, self.client, self.upgrade = dict(headers), side, upgrade
-        return self.to_client, b"ahead "
+        return self.to_client, self._ahead[0]
 
     def take_over(self, side):
         self.upstream = side
-        return self.to_upstream, b"answered "
+        return self.to_upstream, self._ahead[1]
 
     async def __aenter__(self):
-        self.task = asyncio.ensure_future(self._upgrade.carry(self, self._answer, self.handle, self.result))
+        carrying = self._offer.carry(self._take_client, list, self._timeout, self, self._answer, self.handle, self.result)
+        self.task = asyncio.ensure_future(carrying)
         await asyncio.sleep(0)
         return self
 
@@ -95,3 +95,36 @@ async def test_another_answer_than_was_asked_for_opens_nothing(answer):
         with pytest.raises(UpstreamError):
             await asyncio.wait_for(carried.task, 5)  # what opened a tunnel would go on
         assert not hasattr(carried, "client")
+
+
+OFFER = [(b"upgrade", b"SPDY/3.1"), (b"connection", b"Upgrade")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([(b"upgrade", b"SPDY/3.1")], True),
+        ([(b"upgrade", b"spdy/3.1")], True),
+        ([(b"upgrade", b"SPDY/3")], False),
+        ([(b"upgrade", b"SPDY/3.1, websocket")], False),
+        ([(b"upgrade", b"SPDY/3.1"), (b"upgrade", b"websocket")], False),
+        ([], False),
+    ],
+)
+def test_what_offers_spdy_alone(headers, expected):
+    assert SpdyOffer.is_in(headers) is expected
+
+
+def test_the_upstream_is_asked_for_the_same():
+    assert SpdyOffer.of("POST", [*OFFER, (b"content-length", b"0")]).for_upstream([(b"host", b"u")])[-2:] == [
+        (b"upgrade", b"SPDY/3.1"),
+        (b"connection", b"Upgrade"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "more"), [("PUT", ()), ("POST", [(b"content-length", b"1")]), ("POST", [(b"transfer-encoding", b"chunked")])]
+)
+def test_spdy_begins_without_a_body(method, more):
+    with pytest.raises(HandshakeRefused):
+        SpdyOffer.of(method, [*OFFER, *more])

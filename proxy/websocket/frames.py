@@ -1,17 +1,21 @@
-"""Websocket frames in passing bytes (RFC 6455 5.2): where they begin and end, which are refused.  Payloads are never read."""
+"""Websocket frames (RFC 6455 5): in passing bytes, where they begin and end, which are refused, and no payload is read; and the messages
+that they are, where another server has taken the client's frames apart."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 FRAME_BYTES = 16 * 1024 * 1024
 MESSAGE_BYTES = 16 * 1024 * 1024
 CONTROL_BYTES = 125
 
-NORMAL, GOING_AWAY, PROTOCOL_ERROR, POLICY, TOO_BIG = 1000, 1001, 1002, 1008, 1009
+# RFC 6455 7.4.1; the two that no frame may have, say that it had none, and that there was no Close frame.
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, INVALID_TEXT, POLICY, TOO_BIG, BROKEN = 1000, 1001, 1002, 1007, 1008, 1009, 1011
+NO_STATUS, ABNORMAL = 1005, 1006
 
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _FIN, _RSV, _OPCODE, _MASKED, _LENGTH = 0x80, 0x70, 0x0F, 0x80, 0x7F
-_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
-_KNOWN = frozenset((_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG))
+_KNOWN = frozenset((CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG))
 _MASK_BYTES = 4
 
 
@@ -113,12 +117,12 @@ class FrameWalker:
             self._refuse(PROTOCOL_ERROR, "a frame is not masked as its sender must")
         elif opcode not in _KNOWN or (first & _RSV and not self._allows_rsv):
             self._refuse(PROTOCOL_ERROR, "a frame uses what was not negotiated")
-        elif opcode >= _CLOSE:
+        elif opcode >= CLOSE:
             if not first & _FIN or header > 2:
                 self._refuse(PROTOCOL_ERROR, "a control frame is fragmented or too long")
             else:
-                self.has_closed = opcode == _CLOSE
-        elif (opcode == _CONTINUATION) != self._is_fragmented:
+                self.has_closed = opcode == CLOSE
+        elif (opcode == CONTINUATION) != self._is_fragmented:
             self._refuse(PROTOCOL_ERROR, "the fragments of a message are out of order")
         else:
             self._message = self._message + length if self._is_fragmented else length
@@ -132,11 +136,81 @@ class FrameWalker:
         return 0
 
 
+def client_frame(opcode: int, payload: bytes) -> bytes:
+    """Frame of a client's whole message, masked by what nobody can foresee (RFC 6455 10.3)."""
+    length = len(payload)
+    if length <= 125:
+        header = bytes((_FIN | opcode, _MASKED | length))
+    elif length < 0x10000:
+        header = bytes((_FIN | opcode, _MASKED | 126)) + length.to_bytes(2, "big")
+    else:
+        header = bytes((_FIN | opcode, _MASKED | 127)) + length.to_bytes(8, "big")
+    mask = os.urandom(_MASK_BYTES)
+    key = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
+    return header + mask + (int.from_bytes(payload, "big") ^ key).to_bytes(length, "big")
+
+
 def close_frame(code: int, reason: str, *, is_masked: bool) -> bytes:
     """Close frame (RFC 6455 5.5.1).  `reason` is ASCII and short: a control frame holds 125 bytes."""
     payload = code.to_bytes(2, "big") + reason.encode("ascii")
-    if not is_masked:
-        return bytes((_FIN | _CLOSE, len(payload))) + payload
-    mask = os.urandom(_MASK_BYTES)
-    masked = bytes(byte ^ mask[index % _MASK_BYTES] for index, byte in enumerate(payload))
-    return bytes((_FIN | _CLOSE, _MASKED | len(payload))) + mask + masked
+    return client_frame(CLOSE, payload) if is_masked else bytes((_FIN | CLOSE, len(payload))) + payload
+
+
+def client_close(code: int) -> bytes:
+    """Close frame of a client; without a code where it has said none."""
+    return client_frame(CLOSE, b"") if code == NO_STATUS else close_frame(code, "", is_masked=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMessage:
+    """Message, or a control frame.  `payload` of a Close begins with its code."""
+
+    opcode: int
+    payload: bytes
+
+    @property
+    def close_code(self) -> int:
+        return int.from_bytes(self.payload[:2], "big") if len(self.payload) >= 2 else NO_STATUS
+
+    @property
+    def close_reason(self) -> str:
+        return self.payload[2:].decode("utf-8", "replace")
+
+
+class MessageAssembler:
+    """Assembler of messages from the frames of a server, which have no mask.  They were checked before: by a FrameWalker."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._opcode = TEXT
+        self._fragments: list[bytes] = []
+
+    def feed(self, data: bytes) -> Iterator[FrameMessage]:
+        self._data += data
+        while (frame := self._next_frame()) is not None:
+            first, payload = frame
+            opcode = first & _OPCODE
+            if opcode >= CLOSE:
+                yield FrameMessage(opcode, payload)
+                continue
+            if opcode != CONTINUATION:
+                self._opcode = opcode
+            self._fragments.append(payload)
+            if first & _FIN:
+                message, self._fragments = b"".join(self._fragments), []
+                yield FrameMessage(self._opcode, message)
+
+    def _next_frame(self) -> tuple[int, bytes] | None:
+        """(first byte, payload) of a frame that is there as a whole."""
+        data = self._data
+        if len(data) < 2:
+            return None
+        length, header = data[1] & _LENGTH, 2
+        if length > 125:
+            header = 4 if length == 126 else 10
+            length = int.from_bytes(data[2:header], "big")
+        if len(data) < header or len(data) < header + length:
+            return None
+        frame = data[0], bytes(data[header : header + length])
+        del data[: header + length]
+        return frame

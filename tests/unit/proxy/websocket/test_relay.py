@@ -2,60 +2,32 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from proxy.forwarding import tunnel, websocket
-from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
-from proxy.forwarding.websocket import WebsocketUpgrade
+from proxy.forwarding import tunnel
+from proxy.forwarding.http import Ending
+from proxy.websocket import relay
 from tests.support.eventually import eventually
 from tests.support.websockets import ACCEPT, BINARY, CLOSE, PING, TEXT, frames_in, from_client, from_server
-from tests.unit.proxy.upgrades.test_handshake import ANSWER, offer
-
-from .test_tunnel import Recorder
+from tests.unit.proxy.test_upgrades import Carried
+from tests.unit.proxy.websocket.test_handshake import ANSWER, offer
 
 SOON = 3.0  # seconds
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(websocket, "GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr(relay, "GOODBYE_SECONDS", 0.1)
 
 
-class Carried:
-    """`WebsocketUpgrade.carry` between two recorders; `client` and `upstream` are the sides that get what each says."""
-
-    def __init__(self, *, timeout: float | None = None, sent_ahead: bytes = b""):
-        self.to_client, self.to_upstream = Recorder(), Recorder()
-        self.handle, self.result = StreamHandle(), ForwardResult()
-        self._sent_ahead = sent_ahead
-        self._upgrade = WebsocketUpgrade(offer(), self._take_client, list, timeout)
-
-    def _take_client(self, headers, side):
-        self.headers, self.client = dict(headers), side
-        return self.to_client, self._sent_ahead
-
-    def take_over(self, side):
-        self.upstream = side
-        return self.to_upstream, b""
-
-    async def __aenter__(self):
-        self.task = asyncio.ensure_future(self._upgrade.carry(self, ANSWER, self.handle, self.result))
-        await asyncio.sleep(0)
-        return self
-
-    async def __aexit__(self, *_):
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-    async def ended(self) -> ForwardResult:
-        async with asyncio.timeout(SOON):
-            await asyncio.shield(self.task)
-        return self.result
+def carrying(**options: Any) -> Carried:
+    return Carried(offer(), ANSWER, **{"sent_ahead": b"", "answered_ahead": b"", **options})
 
 
 async def test_frames_pass_both_ways_as_they_are():
-    async with Carried(sent_ahead=from_client(TEXT, b"ahead")) as carried:
+    async with carrying(sent_ahead=from_client(TEXT, b"ahead")) as carried:
         carried.client.data_received(from_client(BINARY, b"up"))
         carried.upstream.data_received(from_server(PING, b"down"))
         assert carried.to_upstream.written == from_client(TEXT, b"ahead") + from_client(BINARY, b"up")
@@ -68,7 +40,7 @@ async def test_frames_pass_both_ways_as_they_are():
 
 
 async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_after_it():
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.handle.end()
         carried.client.data_received(from_client(TEXT, b"too late"))
         carried.upstream.data_received(from_server(TEXT, b"too late"))
@@ -79,7 +51,7 @@ async def test_a_revocation_puts_1008_into_both_directions_and_nothing_passes_af
 
 
 async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
-    async with Carried() as carried:
+    async with carrying() as carried:
         whole = from_server(BINARY, b"x" * 50)
         carried.upstream.data_received(whole[:20])
         carried.handle.end()
@@ -90,7 +62,7 @@ async def test_our_close_waits_for_the_end_of_the_frame_that_is_passing():
 
 
 async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.upstream.data_received(from_server(BINARY, b"x" * 50)[:20])
         carried.handle.end()
         assert (await carried.ended()).ending is Ending.REVOKED
@@ -98,17 +70,17 @@ async def test_a_frame_that_never_ends_does_not_keep_a_revoked_websocket_open():
 
 
 async def test_ends_that_answer_our_close_are_let_go_at_once():
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.handle.end()
         carried.client.data_received(from_client(CLOSE, b"\x03\xf0"))
         assert carried.to_client.ends == ["close"]
         carried.upstream.data_received(from_server(CLOSE, b"\x03\xf0"))
-        async with asyncio.timeout(websocket.GOODBYE_SECONDS / 2):
+        async with asyncio.timeout(relay.GOODBYE_SECONDS / 2):
             await asyncio.shield(carried.task)
 
 
 async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         carried.upstream.data_received(from_server(TEXT, b"still here"))
         carried.handle.end()
@@ -118,8 +90,8 @@ async def test_a_revocation_ends_a_websocket_that_is_closing_slowly():
 
 
 async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(monkeypatch):
-    monkeypatch.setattr(websocket, "CLOSE_SECONDS", 0.02)
-    async with Carried() as carried:
+    monkeypatch.setattr(relay, "CLOSE_SECONDS", 0.02)
+    async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         assert (await carried.ended()).ending is Ending.COMPLETE
     assert frames_in(carried.to_upstream.written)[0].close_code == 1000
@@ -128,7 +100,7 @@ async def test_a_close_of_theirs_passes_and_the_connection_must_end_soon_after(m
 async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket_that_has_ended(monkeypatch):
     """Less than what makes it congested may still wait to be sent; that would keep the connection for as long as the upstream hangs."""
     monkeypatch.setattr(tunnel, "CLOSE_SECONDS", 0.02)
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.client.data_received(from_client(CLOSE, b"\x03\xe8"))
         carried.client.connection_lost(None)
         await carried.ended()
@@ -138,7 +110,7 @@ async def test_an_upstream_that_takes_nothing_keeps_no_connection_of_a_websocket
 
 @pytest.mark.parametrize(("bad", "code"), [(from_server(TEXT, b"unmasked"), 1002), (b"\x82\xff" + (2**30).to_bytes(8, "big"), 1009)])
 async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code: int):
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.client.data_received(from_client(TEXT, b"good") + bad)
         assert frames_in(carried.to_client.written)[-1].close_code == code
         good, close = frames_in(carried.to_upstream.written)
@@ -147,7 +119,7 @@ async def test_a_forbidden_frame_ends_both_sides_with_its_code(bad: bytes, code:
 
 
 async def test_a_set_timeout_ends_it_with_1001():
-    async with Carried(timeout=0.02) as carried:
+    async with carrying(timeout=0.02) as carried:
         assert (await carried.ended()).ending is Ending.TIMED_OUT
     assert frames_in(carried.to_client.written)[0].close_code == 1001
 
@@ -167,28 +139,28 @@ async def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable
 
 
 async def test_a_sender_of_too_many_frames_is_read_more_slowly_and_not_closed(passes):
-    async with Carried() as carried:
+    async with carrying() as carried:
         many = from_client(TEXT) * 600
         carried.client.data_received(many)
-        await passes(0.9 * 600 / websocket.FRAMES_PER_SECOND)
+        await passes(0.9 * 600 / relay.FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
         assert carried.to_upstream.is_reading
-        await passes(0.2 * 600 / websocket.FRAMES_PER_SECOND)
+        await passes(0.2 * 600 / relay.FRAMES_PER_SECOND)
         assert carried.to_client.is_reading
         assert carried.to_upstream.written == many
 
 
 async def test_frames_that_come_after_reading_has_stopped_count_too(passes):
     """TLS hands over all that it has decrypted: the hold for the first of them must not end the hold for all."""
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.client.data_received(from_client(TEXT) * 600)
         carried.client.data_received(from_client(TEXT) * 600)
-        await passes(1.5 * 600 / websocket.FRAMES_PER_SECOND)
+        await passes(1.5 * 600 / relay.FRAMES_PER_SECOND)
         assert not carried.to_client.is_reading
 
 
 async def test_a_client_that_left_still_delivers_what_it_had_sent():
-    async with Carried() as carried:
+    async with carrying() as carried:
         carried.upstream.pause_writing()
         carried.client.connection_lost(None)
         assert carried.to_upstream.ends == ["close"]

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foundation.errors import BadRequest, UpstreamError
+from foundation.errors import UpstreamError
 from foundation.web.asgi import Header
+from proxy.upgrades import HandshakeRefused, Upgrade, by_name, elements
+from proxy.websocket.relay import Relay
 
 _ACCEPT_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _VERSION = b"13"
@@ -15,18 +17,12 @@ _KEY = re.compile(rb"[A-Za-z0-9+/]{21}[AQgw]==")  # 16 bytes in base64
 PREFIX = b"sec-websocket-"
 
 
-class HandshakeRefused(BadRequest):
-    """Refusal of the client's handshake, before anybody else hears of it."""
-
-    def __init__(self, status: int, reason: str, headers: tuple[Header, ...] = ()):
-        super().__init__(reason)
-        self.status = status
-        self.headers = headers
-
-
-@dataclass(frozen=True, slots=True)
-class Handshake:
+@dataclass(frozen=True)
+class Handshake(Upgrade):
     """Handshake as the client offered it; `headers` are its Sec-WebSocket-* as they came."""
+
+    protocol = b"websocket"
+    prefix = (PREFIX,)
 
     key: bytes
     protocols: frozenset[bytes]
@@ -35,18 +31,12 @@ class Handshake:
 
     def for_upstream(self, cleaned: Iterable[Header]) -> list[Header]:
         """Headers of the request that asks the upstream for the same."""
-        kept = [pair for pair in cleaned if not pair[0].lower().startswith(PREFIX)]
-        return [*kept, (b"upgrade", b"websocket"), (b"connection", b"Upgrade"), *self.headers]
+        return [*super().for_upstream(pair for pair in cleaned if not pair[0].lower().startswith(PREFIX)), *self.headers]
 
-    def accepted(self, headers: Sequence[Header]) -> list[Header]:
-        """Sec-WebSocket-* headers of a 101.  Raises UpstreamError where it is not the answer to this handshake (RFC 6455 4.1)."""
-        answer = _by_name(headers)
+    def _chosen(self, answer: dict[bytes, list[bytes]]) -> list[Header]:
+        """RFC 6455 4.1."""
         protocol = answer.get(b"sec-websocket-protocol", [])
         extensions = answer.get(b"sec-websocket-extensions", [])
-        if [value.lower() for value in answer.get(b"upgrade", [])] != [b"websocket"]:
-            raise UpstreamError("the upstream switched to another protocol than websocket")
-        if b"upgrade" not in [option.lower() for option in _elements(answer.get(b"connection", []))]:
-            raise UpstreamError("the upstream's 101 has no Connection: Upgrade")
         if answer.get(b"sec-websocket-accept") != [accept_key(self.key)]:
             raise UpstreamError("the upstream's Sec-WebSocket-Accept does not match this handshake")
         if len(protocol) > 1 or not self.protocols.issuperset(protocol):
@@ -55,10 +45,13 @@ class Handshake:
             raise UpstreamError("the upstream chose an extension that was not offered")
         return [(name, value) for name, values in answer.items() if name.startswith(PREFIX) for value in values]
 
+    def tunnel(self, accepted: Sequence[Header]) -> Relay:
+        return Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
+
 
 def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
     """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
-    given = _by_name(headers)
+    given = by_name(headers)
     keys = given.get(b"sec-websocket-key", [])
     if method != "GET" or b"transfer-encoding" in given or given.get(b"content-length", [b"0"]) != [b"0"]:
         raise HandshakeRefused(400, "a websocket begins with a GET request without a body")
@@ -72,7 +65,7 @@ def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: 
     require_known_origin(given.get(b"origin", []), own_origin, origins)
     return Handshake(
         key=keys[0],
-        protocols=frozenset(_elements(given.get(b"sec-websocket-protocol", []))),
+        protocols=frozenset(elements(given.get(b"sec-websocket-protocol", []))),
         extensions=_extensions(given.get(b"sec-websocket-extensions", [])),
         headers=tuple((name, value) for name, values in given.items() if name.startswith(PREFIX) for value in values),
     )
@@ -85,20 +78,9 @@ def require_known_origin(given: Iterable[bytes], own_origin: str, origins: Seque
         raise HandshakeRefused(403, "pages of another origin may not open this websocket")
 
 
-def _by_name(headers: Iterable[Header]) -> dict[bytes, list[bytes]]:
-    given: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        given.setdefault(name.lower(), []).append(value.strip(b" \t"))
-    return given
-
-
-def _elements(values: Iterable[bytes]) -> Iterator[bytes]:
-    return (element.strip(b" \t") for value in values for element in value.split(b","))
-
-
 def _extensions(values: Iterable[bytes]) -> frozenset[bytes]:
     """The names alone; a comma within a quoted parameter gives a name too many, which no answer needs."""
-    return frozenset(element.partition(b";")[0].rstrip(b" \t") for element in _elements(values))
+    return frozenset(element.partition(b";")[0].rstrip(b" \t") for element in elements(values))
 
 
 def accept_key(key: bytes) -> bytes:

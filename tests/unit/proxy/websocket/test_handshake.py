@@ -3,7 +3,8 @@
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.upgrades.handshake import Handshake, HandshakeRefused, accept_key, handshake
+from proxy.upgrades import HandshakeRefused
+from proxy.websocket.handshake import Handshake, accept_key, handshake
 from tests.support.websockets import ACCEPT, KEY
 
 OWN = "https://app.example.com"

@@ -1,11 +1,23 @@
-"""Which bytes pass, whatever pieces they come in; and which frames do not."""
+"""Which bytes pass, whatever pieces they come in, and which frames do not; and which messages the frames are that pass."""
+
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.forwarding.frames import PROTOCOL_ERROR, TOO_BIG, FrameWalker, close_frame
-from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frames_in, from_client, from_server
+from proxy.websocket.frames import (
+    NO_STATUS,
+    PROTOCOL_ERROR,
+    TOO_BIG,
+    FrameMessage,
+    FrameWalker,
+    MessageAssembler,
+    client_close,
+    client_frame,
+    close_frame,
+)
+from tests.support.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Frame, frames_in, from_client, from_server
 
 GOOD = from_client(TEXT, b"hello") + from_client(BINARY, b"x" * 300) + from_client(PING) + from_client(BINARY, b"y" * 70_000)
 
@@ -116,3 +128,49 @@ def test_our_close_says_its_code_and_reason_and_is_masked_for_servers(is_masked:
     (frame,) = frames_in(close_frame(1008, "access has ended", is_masked=is_masked))
     assert (frame.opcode, frame.is_final, frame.is_masked) == (CLOSE, True, is_masked)
     assert (frame.close_code, frame.payload[2:]) == (1008, b"access has ended")
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 125, 126, 65_535, 65_536, 70_001])
+@pytest.mark.parametrize("opcode", [TEXT, BINARY])
+def test_a_clients_message_is_one_masked_frame(opcode: int, size: int) -> None:
+    payload = os.urandom(size)
+    frame = client_frame(opcode, payload)
+    walker = FrameWalker(is_masked=True, allows_rsv=False)
+    assert walker.feed(frame) == frame
+    assert walker.fault is None
+    assert walker.is_between_frames
+    assert frames_in(frame) == [Frame(opcode, payload, is_masked=True)]
+
+
+def test_no_mask_is_foreseen() -> None:
+    assert len({client_frame(TEXT, b"")[2:6] for _ in range(9)}) == 9
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([TEXT, BINARY]), st.lists(st.binary(max_size=300), min_size=1, max_size=4)), max_size=5), st.data()
+)
+def test_messages_come_whole_from_any_pieces(messages: list[tuple[int, list[bytes]]], data: st.DataObject) -> None:
+    sent = b""
+    for opcode, parts in messages:
+        for number, part in enumerate(parts):
+            sent += from_server(opcode if number == 0 else 0, part, is_final=number == len(parts) - 1) + from_server(PING, b"between")
+    assembler, heard = MessageAssembler(), []
+    while sent:
+        size = data.draw(st.integers(1, len(sent)))
+        heard += assembler.feed(sent[:size])
+        sent = sent[size:]
+    assert [message for message in heard if message.opcode != PING] == [FrameMessage(opcode, b"".join(parts)) for opcode, parts in messages]
+
+
+def test_a_large_message_from_server() -> None:
+    payload = os.urandom(70_000)
+    assert list(MessageAssembler().feed(from_server(BINARY, payload))) == [FrameMessage(BINARY, payload)]
+
+
+def test_a_close_says_its_code_or_none() -> None:
+    (close,) = MessageAssembler().feed(close_frame(4001, "as you wish", is_masked=False))
+    assert (close.opcode, close.close_code, close.close_reason) == (CLOSE, 4001, "as you wish")
+    (close,) = MessageAssembler().feed(from_server(CLOSE, b""))
+    assert (close.close_code, close.close_reason) == (NO_STATUS, "")
+    assert frames_in(client_close(4001)) == [Frame(CLOSE, b"\x0f\xa1", is_masked=True)]
+    assert frames_in(client_close(NO_STATUS)) == [Frame(CLOSE, b"", is_masked=True)]

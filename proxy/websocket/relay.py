@@ -5,15 +5,10 @@ bounds and a Close of ours can be put between two of them.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from foundation.web.asgi import Header
-from proxy.forwarding.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
-from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle
-from proxy.forwarding.tunnel import RATE, ConnectionTakeover, Tunnel, TunnelSide, carry_after_101
-from proxy.upgrades.handshake import PREFIX, Handshake
-from proxy.upstreams.client import UpstreamExchange
+from proxy.forwarding.http import Ending
+from proxy.forwarding.tunnel import RATE, Tunnel, TunnelSide
+from proxy.websocket.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 
 # Frames of one direction, on average; a faster sender is read more slowly.
 FRAMES_PER_SECOND = 5000
@@ -23,30 +18,8 @@ GOODBYE_SECONDS = 0.8
 # One Close has passed: the other one, and the end of the connection, follow within these.
 CLOSE_SECONDS = 10.0
 
-_FRAMING = (b"content-length", b"transfer-encoding")
 
-
-@dataclass(frozen=True, slots=True)
-class WebsocketUpgrade:
-    """Websocket upgrade: what `forward` does with a 101: takes both connections over and carries frames until the end.
-
-    `timeout` is in seconds from now, None for none: a websocket that has lived so long is closed with 1001.
-    """
-
-    offer: Handshake
-    take_over: ConnectionTakeover
-    response_headers: ResponseRule
-    timeout: float | None
-
-    async def carry(self, exchange: UpstreamExchange, raw_headers: Sequence[Header], handle: StreamHandle, result: ForwardResult) -> None:
-        accepted = self.offer.accepted(raw_headers)
-        others = [pair for pair in raw_headers if not pair[0].lower().startswith((PREFIX, *_FRAMING))]
-        relay = _Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
-        headers = [*self.response_headers(others), *accepted]
-        await carry_after_101(relay, lambda side: self.take_over(headers, side), exchange, self.timeout, handle, result)
-
-
-class _Relay(Tunnel):
+class Relay(Tunnel):
     """Relay of frames: two sides with a walker each."""
 
     client: "_FramesSide"
@@ -120,7 +93,7 @@ class _FramesSide(TunnelSide):
 
     peer: "_FramesSide"
 
-    def __init__(self, relay: _Relay, *, is_masked: bool, allows_rsv: bool):
+    def __init__(self, relay: Relay, *, is_masked: bool, allows_rsv: bool):
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._relay = relay
