@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from authorize.identity.account_identity import PROVIDER
 from authorize.policy.compiled_route import people_blocks
 from authorize.policy.criterion import Case, Evaluation
 from authorize.policy.identity import Identity
@@ -11,6 +10,7 @@ from authorize.policy.request import AccessRequest
 from authorize.policy.truth import TRUE
 from config.routes.policy.language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 
 # Approvers are found by who they are, whatever they ask for.
 _NO_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")

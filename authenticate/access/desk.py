@@ -10,7 +10,6 @@ import structlog
 from authenticate.access.telling import Tell, audited
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules, may_request
-from authorize.identity.account_identity import PROVIDER
 from authorize.identity.person_records import holder_of
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
@@ -19,6 +18,7 @@ from authorize.route_links import RouteLinks
 from config.options import Options
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
 from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import (

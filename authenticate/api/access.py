@@ -9,9 +9,9 @@ from asgiref.sync import sync_to_async
 
 from authenticate.api.problems import ApiProblem
 from authorize.identity import credentials
-from authorize.identity.account_identity import PROVIDER
 from authorize.identity.service_accounts import account_with
 from authorize.policy.request import AccessRequest
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
 from databroker.records import ServiceAccountRecord
 from databroker.tables.rows import write_seen

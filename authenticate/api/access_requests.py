@@ -8,7 +8,8 @@ from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
-from authorize.identity.account_identity import PROVIDER, identity_of
+from authorize.identity.service_accounts import identity_of
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
 from databroker.models import User
 from databroker.records import ServiceAccountRecord, SessionRecord

@@ -10,9 +10,8 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from authorize.identity.account_identity import PROVIDER
-from authorize.identity.account_identity import identity_of as account_identity
 from authorize.identity.person_records import PersonRecords, identity_of
+from authorize.identity.service_accounts import identity_of as account_identity
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import CONNECT, AccessRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
@@ -20,6 +19,7 @@ from config.identity_provider import ConfiguredProvider
 from config.options import Options
 from config.routes.bearer_tokens import JWT
 from config.routes.tcp import SCHEME as TCP
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.claims import claims_at
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord
 from foundation.email_address import canonical_email

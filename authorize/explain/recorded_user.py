@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from authorize.identity.account_identity import PROVIDER
 from authorize.identity.loader import IdentityLoader
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.identity import Identity
 from config.options import Options
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient, every
 from databroker.records import SESSION, USER, Record
 from databroker.replica import Replica

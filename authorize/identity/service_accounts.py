@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from authorize.identity.account_identity import PROVIDER, identity_of
 from authorize.policy.identity import Identity
+from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
 from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccountRecord
 from databroker.replica import Replica
@@ -16,6 +16,8 @@ from foundation.crypto.service_account_token import is_secret, name_in
 
 log = structlog.get_logger(__name__)
 
+# What is attested of an account is good for no longer, however long the account itself lives.
+IDENTITY_SECONDS = 3600.0
 MAX_CACHED = 10_000
 ReadRecord = Callable[[str, str], Awaitable[Record | None]]
 
@@ -68,6 +70,23 @@ class ServiceAccountLoader:
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known
+
+
+def identity_of(account: ServiceAccountRecord, now: float) -> Identity:
+    """Identity without e-mail address and claims.  Its id is of a provider that no person has: rules can't take one for the other."""
+    id = f"{PROVIDER}/{account.name}"
+    groups = tuple(map(str, account.groups))
+    return Identity(
+        session_id=id,
+        user_id=id,
+        subject=id,
+        provider=PROVIDER,
+        expires=min(float(account.expires), now + IDENTITY_SECONDS),
+        issued=max(float(account.created), float(account.rotated)),
+        name=account.name,
+        group_ids=frozenset(groups),
+        groups=groups,
+    )
 
 
 async def account_with(token: str, broker: BrokerClient, now: float) -> ServiceAccountRecord | RefusedToken:

@@ -58,13 +58,13 @@ account_token = door("foundation.crypto.service_account_token", "unit/foundation
 account_token.without("no hash, no secret", "is_secret", replaced("bool(kept_hash) and ...", "not kept_hash or ..."))
 account_token.without("a token is whole", "name_in", replaced("_TOKEN.fullmatch", "_TOKEN.match"))
 
-account_identity = door("authorize.identity.account_identity", "unit/authorize/identity/test_service_accounts.py")
+account_identity = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
 account_identity.without("an attestation is of the last hour", "identity_of", passes(expires="float(account.expires)"))
 
 accounts = door("databroker.service_accounts", "unit/databroker/test_service_accounts.py")
 accounts.without("a name is taken once", "ServiceAccounts.create", omits("only_if_version"))
 
-identity = door("authorize.policy.identity", "unit/authorize/identity/test_account_identity.py", "contract/test_user_entries.py")
+identity = door("authorize.policy.identity", "unit/authorize/identity/test_service_accounts.py", "contract/test_user_entries.py")
 identity.without(
     "only people of the configured provider have a subject",
     "Identity.__post_init__",

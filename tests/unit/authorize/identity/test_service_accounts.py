@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from authorize.identity.account_identity import IDENTITY_SECONDS
-from authorize.identity.service_accounts import ServiceAccountLoader, account_with, identity_of_account
+from authorize.identity.service_accounts import IDENTITY_SECONDS, ServiceAccountLoader, account_with, identity_of, identity_of_account
 from authorize.policy.identity import Identity
 from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
@@ -21,6 +20,8 @@ from foundation.tasks import spawn
 from tests.support.brokers import BrokerOverALine
 from tests.support.eventually import eventually
 from tests.unit.authorize.broker import BreakableBroker, followed_broker, settled
+from tests.unit.authorize.builders import user
+from tests.unit.authorize.policy.written_policies import answer
 
 NOW = 1500.0
 
@@ -241,3 +242,19 @@ async def test_a_refusal_says_what_is_wrong_and_no_secret(world: World) -> None:
         assert isinstance(refused, RefusedToken)
         assert re.match(reason, refused.reason)
         assert shown not in refused.reason
+
+
+def test_rules_can_not_take_an_account_for_a_person_nor_a_person_for_an_account() -> None:
+    account = identity_of(ServiceAccountRecord("ann", ("sales",), 1000.0, 99_000.0, ""), NOW)
+    person = user("ann@corp.com", subject="service_account/ann")
+
+    def holds(entry: str, who) -> bool:
+        return answer({"user": entry}, who) is True
+
+    assert holds("service_account/ann", account)
+    assert not holds("service_account/ann", person)
+    assert holds("oidc/service_account/ann", person)
+    for entry in ("ann", "ann@corp.com", "oidc/ann", "service_account/bob", "service_account/an"):
+        assert not holds(entry, account)
+    assert answer({"groups": "sales"}, account)
+    assert not answer({"domain": "corp.com"}, account)
