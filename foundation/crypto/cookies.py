@@ -92,9 +92,7 @@ def _paths_above(path: str) -> list[str]:
 def _domains_of(host_port: str) -> list[str]:
     """Domains of a host: itself and its parents but for the last label, widest first: `b.example`, `a.b.example`.  None for an address."""
     labels = host_port.partition(":")[0].split(".")
-    if host_port.startswith("[") or labels[-1].isdigit():
-        return []
-    return [".".join(labels[start:]) for start in range(len(labels) - 2, -1, -1)]
+    return [] if labels[-1].isdigit() else [".".join(labels[start:]) for start in range(len(labels) - 2, -1, -1)]
 
 
 def set_cookie(name: str, value: str, *, max_age: int, secure: bool, http_only: bool = True, domain: str = "", path: str = "/") -> str:

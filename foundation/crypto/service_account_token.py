@@ -40,7 +40,7 @@ def hash_of(token: str) -> str:
 
 
 def is_secret(token: str, kept_hash: str) -> bool:
-    return bool(kept_hash) and hmac.compare_digest(hash_of(token), kept_hash)
+    return hmac.compare_digest(hash_of(token), kept_hash)
 
 
 def _checksum(text: str) -> str:

@@ -66,7 +66,7 @@ class SessionCookies:
 
     def covers(self, host_port: str) -> bool:
         """Whether `cookie_domain` covers this host; elsewhere the cookie is host-only."""
-        host = host_port.rsplit(":", 1)[0] if not host_port.endswith("]") else host_port
+        host = host_port.rsplit(":", 1)[0]
         return bool(self._domain) and (host == self._domain or host.endswith("." + self._domain))
 
     def seal(self, session_id: str, host_port: str, issued: float, expires: float) -> str:

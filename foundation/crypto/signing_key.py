@@ -8,12 +8,10 @@ from typing import Any
 
 import jwt
 import structlog
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, load_pem_private_key
 
 from foundation.crypto.settings import CryptoSettings
-from foundation.errors import ConfigError, Problem
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +19,6 @@ PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPri
 
 LEAST_RSA_BITS = 2048
 _MEMBERS = {"ES256": ("kty", "crv", "x", "y"), "EdDSA": ("kty", "crv", "x"), "RS256": ("kty", "n", "e")}
-_NEEDED = {"ES256": "a P-256 key", "EdDSA": "an Ed25519 key", "RS256": f"an RSA key of at least {LEAST_RSA_BITS} bits"}
 
 
 class SigningKey:
@@ -43,11 +40,9 @@ class SigningKey:
     def from_options(cls, options: CryptoSettings, previous: "SigningKey | None" = None) -> "SigningKey":
         """The key; `previous` is the one before a reload: a generated one of the same algorithm stays, so that running upstreams need
         not learn another.
-
-        ConfigError where `signing_key` is no PEM private key, or not one for `signing_key_algorithm`.
         """
         if options.signing_key is not None:
-            return cls(_loaded(options.signing_key, options.signing_key_algorithm), options.signing_key_algorithm, is_configured=True)
+            return cls._of_pem(options.signing_key, options.signing_key_algorithm, is_configured=True)
         algorithm = options.signing_key_algorithm
         if previous is not None and not previous.is_configured and previous.algorithm == algorithm:
             return previous
@@ -58,7 +53,12 @@ class SigningKey:
     @classmethod
     def generated(cls, pem: bytes, algorithm: str) -> "SigningKey":
         """Key that another process of this gate has made; `pem` is its `private_pem`."""
-        return cls(_loaded(pem, algorithm), algorithm, is_configured=False)
+        return cls._of_pem(pem, algorithm, is_configured=False)
+
+    @classmethod
+    def _of_pem(cls, pem: bytes, algorithm: str, *, is_configured: bool) -> "SigningKey":
+        """The key of a PEM file that fits the algorithm: the configuration was checked (config/types/pem.py)."""
+        return cls(load_pem_private_key(pem, password=None), algorithm, is_configured=is_configured)  # type: ignore[arg-type]
 
     def private_pem(self) -> bytes:
         return self._private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -100,24 +100,6 @@ def _generated(algorithm: str) -> PrivateKey:
             return rsa.generate_private_key(public_exponent=65537, key_size=LEAST_RSA_BITS)
         case _:
             return ec.generate_private_key(ec.SECP256R1())
-
-
-def _loaded(pem: bytes, algorithm: str) -> PrivateKey:
-    try:
-        key = load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError([Problem("signing_key", "not an unencrypted private key in PEM form (SEC1, PKCS#1 or PKCS#8)")]) from error
-    if not _fits(key, algorithm):
-        raise ConfigError([Problem("signing_key", f"signing_key_algorithm {algorithm} needs {_NEEDED[algorithm]}")])
-    return key  # type: ignore[return-value]
-
-
-def _fits(key: Any, algorithm: str) -> bool:
-    if algorithm == "ES256":
-        return isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)
-    if algorithm == "EdDSA":
-        return isinstance(key, ed25519.Ed25519PrivateKey)
-    return isinstance(key, rsa.RSAPrivateKey) and key.key_size >= LEAST_RSA_BITS
 
 
 def _public_members(key: PrivateKey) -> dict[str, str]:

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from tests.mutants.forked import Ended
 from tests.mutants.generator import Generated
-from tests.mutants.guards import GUARDS, WORKED_THROUGH, Guards
+from tests.mutants.guards import MORE_TESTS, ROOT, WORKED_THROUGH, guard_modules, guard_tests
 from tests.mutants.ignored import IGNORED
-from tests.mutants.mutant import ROOT, Mutant, ScriptMutant
-from tests.mutants.package_run import instrumented, run
+from tests.mutants.mutant import Mutant, ScriptMutant
+from tests.mutants.package_run import instrumented, noticed_by, run
 from tests.mutants.table import MUTANTS
 from tests.mutants.tree import Tree
 from tests.support.prepared import LIBRARIES
@@ -37,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", metavar="N", type=int, default=2, help="processes at once (default: 2)")
     options = parser.parse_args(arguments)
     by_hand = [mutant for mutant in MUTANTS if options.only in mutant.name or options.only in mutant.file]
-    packages = [guards for guards in GUARDS if _chosen(guards, options.only)]
+    packages = [package for package in MORE_TESTS if _chosen(package, options.only)]
     if options.list:
         print(*(f"{mutant.file}: {mutant.name}" for mutant in by_hand), sep="\n")
-        print(*(str(mutant) for guards in packages for mutant in _chosen(guards, options.only)), sep="\n")
+        print(*(str(mutant) for package in packages for mutant in _chosen(package, options.only)), sep="\n")
         return 0
     if not by_hand and not packages:
         print(f"no mutant is called {options.only!r}")
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(by_hand, packages, options.only, options.jobs)
 
 
-def _chosen(guards: Guards, only: str) -> list[Generated]:
+def _chosen(package: str, only: str) -> list[Generated]:
     """The mutants of a package that are to be run."""
-    _, mutants = instrumented(guards.modules)
+    _, mutants = instrumented(guard_modules(package))
     return [
         mutant for mutant in mutants if mutant.key not in IGNORED.get(mutant.module, {}) and (only in mutant.module or only in str(mutant))
     ]
@@ -67,12 +67,12 @@ def _mistakes(chosen: Sequence[Mutant | ScriptMutant]) -> Iterator[str]:
             yield f"{mutant.file}: {error}"
 
 
-def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[Guards], only: str, jobs: int) -> int:
+def _run(by_hand: Sequence[Mutant | ScriptMutant], packages: Sequence[str], only: str, jobs: int) -> int:
     started = time.monotonic()
     noticed, passed = 0, True
     _import_libraries()
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory, multiprocessing.get_context("fork").Pool(jobs) as pool:
-        parts = [by_hand[number::jobs] for number in range(jobs)]
+        parts = [[mutant.name for mutant in by_hand[number::jobs]] for number in range(jobs)]
         trees = pool.imap_unordered(_run_by_hand, [(part, Path(directory) / str(number)) for number, part in enumerate(parts) if part])
         for lines, count, as_it_must in pool.imap_unordered(functools.partial(_run_package, only=only), packages):
             print(*lines, sep="\n", flush=True)
@@ -92,33 +92,38 @@ def _import_libraries() -> None:
     gc.freeze()
 
 
-def _run_package(guards: Guards, only: str) -> Result:
-    chosen = {mutant.number: mutant for mutant in _chosen(guards, only)}
+def _run_package(package: str, only: str) -> Result:
+    chosen = {mutant.number: mutant for mutant in _chosen(package, only)}
     try:
-        verdicts = run(guards.modules, list(chosen), guards.tests)
+        verdicts = run(guard_modules(package), list(chosen.values()), guard_tests(package))
     except Ended as error:
-        return [f"VOID       {guards.package}: {error}"], 0, False
-    unnoticed = [chosen[number] for number, noticed_by in verdicts if not noticed_by]
-    wrong = sum(mutant.module in WORKED_THROUGH for mutant in unnoticed)
-    lines = [f"{'UNNOTICED ' if mutant.module in WORKED_THROUGH else 'unnoticed '} {mutant}" for mutant in unnoticed]
-    lines.append(
-        f"{guards.package}: {len(chosen)} mutants, {len(unnoticed)} unnoticed, {wrong} of them in modules that were worked through"
-    )
+        return [f"VOID       {package}: {error}"], 0, False
+    unnoticed = [chosen[number] for number, test in verdicts if not test]
+    wrong = sum(mutant.package in WORKED_THROUGH for mutant in unnoticed)
+    lines = [f"{'UNNOTICED ' if mutant.package in WORKED_THROUGH else 'unnoticed '} {mutant}" for mutant in unnoticed]
+    lines.append(f"{package}: {len(chosen)} mutants, {len(unnoticed)} unnoticed, {wrong} of them in packages that were worked through")
     return lines, len(chosen) - len(unnoticed), wrong == 0
 
 
-def _run_by_hand(arguments: tuple[Sequence[Mutant | ScriptMutant], Path]) -> Result:
-    mutants, directory = arguments
-    tree, lines = Tree(directory), list[str]()
-    outcome = tree.outcome_unchanged(sorted({test for mutant in mutants for test in mutant.tests}))
+def _run_by_hand(arguments: tuple[Sequence[str], Path]) -> Result:
+    names, directory = arguments
+    mutants = [mutant for mutant in MUTANTS if mutant.name in names]
+    tree, unnoticed = Tree(directory), list[str]()
+    outcome = tree.outcome_unchanged({test for mutant in mutants for test in mutant.tests})
     if outcome.status != 0:
         return [f"VOID       the tests must pass before a guard is left out: {outcome.output[-4000:]}"], 0, False
     for mutant in mutants:
-        outcome = tree.outcome_with(mutant)
-        if not outcome.noticed_by:
+        if isinstance(mutant, Mutant) and mutant.module not in sys.modules and all(test.startswith("unit/") for test in mutant.tests):
+            code = compile(mutant.applied_to((ROOT / mutant.file).read_text()), mutant.file, "exec")
+            is_noticed, why = noticed_by({mutant.module: code}, [f"tests/{test}" for test in mutant.tests]) != "", ""
+        else:  # its tests start other programs, which read it from a file
+            outcome = tree.outcome_with(mutant)
+            is_noticed = outcome.noticed_by != ""
             why = "" if outcome.status == 0 else f" (pytest ended with {outcome.status}: {outcome.output[-500:].strip()})"
-            lines.append(f"UNNOTICED  {mutant.name} ({mutant.file}){why}")
-    return [*lines, f"by hand: {len(lines)} of {len(mutants)} unnoticed"], len(mutants) - len(lines), not lines
+        if not is_noticed:
+            unnoticed.append(f"UNNOTICED  {mutant.name} ({mutant.file}){why}")
+    summary = f"by hand: {len(mutants)} mutants, {len(unnoticed)} unnoticed"
+    return [*unnoticed, summary], len(mutants) - len(unnoticed), not unnoticed
 
 
 if __name__ == "__main__":

@@ -36,6 +36,10 @@ class Generated:
     def file(self) -> str:
         return self.module.replace(".", "/") + ".py"
 
+    @property
+    def package(self) -> str:
+        return self.module.rpartition(".")[0]
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.key}    [{self.source}]"
 

@@ -1,4 +1,4 @@
-"""The generated mutants of one package: which of its tests reach each of them, and whether one of those notices.
+"""The generated mutants of one package of the product: which tests reach each of them, and whether one of those notices.
 
 A process imports the instrumented modules and collects the tests; each mutant is a fork of it that runs the tests that reach the mutant.
 What is reached when modules are imported is imported anew, in a fork of a process that has imported none of them.
@@ -23,10 +23,11 @@ import pytest
 from tests.mutants import points
 from tests.mutants.forked import Ended, in_fork
 from tests.mutants.generator import POINTS, Generated, instrument
+from tests.mutants.guards import ROOT
 
-ROOT = Path(__file__).parents[2]
-COLLECT_SECONDS, TESTS_SECONDS, TEST_SECONDS = 300, 600, 60
+TESTS_SECONDS, TEST_SECONDS = 1200, 60
 LEAST_SECONDS, MOST_TIMES_SLOWER = 5, 20
+MOST_OTHERS = 100  # of the tests that reach a mutant, besides those of its module's own file
 MEMORY = 2 << 30  # beyond what a process has: a mutant may collect without an end
 # Order is by file, so that a run repeats itself; the other plugins only cost time.
 OPTIONS = ["-x", "-q", "--tb=line", "-s", "-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}"]
@@ -38,12 +39,17 @@ OPTIONS += [
 Verdict = tuple[int, str]  # the number of a mutant, and what noticed it: "" for nothing
 
 
+def _sets() -> defaultdict[Any, set[Any]]:  # a lambda could not be sent from one process to another
+    return defaultdict(set)
+
+
 @dataclass
 class Reached:
     """The tests that reach each mutant, by their indexes; and the seconds that each test takes."""
 
-    tests: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    setups: dict[int, set[Path]] = field(default_factory=lambda: defaultdict(set))
+    tests: dict[int, set[int]] = field(default_factory=_sets)
+    setups: dict[int, set[Path]] = field(default_factory=_sets)
+    indexes: dict[Path, set[int]] = field(default_factory=_sets)
     seconds: list[float] = field(default_factory=list)
     failed: str = ""
 
@@ -51,8 +57,8 @@ class Reached:
 class Runner:
     """As a plugin of pytest: instead of its tests, runs those of each mutant."""
 
-    def __init__(self, numbers: Sequence[int]):
-        self.numbers = numbers
+    def __init__(self, mutants: Sequence[Generated]):
+        self.mutants = mutants
         self.verdicts = list[Verdict]()
         self.at_import = list[int]()
         self.failed = ""
@@ -68,13 +74,13 @@ class Runner:
             self.failed = str(error)
         if self.failed:
             return True
-        for number in self.numbers:
-            tests = _order(session.items, reached, number)
-            noticed_by = self._noticed_by(session, number, tests, sum(reached.seconds[each] for each in tests)) if tests else ""
-            if not noticed_by and number in imported:
+        for mutant in self.mutants:
+            number, tests = mutant.number, _order(session.items, reached, mutant)
+            noticing = self._noticed_by(session, number, tests, sum(reached.seconds[each] for each in tests)) if tests else ""
+            if not noticing and number in imported:
                 self.at_import.append(number)
             else:
-                self.verdicts.append((number, noticed_by))
+                self.verdicts.append((number, noticing))
         return True
 
     def _find_reached(self, session: pytest.Session) -> Reached:
@@ -85,6 +91,7 @@ class Runner:
             self._at_setup = set()
             started = time.monotonic()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            found.indexes[item.path].add(index)
             found.seconds.append(time.monotonic() - started)
             if self._failure:
                 found.failed = self._failure
@@ -138,12 +145,26 @@ def _pairs(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.I
     return zip(items, [*items[1:], None], strict=True)
 
 
-def _order(items: Sequence[pytest.Item], reached: Reached, number: int) -> list[int]:
-    """The quickest first of those that reach the mutant themselves; then those for which a fixture of their file might have."""
-    own = reached.tests.get(number, set())
-    files = reached.setups.get(number, set())
-    others = [index for index, item in enumerate(items) if item.path in files and index not in own]
-    return [*sorted(own, key=lambda index: reached.seconds[index]), *others]
+def _order(items: Sequence[pytest.Item], reached: Reached, mutant: Generated) -> list[int]:
+    """Those that reach the mutant, and those for which a fixture of their file might have: all of the module's own, and some others."""
+    files = reached.setups.get(mutant.number, set())
+    indexes = reached.tests.get(mutant.number, set()).union(*(reached.indexes[path] for path in files))
+    own = own_test(mutant.module)
+    far = {path: (path != own) + (path.parent != own.parent) for path in {items[index].path for index in indexes}}
+    ordered = sorted(indexes, key=lambda index: (far[items[index].path], reached.seconds[index]))
+    count = sum(far[items[index].path] == 0 for index in indexes)
+    return ordered[: count + MOST_OTHERS]
+
+
+def own_test(module: str) -> Path:
+    *folders, name = module.split(".")
+    return (ROOT / "tests/unit").joinpath(*folders, f"test_{name}.py")
+
+
+def _tests_at_import(module: str, tests: Sequence[str]) -> list[str]:
+    """The module's own and those beside it, where there are some: each mutant imports and runs them all."""
+    own = own_test(module)
+    return [str(path) for path in sorted(own.parent.glob("test_*.py"), key=lambda path: (path != own, path))] or list(tests)
 
 
 def _renew_loop() -> None:
@@ -168,28 +189,34 @@ def instrumented(modules: Sequence[str]) -> tuple[dict[str, Any], list[Generated
     return codes, mutants
 
 
-def run(modules: Sequence[str], numbers: Sequence[int], tests: Sequence[str]) -> list[Verdict]:
-    """Called in a process that has imported none of the modules; `numbers` are those of instrumented(modules).  Ended where that is void."""
+def run(modules: Sequence[str], mutants: Sequence[Generated], tests: Sequence[str]) -> list[Verdict]:
+    """Called in a process that has imported none of the modules; `mutants` are some of instrumented(modules).  Ended where that is void."""
     codes, _ = instrumented(modules)
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
         output = Path(directory) / "output"
         try:
-            found, at_import, failed = in_fork(_run, codes, numbers, tests, output, seconds=36000)
+            found, at_import, failed = in_fork(_run, codes, mutants, tests, output, seconds=36000)
         except Ended as error:
             failed = str(error)
         if failed:
             raise Ended(f"the tests must pass before a defence is left out: {failed}\n{output.read_text()[-3000:]}")
-        for number in at_import:
-            try:
-                found.append((number, in_fork(_run_imported, codes, number, tests, output, seconds=TESTS_SECONDS)))
-            except Ended as error:
-                found.append((number, str(error)))
+    again = [mutant for mutant in mutants if mutant.number in at_import]
+    found += [(mutant.number, noticed_by(codes, _tests_at_import(mutant.module, tests), mutant.number)) for mutant in again]
     return sorted(found)
 
 
-def _run(codes: dict[str, Any], numbers: Sequence[int], tests: Sequence[str], output: Path) -> tuple[list[Verdict], list[int], str]:
+def noticed_by(codes: dict[str, Any], tests: Sequence[str], number: int = 0) -> str:
+    """What notices, of tests that import modules of other code.  Called in a process that has imported none of the modules."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        try:
+            return str(in_fork(_run_imported, codes, number, tests, Path(directory) / "output", seconds=TESTS_SECONDS))
+        except Ended as error:
+            return str(error)
+
+
+def _run(codes: dict[str, Any], mutants: Sequence[Generated], tests: Sequence[str], output: Path) -> tuple[list[Verdict], list[int], str]:
     _prepare(codes, output)
-    runner = Runner(numbers)
+    runner = Runner(mutants)
     status = pytest.main(_arguments(tests, output), plugins=[runner])
     ran = status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     return runner.verdicts, runner.at_import, runner.failed or ("" if ran else f"pytest ended with {status}")

@@ -25,6 +25,7 @@ def is_ours(name: bytes) -> bool:
         (b"a=1, __Host-_gate=x, c=3; b=2", [b"a=1; b=2"]),
         (b"a=1,2,gate=3; b=,", [b"a=1,2,gate=3; b=,"]),
         (b"_gate=x,a=1; b=2", [b"b=2"]),
+        (b" a=1;b=2 ", [b" a=1;b=2 "]),
     ],
 )
 def test_our_cookies_go_and_all_others_survive_byte_for_byte(header: bytes, left: list[bytes]) -> None:
@@ -58,6 +59,7 @@ def test_parsing_is_bounded() -> None:
 def test_a_cookie_is_guarded_by_its_attributes() -> None:
     text = cookies.set_cookie("_gate", "v", max_age=5, secure=True)
     assert text == "_gate=v; Path=/; Max-Age=5; SameSite=Lax; Secure; HttpOnly"
+    assert cookies.set_cookie("n", "v", max_age=5, secure=False, http_only=False) == "n=v; Path=/; Max-Age=5; SameSite=Lax"
 
 
 def test_a_host_cookie_has_its_prefix_once_and_where_browsers_take_it() -> None:

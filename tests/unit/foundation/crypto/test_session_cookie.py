@@ -3,6 +3,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from foundation.crypto import session_cookie
 from foundation.crypto.session_cookie import SessionCookies, SessionToken
@@ -23,6 +24,7 @@ def cookies(tmp_path: Path) -> SessionCookies:
 def test_a_cookie_opens_at_its_host(cookies: SessionCookies) -> None:
     value = cookies.seal("s1", "app.example.com", NOW, NOW + 60)
     assert cookies.open(value, "app.example.com", NOW) == SessionToken("s1", NOW, NOW + 60)
+    assert not cookies.covers("app.example.com.")
 
 
 def test_a_cookie_of_one_host_is_refused_at_every_other(cookies: SessionCookies) -> None:
@@ -35,7 +37,8 @@ def test_a_cookie_of_one_host_is_refused_at_every_other(cookies: SessionCookies)
 def test_with_cookie_domain_hosts_below_it_share_and_others_do_not(tmp_path: Path) -> None:
     cookies = SessionCookies(make_options(tmp_path, cookie_domain="example.com"))
     value = cookies.seal("s1", "a.example.com", NOW, NOW + 60)
-    assert cookies.open(value, "b.example.com:8443", NOW).session_id == "s1"
+    for host in ("b.example.com:8443", "example.com", "example.com:8443"):
+        assert cookies.open(value, host, NOW).session_id == "s1"
     assert "Domain=example.com" in set_at(cookies, "a.example.com")[0]
     for foreign in ("example.com.evil.org", "evilexample.com", "host:example.com"):
         assert not cookies.covers(foreign)
@@ -64,6 +67,7 @@ def test_a_cookie_that_was_opened_still_expires(cookies: SessionCookies) -> None
     for now in (NOW + 60, NOW + 61):
         with pytest.raises(SealError):
             cookies.open(value, "a", now)
+    assert not cookies._opened
 
 
 def test_a_cookie_that_was_opened_opens_by_its_exact_value_only(cookies: SessionCookies) -> None:
@@ -105,8 +109,9 @@ def test_only_so_many_opened_cookies_are_remembered_and_nothing_that_did_not_ope
 def test_no_number_of_planted_cookies_hides_the_real_one(cookies: SessionCookies) -> None:
     planted = [f"_gate={'x' * 80}{number}" for number in range(200)]
     own = kept(set_at(cookies, "a"))
-    sent = [b"_gate=short; other=1", "; ".join([*planted, own]).encode()]
+    sent = [b"_gate=short; other=1; _gate=" + b"\xff" * 80, "; ".join([*planted, own]).encode()]
     assert [token.session_id for token in cookies.counting(sent, "a", NOW)] == ["s1"]
+    assert cookies.carried([own.encode().replace(b"_gate=", b"other=", 1)], "a", NOW) == []
 
 
 def set_at(cookies: SessionCookies, host_port: str, session_id: str = "s1") -> list[str]:
@@ -150,6 +155,8 @@ def test_where_there_can_be_none_or_none_is_needed_there_is_no_companion(tmp_pat
     (session,) = set_at(cookies, "a")
     assert [token.session_id for token in cookies.counting([session.partition(";")[0].encode()], "a", NOW)] == ["s1"]
     assert len(cookies.clear_cookies([], "a", "/")) == 1
+    two = [f"{cookies.name}=x; {cookies.name}=y".encode()]
+    assert bool(cookies.clear_planted(two, "a", "/")) is (cookies.name == "_gate")
 
 
 def test_cookies_are_cleared_by_the_same_name_path_and_domain(tmp_path: Path) -> None:
@@ -178,7 +185,11 @@ async def test_two_live_sessions_that_both_count_are_none(tmp_path: Path) -> Non
 
         return await cookies.of_browser([one.encode(), f"{two}; {one}".encode()], "a", NOW, find)
 
-    assert [await of("s1"), await of("s2"), await of(), await of("s1", "s2")] == ["s1", "s2", None, None]
+    with capture_logs() as logs:
+        assert [await of("s1"), await of("s2"), await of()] == ["s1", "s2", None]
+        assert logs == []
+        assert await of("s1", "s2") is None
+    assert [entry["event"] for entry in logs] == ["ambiguous session cookies ignored"]
 
 
 def test_a_value_of_another_purpose_is_no_session(cookies: SessionCookies, tmp_path: Path) -> None:

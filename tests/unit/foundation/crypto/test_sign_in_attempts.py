@@ -28,7 +28,10 @@ def sent_back(set_cookies: list[str]) -> list[bytes]:
 def test_an_attempt_is_found_by_the_browser_that_began_it(attempts: SignInAttempts) -> None:
     attempt_id, set_cookies = attempts.begin({"nonce": "n"}, HOST, [], NOW)
     assert is_attempt_id(attempt_id)
-    assert attempts.find(attempt_id, sent_back(set_cookies), HOST, NOW + 1) == {"at": NOW, "nonce": "n"}
+    (own,) = sent_back(set_cookies)
+    for header in (own, b"__Host-_gate_signin_" + attempt_id.encode() + b"=planted; " + own):
+        assert attempts.find(attempt_id, [header], HOST, NOW + 1) == {"at": NOW, "nonce": "n"}
+    assert attempts.under_way([own, b"__Host-_gate_signin_" + b"a" * 22 + b"=planted"], HOST, NOW + 1) == [attempt_id]
 
 
 def test_another_browser_host_purpose_or_time_finds_nothing(attempts: SignInAttempts, tmp_path: Path) -> None:
@@ -72,12 +75,15 @@ def test_attempts_with_long_claims_never_outgrow_a_header(attempts: SignInAttemp
         everything += set_cookies
     (header,) = sent_back(everything)
     assert 2000 < len(header) < MAX_BYTES + 1024
+    assert len(attempts.begin({"to": "x" * MAX_BYTES}, HOST, [], NOW)[1]) == 1
 
 
 def test_planted_junk_is_the_first_to_go(attempts: SignInAttempts) -> None:
     junk = [b"; ".join(b"__Host-_gate_signin_%s=x" % (b"%022d" % number) for number in range(10))]
     _, set_cookies = attempts.begin({}, HOST, junk, NOW)
     assert len(set_cookies) == 1 + 10 - (MAX_AT_A_TIME - 1)
+    others = [b"; ".join(name % number + b"=x" for name in (b"__Host-_gate_signin_short%d", b"x" * 20 + b"%022d") for number in range(9))]
+    assert len(attempts.begin({}, HOST, others, NOW)[1]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "a" * 21, "a" * 23, "a" * 21 + ";", "a" * 21 + "=", "é" * 22, "../" + "a" * 19])

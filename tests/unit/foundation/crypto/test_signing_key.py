@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, PublicFormat
 from structlog.testing import capture_logs
 
-from foundation.crypto.signing_key import SigningKey, thumbprint
+from foundation.crypto.signing_key import SigningKey, checked_jwk, thumbprint
 from foundation.errors import ConfigError
 from tests.support.options import make_options
 
@@ -130,3 +130,12 @@ def test_a_generated_key_gives_way_to_one_of_another_algorithm(tmp_path: Path) -
 def test_a_key_does_not_show_itself(tmp_path: Path) -> None:
     key = signing_key(tmp_path, signing_key=pem(P256))
     assert repr(key) == f"<SigningKey ES256 {key.kid[:12]} configured>"
+    assert repr(signing_key(tmp_path)).endswith(" generated>")
+
+
+@pytest.mark.parametrize("change", [{"alg": "HS256"}, {"use": "enc"}, {"d": "x"}, {"kid": "x"}])
+def test_nothing_but_a_public_key_under_its_own_name_is_a_key_of_gate(tmp_path: Path, change: dict[str, str]) -> None:
+    jwk = signing_key(tmp_path).jwk()
+    assert checked_jwk(jwk) == jwk
+    with pytest.raises(ValueError, match="key"):
+        checked_jwk({**jwk, **change})
