@@ -1,6 +1,5 @@
 """B14: does anything that was in the browser before a sign-in become a session by it?"""
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -11,7 +10,7 @@ from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.cookies import values_of
 from tests.support.development_provider import pick_person
-from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
+from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in, sign_out
 
 HTML = {"Accept": "text/html"}
 
@@ -80,9 +79,7 @@ async def _ended(target: Target, person: str) -> bytes:
 
 
 async def _sign_out(client: httpx.AsyncClient, target: Target) -> httpx.Response:
-    page = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML)
-    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-    return await client.post(target.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+    return await sign_out(client, target.gate)
 
 
 async def _person_of(target: Target, cookie: bytes, site: str = "any") -> str | None:

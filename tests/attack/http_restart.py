@@ -1,7 +1,6 @@
 """B16: a session that was ended stays ended, by restart and by kill of gate and of its store, and its websockets end with it."""
 
 import asyncio
-import re
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +12,7 @@ from tests.attack.http_websocket_clients import _signed_out
 from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import SIGNED_IN_SITES, Target, new_marker, sign_in_everybody
 from tests.support.cookies import values_of
-from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
+from tests.support.gate import follow, sign_in, sign_out
 
 WAYS = (signal.SIGTERM, signal.SIGKILL, None)  # None: gate lives on, its store is killed and started again
 RECOVERED_WITHIN = 15.0  # seconds
@@ -82,8 +81,6 @@ async def _cookies(target: Target, person: str, *, signs_out: bool) -> dict[str,
         for site in SITES:
             expect(await _reaches(target, site, found[site]), f"the session at {site} was none to begin with")
         if signs_out:
-            page = await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML)
-            (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-            answer = await client.post(target.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+            answer = await sign_out(client, target.gate)
             expect(answer.status_code in (200, 302, 303), f"sign-out answered {answer.status_code}")
     return found

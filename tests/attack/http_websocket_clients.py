@@ -1,7 +1,6 @@
 """B7: does a websocket open only for a whole handshake, from a page that may, for a person who may, and only while they may?"""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,7 +11,7 @@ from tests.attack.http_websocket import BEHIND, ENDS, attempt_to_open, handshake
 from tests.attack.run import Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.cookies import values_of
-from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
+from tests.support.gate import AUTHENTICATE_HOST, sign_in, sign_out
 from tests.support.websockets import ACCEPT, CLOSE, KEY, TEXT, from_client
 
 HTML = {"Accept": "text/html"}
@@ -191,9 +190,7 @@ async def _signed_out(person: str, way: bytes, target: Stage, _: Target) -> Outc
         await sign_in(client, f"https://{target.host('any')}/", person)
         cookie = b"Cookie: _gate=%b\r\n" % values_of(client, "any.localhost")
         tunnels = [await _opened(target, way, cookie) for _ in range(3)]
-        page = await follow(client, await client.get(target.gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML))
-        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-        await client.post(target.gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+        await sign_out(client, target.gate)
     started = asyncio.get_running_loop().time()
     for reader, writer, marker in tunnels:
         expect(await _close_code(reader, started + CLOSED_WITHIN) == 1008, f"open {CLOSED_WITHIN} s after the sign-out", marker)

@@ -22,7 +22,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.prepared import manage, python
 from tests.support.raw_http import WAIT, Broken, RawClient
 from tests.support.upstream import RecordingUpstream, SampleUpstream
@@ -299,9 +299,7 @@ async def test_who_is_signed_in_is_told_to_the_application_and_who_was_is_not(st
             assert seen.count("x-gate-jwt-assertion: ") == 1
             assert "forged" not in seen
             assert "_gate=" not in seen
-        page = await client.get(stage.gate.url(AUTHENTICATE, "/.gate/"), headers=HTML)
-        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-        await client.post(stage.gate.url(AUTHENTICATE, "/.gate/signout/"), data={"_gate_csrf": token})
+        await sign_out(client, stage.gate)
         for head in ("GET /x HTTP/1.1\nHost: HOST", UPGRADE):
             status = stage.ask(APP, f"{head}\nCookie: {cookie}")
             assert stage.recorder.received == []
@@ -309,9 +307,7 @@ async def test_who_is_signed_in_is_told_to_the_application_and_who_was_is_not(st
 
 
 async def signs_out(stage: Stage, client: httpx.AsyncClient) -> None:
-    page = await client.get(stage.gate.url(AUTHENTICATE, "/.gate/"), headers=HTML)
-    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-    await client.post(stage.gate.url(AUTHENTICATE, "/.gate/signout/"), data={"_gate_csrf": token})
+    await sign_out(client, stage.gate)
 
 
 async def operator_ends(stage: Stage, client: httpx.AsyncClient) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import re
 import socket
 import sqlite3
 import struct
@@ -22,7 +21,7 @@ import pytest
 from tests.support.children import free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.gate import GateBuilder, RunningGate, follow, sign_in, sign_out
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import reload
@@ -561,12 +560,6 @@ async def test_a_large_answer_arrives_whole(gate: RunningGate) -> None:
 async def rest_of(chunks: AsyncIterator[bytes]) -> None:
     async for _ in chunks:
         pass
-
-
-async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> None:
-    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
-    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
 
 
 async def test_with_the_session_everything_ends_that_it_carries(gate: RunningGate, upstream: SampleUpstream) -> None:

@@ -353,19 +353,13 @@ async def test_a_certificate_that_the_envoy_was_shown_is_verified_by_gate(envoy:
 @pytest.mark.parametrize("front", EXT_AUTHZ, indirect=True)
 def test_a_browser_signs_in_works_signs_out_and_another_is_refused(front: OwnEnvoy, provider: DevelopmentProvider, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=front.certificates.spki_hash) as browser:
-        browser.open(front.url("/page?q=1&r=%C3%BC"))
-        browser.wait_for_url(provider.url)
-        browser.click('button[value="alice"]')
-        browser.wait_for_url(front.url("/page?q=1&r=%C3%BC"))
+        browser.sign_in(provider.url, front.url("/page?q=1&r=%C3%BC"))
         assert "alice@example.com" in browser.text
         browser.open(front.url("/.gate/signout/"))
         browser.wait_for_url(front.url("/.gate/signout/", host=AUTHENTICATE))
         browser.click("main form button")
         browser.wait_for_url(provider.url + "/oauth2/end_session")
-        browser.open(front.url("/again"))
-        browser.wait_for_url(provider.url)
-        browser.click('button[value="bob"]')
-        browser.wait_for_url(front.url("/again"))
+        browser.sign_in(provider.url, front.url("/again"), "bob")
         assert "You don't have access" in browser.text
         assert "bob@example.com" in browser.text
 

@@ -43,10 +43,7 @@ def people(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: p
         for name in ("alice", "bob"):
             directory = tmp_path_factory.mktemp(name)
             browser = browsers[name] = stack.enter_context(headless_browser(directory, trusted_spki=gate.certificates.spki_hash))
-            browser.open(gate.url(WAGES))
-            browser.wait_for_url(provider.url)
-            browser.click(f'button[value="{name}"]')
-            browser.wait_for_url(gate.url(WAGES))
+            browser.sign_in(provider.url, gate.url(WAGES), name)
         yield browsers
 
 

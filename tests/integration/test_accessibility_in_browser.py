@@ -57,10 +57,7 @@ def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: 
 
 
 def sign_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) -> None:
-    browser.open(gate.url(APP))
-    browser.wait_for_url(provider.url)
-    browser.click('button[value="alice"]')
-    browser.wait_for_url(gate.url(APP))
+    browser.sign_in(provider.url, gate.url(APP))
 
 
 def findings(browser: Browser, name: str) -> list[str]:

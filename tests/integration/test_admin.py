@@ -5,7 +5,7 @@ import re
 
 from tests.support.admin import text_of
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import RunningGate, follow, sign_in
+from tests.support.gate import RunningGate, follow, sign_in, sign_out
 
 HTML = {"Accept": "text/html"}
 
@@ -77,9 +77,7 @@ async def test_ending_a_session_in_the_admin_ends_it_on_its_host(gate: RunningGa
 async def test_the_admin_ends_with_the_session_that_opened_it(gate: RunningGate) -> None:
     async with gate.client() as client:
         await sign_in(client, admin(gate), "alice")
-        page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
-        (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-        await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+        await sign_out(client, gate)
         assert (await client.get(admin(gate, "databroker/session/"), headers=HTML)).status_code == 302
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, led_to
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
@@ -55,11 +55,8 @@ async def gate(
 
 async def at_provider(client: httpx.AsyncClient, idp: FakeIdP, url: str) -> str:
     """The callback to which the provider leads who opens this."""
-    response = await client.get(url, headers=HTML)
-    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-        response = await client.send(response.next_request)
-    assert response.next_request is not None, response.text
-    return idp.pick(str(response.next_request.url), "alice")
+    offered = await led_to(client, url, idp.issuer)
+    return idp.pick(offered, "alice")
 
 
 async def sign_in(gate: RunningGate, client: httpx.AsyncClient, idp: FakeIdP) -> None:

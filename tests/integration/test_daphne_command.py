@@ -21,7 +21,7 @@ from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, sign_in, status_or_cut
+from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, led_to, sign_in, status_or_cut
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
 from tests.support.prepared import python
@@ -226,11 +226,8 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
     try:
         await asyncio.to_thread(gate.child.wait_for_line, '"directory sync completed"')
         async with gate.client() as client:
-            response = await client.get(gate.url(APP), headers=HTML)
-            while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-                response = await client.send(response.next_request)
-            assert response.next_request is not None
-            callback = idp.pick(str(response.next_request.url), "alice")
+            offered = await led_to(client, gate.url(APP), idp.issuer)
+            callback = idp.pick(offered, "alice")
             assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 
             directory.company.members["engineering"].remove("alice")

@@ -14,7 +14,7 @@ import yaml
 from tests.support.children import free_port
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import FakeIdP
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, led_to
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
@@ -92,11 +92,8 @@ async def pushed(idps: dict[str, FakeIdP], upstream: SampleUpstream, tmp_path: P
 
 async def signed_in(gate: RunningGate, client: httpx.AsyncClient, idp: FakeIdP, id: str) -> None:
     """Alice, at this provider."""
-    response = await client.get(gate.url(AUTHENTICATE_HOST, f"/.gate/?gate_idp={id}"), headers=HTML)
-    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-        response = await client.send(response.next_request)
-    assert response.next_request is not None, response.text
-    callback = idp.pick(str(response.next_request.url), "alice")
+    offered = await led_to(client, gate.url(AUTHENTICATE_HOST, f"/.gate/?gate_idp={id}"), idp.issuer)
+    callback = idp.pick(offered, "alice")
     assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 
 
@@ -275,11 +272,8 @@ async def test_split_services_read_each_directory_in_one_process(
         for id, idp in idps.items():
             async with split.client() as client:
                 start = f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}/.gate/?gate_idp={id}"
-                response = await client.get(start, headers=HTML)
-                while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-                    response = await client.send(response.next_request)
-                assert response.next_request is not None, response.text
-                callback = idp.pick(str(response.next_request.url), "alice")
+                offered = await led_to(client, start, idp.issuer)
+                callback = idp.pick(offered, "alice")
                 assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
                 async with asyncio.timeout(30):
                     while (

@@ -11,7 +11,7 @@ import pytest
 from tests.support.children import free_port
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
@@ -62,11 +62,8 @@ async def test_a_directory_that_is_away_at_the_sign_in_lifts_no_deny(
         bearer = {"Authorization": "Bearer opaque-token-of-alice"}
         async with running.client() as client:
             assert [(await client.get(running.url(host), headers=bearer)).status_code for host in (DENIED, NEGATED)] == [status, status]
-            response = await client.get(running.url(DENIED), headers=HTML)
-            while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-                response = await client.send(response.next_request)
-            assert response.next_request is not None
-            callback = idp.pick(str(response.next_request.url), "alice")
+            offered = await led_to(client, running.url(DENIED), idp.issuer)
+            callback = idp.pick(offered, "alice")
             assert (await follow(client, await client.get(callback, headers=HTML))).status_code == status
             assert (await follow(client, await client.get(running.url(NEGATED), headers=HTML))).status_code == status
     finally:
@@ -84,11 +81,8 @@ async def test_groups_come_at_sign_in_and_go_with_the_next_reading(gate: Running
     company.users["alice"] = ("Alice Adams", "alice@corp.example")
     company.members["engineering"].append("alice")
     async with gate.client() as client:
-        response = await client.get(gate.url(APP), headers=HTML)
-        while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-            response = await client.send(response.next_request)
-        assert response.next_request is not None
-        callback = idp.pick(str(response.next_request.url), "alice")
+        offered = await led_to(client, gate.url(APP), idp.issuer)
+        callback = idp.pick(offered, "alice")
         assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 
         company.members["engineering"].remove("alice")

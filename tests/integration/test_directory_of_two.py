@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_api import Answer
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
@@ -68,11 +68,8 @@ def is_elected(gate: RunningGate) -> bool:
 
 async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) -> str:
     """The cookie of the application's host."""
-    response = await client.get(gate.url(APP), headers=HTML)
-    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-        response = await client.send(response.next_request)
-    assert response.next_request is not None
-    await follow(client, await client.get(idp.pick(str(response.next_request.url), "alice"), headers=HTML))
+    offered = await led_to(client, gate.url(APP), idp.issuer)
+    await follow(client, await client.get(idp.pick(offered, "alice"), headers=HTML))
     return of_client(client, APP)
 
 

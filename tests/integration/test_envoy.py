@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import grpc
-import httpx
 import pytest
 import yaml
 from h2.config import H2Configuration
@@ -21,7 +20,7 @@ from tests.support.certs import certificate_files
 from tests.support.children import Child, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.options import MINIMAL
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
@@ -152,7 +151,7 @@ async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: D
                     stream = drip(b"", metadata=metadata)
                     for _ in range(30):  # longer than the default timeout
                         assert await asyncio.wait_for(stream.read(), SOON) == b"."
-                    await end_session(client, gate)
+                    await sign_out(client, gate)
                     with pytest.raises(grpc.aio.AioRpcError):
                         await asyncio.wait_for(rest_of(stream), SOON)
                     with pytest.raises(grpc.aio.AioRpcError) as after:
@@ -163,12 +162,6 @@ async def test_grpc_passes_for_whom_it_may_and_ends_with_the_session(provider: D
 async def rest_of(stream: grpc.aio.UnaryStreamCall) -> None:
     while await stream.read() is not grpc.aio.EOF:
         pass
-
-
-async def end_session(client: httpx.AsyncClient, gate: RunningGate) -> None:
-    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "text/html"})
-    token = page.text.partition('name="_gate_csrf" value="')[2].partition('"')[0]
-    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
 
 
 @pytest.fixture(scope="module")

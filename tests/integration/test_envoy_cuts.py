@@ -12,11 +12,11 @@ import grpc
 import pytest
 
 from tests.integration.test_behind_a_balancer import is_open
-from tests.integration.test_envoy import DRIP, end_session, envoy_of, rest_of, service
+from tests.integration.test_envoy import DRIP, envoy_of, rest_of, service
 from tests.support.children import Child, free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
@@ -155,7 +155,7 @@ async def test_behind_an_http2_proxy_a_sign_out_ends_only_calls_of_that_user(pro
             await sign_in(client, gate.url(API, "/x"), name)
             drips[name] = calls.unary_stream(DRIP)(b"", metadata=(("cookie", of_client(client, API)),))
             assert await asyncio.wait_for(drips[name].read(), SOON) == b"."
-        await end_session(clients["alice"], gate)
+        await sign_out(clients["alice"], gate)
         with pytest.raises(grpc.aio.AioRpcError):
             await asyncio.wait_for(rest_of(drips["alice"]), SOON)
         for _ in range(20):

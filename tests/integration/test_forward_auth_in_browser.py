@@ -21,10 +21,7 @@ def test_a_person_signs_in_works_signs_out_and_another_is_refused(
         front(tmp_path, provider.url, upstream.url, start) as proxy,
         headless_browser(tmp_path / "profile", trusted_spki=proxy.certificates.spki_hash) as browser,
     ):
-        browser.open(proxy.url("/page?q=1&r=%C3%BC"))
-        browser.wait_for_url(provider.url)
-        browser.click('button[value="alice"]')
-        browser.wait_for_url(proxy.url("/page?q=1&r=%C3%BC"))
+        browser.sign_in(provider.url, proxy.url("/page?q=1&r=%C3%BC"))
         assert "alice@example.com" in browser.text
 
         browser.open(proxy.url("/.gate/signout/"))

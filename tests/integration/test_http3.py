@@ -11,11 +11,10 @@ import pytest
 from aioquic.tls import SessionTicket
 
 from foundation.errors import ConfigError
-from tests.integration.test_envoy import end_session
 from tests.support.client_certificates import authority
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.http3_client import Http3Answer, Http3Client, http3_client
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
@@ -111,7 +110,7 @@ async def test_what_is_open_ends_with_the_session(gate: RunningGate, connect: Co
         cookie = [("cookie", of_client(client, APP))]
         drip = by_quic.send(f"{APP}:{gate.port}", "/drip", headers=cookie)
         await drip.until(lambda: len(drip.body) > 20)
-        await end_session(client, gate)
+        await sign_out(client, gate)
         await drip.until_ended()
         assert drip.is_reset
         assert not drip.is_whole

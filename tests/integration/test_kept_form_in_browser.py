@@ -40,10 +40,7 @@ def browser(gate: RunningGate, tmp_path: Path) -> Iterator[Browser]:
 
 def fill_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider, file: Path) -> None:
     """Signed in, and the form filled in."""
-    browser.open(gate.url(APP, "/form"))
-    browser.wait_for_url(provider.url)
-    browser.click('button[value="alice"]')
-    browser.wait_for_url(gate.url(APP, "/form"))
+    browser.sign_in(provider.url, gate.url(APP, "/form"))
     browser.find('input[name="note"]').send_keys("Grüße & 50 %")
     browser.find('input[name="plan"]').send_keys(str(file))
 

@@ -67,10 +67,7 @@ def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: 
 
 
 def sign_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider, name: str) -> None:
-    browser.open(page(gate, "/.gate/"))
-    browser.wait_for_url(provider.url)
-    browser.click(f'button[value="{name}"]')
-    browser.wait_for_url(page(gate, "/.gate/"))
+    browser.sign_in(provider.url, page(gate, "/.gate/"), name)
 
 
 def ask(browser: Browser, gate: RunningGate) -> None:

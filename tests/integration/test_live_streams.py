@@ -1,7 +1,6 @@
 """What is under way ends with the session behind it, and nobody reads faster than the slowest reader."""
 
 import asyncio
-import re
 import socket
 import ssl
 import time
@@ -11,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.upstream import OK, CanaryUpstream, Conversation
 
 HTML = {"Accept": "text/html"}
@@ -52,9 +51,7 @@ async def test_a_stream_ends_with_its_session(way: str, provider: DevelopmentPro
                 assert (await sign_in(client, gate.url("app.localhost"), "alice")).status_code == 200
                 events = await open_stream(client, gate)
                 if way == "sign-out":
-                    page = await client.get(gate.url("authenticate.localhost", "/.gate/"), headers=HTML)
-                    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-                    await client.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+                    await sign_out(client, gate)
                 await ends(events)
             gate.wait_for_event("stream terminated", lambda entry: entry["reason"] == "the session has ended")
 

@@ -102,10 +102,7 @@ def test_who_signs_in_as_somebody_else_is_where_they_wanted_to_go(
 ) -> None:
     wanted = gate.url(STAFF, "/wages?year=2026")
     with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as browser:
-        browser.open(wanted)
-        browser.wait_for_url(provider.url)
-        browser.click('button[value="carol"]')
-        browser.wait_for_url(wanted)
+        browser.sign_in(provider.url, wanted, "carol")
         assert "carol@example.com" in browser.text
         browser.click("a[href*=signout]")
         browser.wait_for_url(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"))

@@ -72,10 +72,7 @@ def who_is_at(browser: Browser, url: str) -> str:
 
 
 def sign_in_here(browser: Browser, provider: DevelopmentProvider, person: str, url: str) -> None:
-    browser.open(url)
-    browser.wait_for_url(provider.url)
-    browser.click(f'button[value="{person}"]')
-    browser.wait_for_url(url)
+    browser.sign_in(provider.url, url, person)
 
 
 async def test_a_planted_good_session_is_nobodys(gate: tuple[RunningGate, DevelopmentProvider], browser: Browser) -> None:

@@ -60,10 +60,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
 @pytest.fixture(scope="module")
 def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
-        running.open(page(gate))
-        running.wait_for_url(provider.url)
-        running.click('button[value="dora"]')
-        running.wait_for_url(page(gate))
+        running.sign_in(provider.url, page(gate), "dora")
         yield running
 
 
@@ -159,10 +156,7 @@ def test_another_browser_s_session_ends_by_keyboard_and_at_once(
     browser: Browser, gate: RunningGate, provider: DevelopmentProvider, tmp_path: Path
 ) -> None:
     with headless_browser(tmp_path, trusted_spki=gate.certificates.spki_hash) as other:
-        other.open(gate.url("wiki.localhost"))
-        other.wait_for_url(provider.url)
-        other.click('button[value="dora"]')
-        other.wait_for_url(gate.url("wiki.localhost"))
+        other.sign_in(provider.url, gate.url("wiki.localhost"), "dora")
         look(browser, 1440, "light")
         wait_until(lambda: "at wiki.localhost" in sessions_of(browser, gate), "the session to be seen", 20)
         browser.picture("portal-two-sessions")
@@ -213,10 +207,7 @@ def many(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path: Path
 
 def test_many_are_leafed_through_and_found_on_all_pages(many: RunningGate, provider: DevelopmentProvider, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=many.certificates.spki_hash) as browser:
-        browser.open(page(many))
-        browser.wait_for_url(provider.url)
-        browser.click('button[value="dora"]')
-        browser.wait_for_url(page(many))
+        browser.sign_in(provider.url, page(many), "dora")
         assert len(shown(browser)) == 100
         browser.find("#q").send_keys("app 229", Keys.ENTER)
         browser.wait_for_url(page(many, "/.gate/?q=app+229"))

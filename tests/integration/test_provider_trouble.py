@@ -13,7 +13,7 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP, Request
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.gate import GateBuilder, RunningGate, follow, led_to, sign_in
 from tests.support.upstream import SampleUpstream
 
 HTML = {"Accept": "text/html"}
@@ -132,11 +132,7 @@ async def test_made_up_callbacks_of_one_network_hold_up_neither_sign_ins_of_othe
 
 async def to_provider(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, address: str) -> str:
     client.headers.update({"Accept": "text/html", "X-Forwarded-For": address})
-    response = await client.get(gate.url("app.localhost"))
-    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-        response = await client.send(response.next_request)
-    assert response.next_request is not None
-    return str(response.next_request.url)
+    return await led_to(client, gate.url("app.localhost"), idp.issuer)
 
 
 async def picked(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient, address: str) -> httpx.Response:

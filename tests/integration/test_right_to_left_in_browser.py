@@ -76,10 +76,7 @@ def gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_facto
 @pytest.fixture(scope="module")
 def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with headless_browser(tmp_path_factory.mktemp("profile"), trusted_spki=gate.certificates.spki_hash) as running:
-        running.open(gate.url(gate.builder.authenticate_host, "/.gate/"))
-        running.wait_for_url(provider.url)
-        running.click('button[value="nadia"]')
-        running.wait_for_url(gate.url(gate.builder.authenticate_host, "/.gate/"))
+        running.sign_in(provider.url, gate.url(gate.builder.authenticate_host, "/.gate/"), "nadia")
         yield running
 
 

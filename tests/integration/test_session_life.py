@@ -10,7 +10,7 @@ import pytest
 from tests.support.cookies import of_client
 from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
@@ -36,11 +36,8 @@ async def gate(idp: FakeIdP, upstream: SampleUpstream, tmp_path: Path) -> AsyncI
 
 
 async def signed_in(gate: RunningGate, idp: FakeIdP, client: httpx.AsyncClient) -> None:
-    response = await client.get(gate.url(APP), headers=HTML)
-    while response.next_request is not None and not str(response.next_request.url).startswith(idp.issuer):
-        response = await client.send(response.next_request)
-    assert response.next_request is not None
-    callback = idp.pick(str(response.next_request.url), "alice")
+    offered = await led_to(client, gate.url(APP), idp.issuer)
+    callback = idp.pick(offered, "alice")
     assert callback.startswith(gate.url(gate.builder.authenticate_host, "/done/with/it?"))
     assert (await follow(client, await client.get(callback, headers=HTML))).status_code == 200
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, RunningGate, sign_in, status_or_cut
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
@@ -106,9 +105,7 @@ async def test_sessions_outlive_a_restart_and_end_by_sign_out(
         async with gate.client(cookies=cookies) as client, gate.client(cookies=cookies) as thief:
             assert await status_of(client, gate) == 200
             assert await status_of(thief, gate) == 200
-            page = await client.get(gate.url(builder.authenticate_host, "/.gate/"), headers=HTML)
-            (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-            await client.post(gate.url(builder.authenticate_host, "/.gate/signout/"), data={"_gate_csrf": token})
+            await sign_out(client, gate)
             assert await status_of(thief, gate) == 302
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import re
 import resource
 import signal
 import socket
@@ -17,7 +16,7 @@ from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import certificate_files
 from tests.support.children import clean_environment, wait_until
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate
+from tests.support.gate import GateBuilder, RunningGate, sign_out
 from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
@@ -268,9 +267,7 @@ async def test_a_tunnel_ends_with_the_session_and_goes_on_with_a_reload_that_lea
             assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "access_ended"
             with running.connect(PEOPLE) as again:
                 assert again.open(f"{PEOPLE}:{ECHO_PORT}", token) == 403
-            page = await browser.get(gate.url("authenticate.localhost", "/.gate/signout/"))
-            csrf = re.search(r'name="_gate_csrf" value="([^"]+)"', page.text)[1]
-            await browser.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": csrf})
+            await sign_out(browser, gate)
             assert kept.ends() == b""
             upstream.close()
         with running.connect(PEOPLE) as again:

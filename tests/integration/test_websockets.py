@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 import signal
 import socket
 import threading
@@ -22,7 +21,7 @@ from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import Child, clean_environment, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.prepared import python
 from tests.support.raw_http import Broken, RawResponse
 from tests.support.websockets import (
@@ -407,9 +406,7 @@ async def test_signing_out_closes_open_websockets_with_1008_on_both_sides(gate: 
         upstream.forget()
         with member(gate, cookie, "/hold") as idle, member(gate, cookie, "/unfinished") as busy:
             assert busy.exactly(42).endswith(b"a" * 40)
-            page = await browser.get(gate.url("authenticate.localhost", "/.gate/"), headers={"Accept": "text/html"})
-            (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
-            await browser.post(gate.url("authenticate.localhost", "/.gate/signout/"), data={"_gate_csrf": token})
+            await sign_out(browser, gate)
             assert idle.frame().close_code == 1008
             # The frame that was passing ends before our Close, and what follows it never passes.
             assert busy.exactly(60) == b"b" * 60

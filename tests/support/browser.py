@@ -67,6 +67,13 @@ class Browser:
     def open(self, url: str) -> None:
         self.driver.get(url)
 
+    def sign_in(self, provider_url: str, url: str, person: str = "alice") -> None:
+        """Open `url` and pick this person at the development provider; ends at `url`."""
+        self.open(url)
+        self.wait_for_url(provider_url)
+        self.click(f'button[value="{person}"]')
+        self.wait_for_url(url)
+
     def forget_everything(self) -> None:
         """A fresh person at the same machine: no cookies of any site."""
         self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})

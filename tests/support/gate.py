@@ -16,6 +16,7 @@ import atexit
 import base64
 import copy
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -197,6 +198,22 @@ async def sign_in(client: httpx.AsyncClient, url: str, sub: str) -> httpx.Respon
     """Open `url`, pick the person at the provider, and come back; returns the page where the browser ends up."""
     page = await follow(client, await client.get(url, headers={"Accept": "text/html"}))
     return await follow(client, await pick_person(client, page, sub))
+
+
+async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> httpx.Response:
+    """Press the button of the dashboard."""
+    page = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "text/html"}))
+    (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
+    return await client.post(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
+
+
+async def led_to(client: httpx.AsyncClient, url: str, origin: str) -> str:
+    """Open `url`, and follow redirects up to the one that leads to this origin; returns where it leads."""
+    response = await client.get(url, headers={"Accept": "text/html"})
+    while response.next_request is not None and not str(response.next_request.url).startswith(origin):
+        response = await client.send(response.next_request)
+    assert response.next_request is not None, response.text
+    return str(response.next_request.url)
 
 
 @cache
