@@ -24,7 +24,7 @@ from foundation.readiness import ReadinessReport  # noqa: E402
 from foundation.web.asgi import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
 from gateproject.process.in_force import InForce  # noqa: E402
-from gateproject.process.other_server import OtherServer  # noqa: E402
+from gateproject.process.other_server import OtherServer, open_under_daphne  # noqa: E402
 from gateproject.process.reload import ConfigurationStatus  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
@@ -32,7 +32,7 @@ from gateproject.process.start import from_settings  # noqa: E402
 from proxy.answers.refusals import refusal_of  # noqa: E402
 from proxy.answers.send import send_refusal  # noqa: E402
 from proxy.incoming import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
-from proxy.listener import listen  # noqa: E402
+from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
 from proxy.observe.access_log import PageLog  # noqa: E402
 from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
@@ -157,12 +157,6 @@ class GateApplication:
             await send_refusal(incoming, refusal_of(error), send)
 
 
-def answered(*facts: Any) -> None:
-    """A request has ended; `proxy.listener.context.Ended` says how that is told."""
-    if (proxy := runtime.services.proxy) is not None:
-        proxy.answered(*facts)
-
-
 def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]:
     """HTTP, with the websockets of our listener, which hands connections over; of any other server the scope is read again, strictly."""
     return edge(scope, receive, send) if ABORT in (scope.get("extensions") or ()) else other_server.http(scope, receive, send)
@@ -170,29 +164,12 @@ def http(scope: dict[str, Any], receive: Receive, send: Send) -> Awaitable[None]
 
 runtime = from_settings()
 edge = GateApplication(runtime)
-other_server = OtherServer(runtime, edge, answered)
+other_server = OtherServer(runtime, edge, runtime.on_request_complete)
 application = ProtocolTypeRouter({"http": http, "websocket": other_server.websocket, "lifespan": other_server.lifespan})
-
-
-def begin_under_daphne() -> None:
-    runtime.begin()
-    runtime.autocert.begin(runtime.options)
-    runtime.say_ready()
 
 
 # `daphne gateproject.asgi:application` imports this module and nothing else of ours before it makes its server.
 try:
-    listen.install(
-        listen.CommandedGate(
-            current=lambda: runtime.services.listener,
-            options=runtime.options,
-            on_open=runtime.open_under_daphne,
-            on_ready=begin_under_daphne,
-            on_stop=runtime.stop,
-            before_stop=runtime.about_to_stop,
-            ended=answered,
-            obtained=runtime.autocert.obtained,
-        )
-    )
+    install(runtime.listener_config(), runtime, runtime.options, partial(open_under_daphne, runtime))
 except ConfigError as error:
     sys.exit(f"startup failed: {error}")

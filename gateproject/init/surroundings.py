@@ -10,7 +10,7 @@ from foundation.errors import ConfigError
 from foundation.values import HostPort
 from gateproject.status.configured import configured_addresses
 from gateproject.status.reading import Page, read
-from proxy.listener.listen import bind
+from proxy.listener.listeners import bind
 
 
 def notes(options: Options, page: Page) -> Iterator[str]:

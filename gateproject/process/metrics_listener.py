@@ -8,7 +8,7 @@ from config.options import Options
 from foundation.errors import ConfigError
 from foundation.telemetry.operator_pages import OperatorPages
 from foundation.values import HostPort
-from proxy.listener.listen import PlainListener, bind
+from proxy.listener.listeners import PlainListener, bind
 
 log = structlog.get_logger(__name__)
 

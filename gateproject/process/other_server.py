@@ -10,11 +10,12 @@ from typing import Any
 import structlog
 
 from config.options import Options
-from foundation.errors import ConfigError
+from foundation.errors import ConfigError, Problem
 from foundation.machine.fd_limit import raise_limit
 from foundation.telemetry.output import finish_output
 from foundation.web.asgi import Application, Receive, Send
-from gateproject.process.runtime import Runtime, needs_rungate
+from gateproject.process.runtime import Runtime
+from gateproject.process.services import SERVES_GRPC_ONLY
 from proxy.consumers import WebsocketConsumer
 from proxy.listener.http1.head import RequestRefused
 from proxy.other_servers.http import carry_http, send_refused
@@ -100,6 +101,25 @@ class OtherServer:
 
     def _counted(self, host: bytes, method: bytes, status: int) -> None:
         self._ended(host, method, status, 0.0, 0, 0)
+
+
+def needs_rungate(options: Options) -> Problem | None:
+    """Settings that no server can honour that is only given our ASGI application."""
+    if options.data_plane == "envoy":
+        return Problem("data_plane", "requires `gate run`, which starts Envoy")
+    if options.process_count > 1:
+        return Problem("workers", "requires `gate run`, which starts several processes. Set workers: 1")
+    if options.services in SERVES_GRPC_ONLY:
+        return Problem("services", f"{options.services} serves gRPC only. Use `gate run`")
+    return None
+
+
+def open_under_daphne(runtime: Runtime) -> None:
+    """Take all ports but those that Daphne's command was given; ConfigError, too, where gate needs another command."""
+    if problem := needs_rungate(runtime.options):
+        raise ConfigError([problem])
+    raise_limit()
+    runtime.open_ports()
 
 
 def begin(runtime: Runtime) -> None:

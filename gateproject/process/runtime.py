@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import structlog
@@ -27,7 +28,6 @@ from databroker.service import DataBrokerService
 from databroker.store.open import open_store
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
-from foundation.machine.fd_limit import raise_limit
 from foundation.machine.service_manager import ServiceManager
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
 from foundation.tasks import spawn
@@ -44,30 +44,23 @@ from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc import Rpc, rpc_of
-from gateproject.process.services import SERVES_GRPC_ONLY, SIGNS_IN, ServiceBuilder, Services, served
+from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
 from proxy.envoy.child.statistics import merged
 from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
-from proxy.listener import listen
+from proxy.listener.context import ListenerConfig
+from proxy.listener.listeners import lead_to_https
+from proxy.listener.server import when_running
 from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
 from proxy.planes.forwarding_resources import ForwardingResources
 
 log = structlog.get_logger(__name__)
 
+# Of a runtime: called several times by each request, so it is no function.
+_LISTENER_STATE = attrgetter("services.listener")
 LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
-
-
-def needs_rungate(options: Options) -> Problem | None:
-    """Settings that no server can honour that is only given our ASGI application."""
-    if options.data_plane == "envoy":
-        return Problem("data_plane", "requires `gate run`, which starts Envoy")
-    if options.process_count > 1:
-        return Problem("workers", "requires `gate run`, which starts several processes. Set workers: 1")
-    if options.services in SERVES_GRPC_ONLY:
-        return Problem("services", f"{options.services} serves gRPC only. Use `gate run`")
-    return None
 
 
 def _note_configuration(options: Options) -> None:
@@ -199,16 +192,25 @@ class Runtime:
     def open_redirects(self) -> None:
         """Take the port of `http_redirect_addr`; ConfigError."""
         if self.options.http_redirect_addr is not None:
-            listen.lead_to_https(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.obtained)
+            lead_to_https(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.obtained)
 
-    def open_under_daphne(self) -> None:
-        """Take all ports but those that Daphne's command was given; ConfigError, too, where gate needs another command."""
-        if problem := needs_rungate(self.options):
-            raise ConfigError([problem])
-        raise_limit()
+    def open_ports(self) -> None:
+        """Take all ports but that of `address`; ConfigError.  The background work begins when the event loop runs."""
         self.open_grpc()
         self.open_metrics()
         self.open_redirects()
+        when_running(self.begin)
+
+    def listener_config(self) -> ListenerConfig:
+        return ListenerConfig(partial(_LISTENER_STATE, self), self.autocert.obtained, self.options.use_proxy_protocol)
+
+    def on_ready(self) -> None:
+        self.autocert.begin(self.options)
+        self.say_ready()
+
+    def on_request_complete(self, *facts: Any) -> None:
+        if (proxy := self.services.proxy) is not None:
+            proxy.answered(*facts)
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
@@ -249,7 +251,7 @@ class Runtime:
         await self._start()
         self.say_ready()
         await stop.wait()
-        await self.about_to_stop()
+        await self.drain()
         await self.stop()
 
     def say_ready(self) -> None:
@@ -259,7 +261,7 @@ class Runtime:
         if self._manager.is_asking:
             self._background.append(spawn(self._manager.beat(), name="systemd watchdog"))
 
-    async def about_to_stop(self) -> None:
+    async def drain(self) -> None:
         """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
         self._is_stopping = True
         self._manager.stopping()

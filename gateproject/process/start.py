@@ -23,7 +23,7 @@ from gateproject.process.config_report import NO_FILE
 from gateproject.process.database import migrate
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import SIGNS_IN
-from proxy.listener import listen
+from proxy.listener.server import run, use_event_loop
 
 log = structlog.get_logger(__name__)
 
@@ -103,7 +103,7 @@ def serve_grpc_only(runtime: Runtime) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await runtime.run_until(stop)
 
-    listen.use_event_loop()
+    use_event_loop()
     runtime.open_grpc()
     runtime.open_metrics()
-    listen.run(serve)
+    run(serve)

@@ -45,8 +45,7 @@ from proxy.envoy.resources.judge_filter import OF_JUDGED, OF_UPLOADS, JudgeFilte
 from proxy.envoy.resources.listener import listener
 from proxy.envoy.unconnected import UnconnectedRequests
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.listen import bind
-from proxy.listener.server import PlainListener
+from proxy.listener.listeners import PlainListener, bind
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.service import ProxyService
 

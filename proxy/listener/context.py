@@ -1,18 +1,21 @@
-"""Listener context: what all connections of one listener share, and what they say about their ends."""
+"""Listener context: what all connections of one listener share, what a reload replaces of it, and what they report."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from config.options import Options
 from foundation.web.asgi import Application
-from proxy.listener.limits import APPLICATION_GRACE_SECONDS
+from proxy.listener.limits import APPLICATION_GRACE_SECONDS, ListenerLimits
+from proxy.listener.tls.acme_state import AcmeState
+from proxy.listener.tls.certificates import Certificates, Wants
 
 if TYPE_CHECKING:
     from proxy.listener.http1.channel import Channel
     from proxy.listener.http1.request import Exchange
-    from proxy.listener.state import ListenerState
 
 # What has ended, for who counts: the Host header and the method as they came (empty: no request could be read), the status, how long it
 # took, and how many bytes of body came and went.  A connection that was taken over has ended so far when it was.
@@ -21,6 +24,22 @@ Ended = Callable[[bytes, bytes, int, float, int, int], None]
 
 def uncounted(*ended: object) -> None:
     """Counter that counts nothing, for a listener whose requests are no part of what gate does for people."""
+
+
+class Lifecycle(Protocol):
+    """Process that a server serves; the server calls these methods."""
+
+    def on_ready(self) -> None:
+        """All ports are open, and the event loop runs."""
+
+    async def drain(self) -> None:
+        """Prepare for the stop.  Awaited at the first signal, while the ports are still open."""
+
+    async def stop(self) -> None:
+        """Stop.  Awaited after the last request."""
+
+    def on_request_complete(self, host: bytes, method: bytes, status: int, seconds: float, received: int, sent: int) -> None:
+        """Count a request: the facts of `Ended`."""
 
 
 class TunnelProtocol(Protocol):
@@ -37,8 +56,52 @@ class TunnelProtocol(Protocol):
         """Shutdown of the listener: close soon."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListenerState:
+    """Listener state.  `certificates` is None where something in front ends TLS."""
+
+    limits: ListenerLimits
+    certificates: Certificates | None
+
+    @classmethod
+    def build(
+        cls,
+        options: Options,
+        previous: "ListenerState | None" = None,
+        wants_certificate: Wants = lambda server_name: False,
+        acme: AcmeState | None = None,
+    ) -> Self:
+        """State of a configuration; ConfigError where a pair can't be used.
+
+        All contexts are made before any is used; those of unchanged pairs live on, so that clients may resume their TLS
+        sessions.
+        """
+        pairs = () if options.insecure_server else options.certificate_pairs
+        before = None if previous is None else previous.certificates
+        if before is not None and (before.pairs, before.min_version) == (pairs, options.tls_min_version):
+            certificates: Certificates | None = before
+        else:
+            has_tls = not options.insecure_server and (pairs or options.autocert)
+            certificates = Certificates(pairs, wants_certificate, acme, options.tls_min_version) if has_tls else None
+        return cls(ListenerLimits.from_options(options), certificates)
+
+
 # What a reload replaces.
-Current = Callable[[], "ListenerState"]
+Current = Callable[[], ListenerState]
+# Where no configuration says others.
+default_limits = partial(ListenerState, ListenerLimits(), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """Listener configuration.  `get_state` is called at each connection, so that a reload changes certificates and limits.
+
+    `proxy_protocol`: connections begin with the PROXY protocol.
+    """
+
+    get_state: Current
+    acme: AcmeState = field(default_factory=AcmeState)
+    proxy_protocol: bool = False
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,13 +27,11 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.web.asgi import Application
 from proxy.keep_alive import keep_alive
-from proxy.listener.context import Ended, uncounted
+from proxy.listener.context import Current, Lifecycle, ListenerConfig, ListenerState
 from proxy.listener.daphne_options import OWN_TLS, command_line, given_options, kind_of, problems
-from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, OnStop, adopted, at_once
-from proxy.listener.state import ListenerState
-from proxy.listener.tls.acme_state import AcmeState
+from proxy.listener.listeners import build_factory, has_tls
+from proxy.listener.server import BACKLOG, BoundedAcceptPort, ChannelFactory, GateServer, adopted
 from proxy.listener.tunnel import HalfClosingTLS
-from proxy.listener.wrapping import has_tls, wrapped
 
 log = structlog.get_logger(__name__)
 
@@ -41,52 +39,44 @@ log = structlog.get_logger(__name__)
 VERSIONS = ("4.2.",)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandedGate:
-    """Gate as the command serves it.  `options` is the configuration; `current` the listener's state, asked at each connection.
-
-    `on_open` takes the other ports (ConfigError), `on_ready` is called with all of them open, `before_stop` is
-    awaited while they still are, `on_stop` after the last request.
-    """
-
-    current: Callable[[], ListenerState]
-    options: Options | None = None
-    on_open: Callable[[], None] = lambda: None
-    on_ready: Callable[[], None] = lambda: None
-    on_stop: OnStop = at_once
-    before_stop: OnStop = at_once
-    ended: Ended = uncounted
-    obtained: AcmeState | None = None
-
-
-def install(gate: CommandedGate) -> None:
-    """Make Daphne's command start our server.  ConfigError with a Daphne whose command nobody has looked at."""
+def install(
+    config: ListenerConfig, lifecycle: Lifecycle, options: Options | None = None, on_open: Callable[[], None] = lambda: None
+) -> None:
+    """Make Daphne's command start our server; `on_open` takes the other ports.  ConfigError with an unknown Daphne."""
     if not daphne.__version__.startswith(VERSIONS):
         wanted = " or ".join(f"{version}x" for version in VERSIONS)
         problem = f"gate requires Daphne {wanted}, but {daphne.__version__} is installed. Run `pip install -r requirements.txt`"
         raise ConfigError([Problem("", problem)])
-    daphne.cli.CommandLineInterface.server_class = staticmethod(partial(CommandServer, gate))
+    daphne.cli.CommandLineInterface.server_class = staticmethod(partial(CommandServer, config, lifecycle, options, on_open))
 
 
 class CommandServer(GateServer):
     """Server of the command: its endpoints, our connections."""
 
-    def __init__(self, gate: CommandedGate, application: Application, endpoints: list[str], **keywords: Any):
+    def __init__(
+        self,
+        config: ListenerConfig,
+        lifecycle: Lifecycle,
+        options: Options | None,
+        on_open: Callable[[], None],
+        application: Application,
+        endpoints: list[str],
+        **keywords: Any,
+    ):
         """Exits with one line for each option that has no effect here."""
         given = given_options(command_line(), keywords)
-        if found := list(problems(given, keywords, endpoints, gate.options)):
+        if found := list(problems(given, keywords, endpoints, options)):
             sys.exit("\n".join(f"startup failed: daphne {problem}" for problem in found))
         seconds = given.get("http_timeout")
-        current = gate.current if seconds is None else _with_write(gate.current, float(seconds))
-        super().__init__(application, endpoints, current, gate.ended, **keywords)
-        self._gate = gate
+        self._config = config if seconds is None else replace(config, get_state=_with_write(config.get_state, float(seconds)))
+        super().__init__(application, self._config.get_state, lifecycle, endpoints, **keywords)
+        self._on_open = on_open
         self._failed: list[str] = []
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; exits with one line where a port can't be had."""
         try:
-            gate = self._gate
-            self.serve(self._open, on_ready=gate.on_ready, on_stop=gate.on_stop, before_stop=gate.before_stop, on_open=gate.on_open)
+            self.serve(self._open, self._on_open)
         except ConfigError as error:
             sys.exit(f"startup failed: {'; '.join(map(str, error.problems))}")
 
@@ -106,11 +96,7 @@ class CommandServer(GateServer):
 
     def _with_tls(self, endpoint: str, factory: ChannelFactory) -> IProtocolFactory:
         """TLS, and the PROXY protocol before it, as the configuration says, where the endpoint has no TLS of its own."""
-        gate = self._gate
-        if kind_of(endpoint) in OWN_TLS:
-            return factory
-        is_behind_balancer = gate.options is not None and gate.options.use_proxy_protocol
-        return wrapped(factory, gate.current, is_behind_balancer=is_behind_balancer, obtained=gate.obtained)
+        return factory if kind_of(endpoint) in OWN_TLS else build_factory(factory, self._config)
 
     def _note_failure(self, endpoint: str, failure: Failure) -> None:
         self._failed.append(f"can't listen on {endpoint}: {failure.getErrorMessage()}")
@@ -159,7 +145,7 @@ def _shown(address: Any) -> str:
     return f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
 
 
-def _with_write(current: Callable[[], ListenerState], seconds: float) -> Callable[[], ListenerState]:
+def _with_write(current: Current, seconds: float) -> Current:
     """State in force, with the command's bound of a whole answer."""
     known: list[tuple[ListenerState, ListenerState]] = []
 

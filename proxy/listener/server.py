@@ -8,15 +8,14 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import daphne.server
 import structlog
 from twisted.internet import reactor
 from twisted.internet.asyncioreactor import AsyncioSelectorReactor
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IProtocolNegotiationFactory
 from twisted.internet.protocol import Factory
 from twisted.internet.tcp import Port
@@ -28,11 +27,9 @@ from foundation.machine.fd_limit import CLIENTS, is_short, report_shortage
 from foundation.tasks import spawn
 from foundation.web.asgi import Application
 from proxy.listener.client_transport import ClientTransport
-from proxy.listener.context import Current, Ended, ListenerContext, uncounted
+from proxy.listener.context import Current, Lifecycle, ListenerContext
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
-from proxy.listener.limits import ListenerLimits
-from proxy.listener.state import ListenerState
 
 log = structlog.get_logger(__name__)
 
@@ -48,20 +45,14 @@ ACCEPTS = 8
 LOOK_AGAIN = 0.1  # seconds: whether there are file descriptors for new clients again
 
 
-# Where no configuration says others.
-default_limits = partial(ListenerState, ListenerLimits(), None)
-
-
 @implementer(IProtocolNegotiationFactory)
 class ChannelFactory(Factory):
-    """Factory of our connections, for a server of Daphne's."""
+    """Factory of our connections.  `on_stop` is awaited after the last of their requests."""
 
     noisy = False
 
-    def __init__(
-        self, server: "daphne.server.Server", current: Current = default_limits, on_stop: OnStop | None = None, ended: Ended = uncounted
-    ):
-        self.context = ListenerContext(server.application, current, ended, server.application_close_timeout)
+    def __init__(self, context: ListenerContext, on_stop: OnStop):
+        self.context = context
         self._on_stop = on_stop
         # "before": the reactor waits for these alone; a later phase would lose the loop under our feet.
         reactor.addSystemEventTrigger("before", "shutdown", lambda: Deferred.fromFuture(spawn(self._stop(), name="stop")))
@@ -75,46 +66,32 @@ class ChannelFactory(Factory):
 
     async def _stop(self) -> None:
         await drain(self.context)
-        if self._on_stop is not None:
-            await self._on_stop()
-
-
-async def at_once() -> None:
-    """Nothing before the stop."""
+        await self._on_stop()
 
 
 class GateServer(daphne.server.Server):
     """Server of Daphne's with our connections."""
 
-    def __init__(self, application: Application, endpoints: list[str], current: Current, ended: Ended = uncounted, **daphnes: Any):
-        """`daphnes` are arguments of Daphne's own."""
-        super().__init__(application, endpoints=endpoints, **daphnes)
-        self._current = current
-        self._ended = ended
+    def __init__(
+        self, application: Application, get_state: Current, lifecycle: Lifecycle, endpoints: Sequence[str] = ("socket",), **daphnes: Any
+    ):
+        """`endpoints`, of which Daphne wants one, and `daphnes` are arguments of Daphne's own."""
+        super().__init__(application, endpoints=list(endpoints), **daphnes)
+        self.context = ListenerContext(application, get_state, lifecycle.on_request_complete, self.application_close_timeout)
+        self._lifecycle = lifecycle
         self._ports: list[IListeningPort] = []
         self._stopping: asyncio.Task[None] | None = None
-        self._before_stop: OnStop = at_once
 
-    def serve(
-        self,
-        open_ports: Callable[[ChannelFactory], list[IListeningPort]],
-        *,
-        on_ready: Callable[[], None],
-        on_stop: OnStop,
-        before_stop: OnStop = at_once,
-        on_open: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Run until SIGTERM or SIGINT, and then as long as `before_stop` takes.  ConfigError, with nothing served, of `open_ports` and of
+    def serve(self, open_ports: Callable[[ChannelFactory], list[IListeningPort]], on_open: Callable[[], None] = lambda: None) -> None:
+        """Run until SIGTERM or SIGINT, and then as long as the lifecycle drains.  ConfigError, with nothing served, of `open_ports` and of
         `on_open`, which takes other ports."""
         globalLogBeginner.beginLoggingTo([_report], redirectStandardIO=False, discardBuffer=True)
         use_event_loop()
         install_fair_selector(loop())
-        self._before_stop = before_stop
         on_open()
-        self.http_factory = ChannelFactory(self, self._current, on_stop, self._ended)
-        self._ports = open_ports(self.http_factory)
+        self._ports = open_ports(ChannelFactory(self.context, self._lifecycle.stop))
         reactor.addSystemEventTrigger("before", "shutdown", self._stop_accepting)
-        when_running(on_ready)
+        when_running(self._lifecycle.on_ready)
         for number in STOP_SIGNALS:
             loop().add_signal_handler(number, self._stop)
         run_reactor()
@@ -122,11 +99,11 @@ class GateServer(daphne.server.Server):
     def _stop(self) -> None:
         """The first signal lets running requests end, the next one ends them."""
         if self._stopping is None:
-            self._stopping = spawn(self._before_stop(), name="before the stop")
+            self._stopping = spawn(self._lifecycle.drain(), name="before the stop")
             self._stopping.add_done_callback(lambda _: reactor.stop())
         else:
             self._stopping.cancel()
-            for channel in list(self.http_factory.context.channels):
+            for channel in list(self.context.channels):
                 channel.transport.abortConnection()
 
     def _stop_accepting(self) -> None:
@@ -178,24 +155,6 @@ def adopted(listener: socket.socket, factory: IProtocolFactory) -> IListeningPor
     port = BoundedAcceptPort._fromListeningDescriptor(reactor, listener.fileno(), listener.family, factory)
     port.startListening()
     return port
-
-
-class PlainListener:
-    """Second listener, plain, of another application on the same loop: as strict and as patient as the main one."""
-
-    def __init__(self, application: Application, listener: socket.socket):
-        self._context = ListenerContext(application, default_limits)
-        factory = Factory.forProtocol(partial(Channel, self._context))
-        factory.noisy = False
-        self._port = adopted(listener, factory)
-        listener.close()
-
-    def close(self) -> "asyncio.Future[None]":
-        """Close; awaited by who needs the port to be free."""
-        closed: asyncio.Future[None] = maybeDeferred(self._port.stopListening).asFuture(loop())
-        for channel in list(self._context.channels):
-            channel.finish_soon()
-        return closed
 
 
 def loop() -> asyncio.AbstractEventLoop:

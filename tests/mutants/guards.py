@@ -70,8 +70,8 @@ GUARDS = {
     "proxy.envoy.resources": "answers bootstrap certificates clusters discovery edge_headers ended_upgrades hosts http3 http_connections "
     "judge_filter listener",
     "proxy.forwarding": "http idle_timer tcp tunnel",
-    "proxy.listener": "client_socket client_transport daphne_command daphne_options fair_selector https_redirects server state tunnel "
-    "wrapping",
+    "proxy.listener": "client_socket client_transport daphne_command daphne_options context fair_selector https_redirects listeners "
+    "server tunnel",
     "proxy.listener.http1": "body channel head request response",
     "proxy.listener.proxy_protocol": "header wrapper",
     "proxy.listener.tls": "acme_challenge certificates client_hello self_signed",

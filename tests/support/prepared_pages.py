@@ -27,7 +27,8 @@ PAGES = """
     django.contrib.sessions.middleware django.db.models.sql.compiler django.template.loaders.app_directories
     gateproject.management.commands.rungate gateproject.process.in_force gateproject.process.services gateproject.urls
     proxy.autocert.service proxy.consumers proxy.envoy.child.process proxy.envoy.internal_listener proxy.envoy.judge
-    proxy.envoy.resources.hosts proxy.listener.http1.channel proxy.listener.wrapping proxy.other_servers.http proxy.urls
+    proxy.envoy.resources.hosts proxy.listener.http1.channel proxy.listener.proxy_protocol.wrapper
+    proxy.listener.tls.acme_challenge proxy.other_servers.http proxy.urls
     twisted.internet.asyncioreactor
 """.split()  # noqa: SIM905 - easier to read
 

@@ -3,24 +3,20 @@
 import os
 import signal
 import sys
-from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
 from foundation.errors import ConfigError
 from foundation.machine.fd_limit import raise_limit
+from foundation.tasks import spawn
 from foundation.web.asgi import Application
 from gateproject.management.configured_command import ConfiguredCommand
 
 if TYPE_CHECKING:
     from config.options import Options
     from gateproject.process.runtime import Runtime
-    from proxy.listener.context import Ended
-
-# Of a runtime: asked several times by each request, so it is no function.
-_LISTENER_STATE = attrgetter("services.listener")
+    from proxy.envoy.service import EnvoyPlane
 
 
 class Command(ConfiguredCommand):
@@ -45,33 +41,19 @@ class Command(ConfiguredCommand):
             except ConfigError as error:
                 sys.exit(f"startup failed\n{error}")
             return
-        from gateproject.asgi import answered, edge, runtime  # exits where the configuration has problems
-        from proxy.listener import listen
-
-        def ready() -> None:
-            runtime.autocert.begin(runtime.options)
-            runtime.say_ready()
+        from gateproject.asgi import edge, runtime  # exits where the configuration has problems
+        from proxy.listener import listeners
+        from proxy.listener.server import use_event_loop
 
         try:
-            listen.use_event_loop()
-            runtime.open_grpc()
-            runtime.open_metrics()
-            runtime.open_redirects()
-            listen.when_running(runtime.begin)
+            use_event_loop()
+            runtime.open_ports()
             if runtime.options.data_plane == "envoy":
-                serve_behind_envoy(runtime, edge, answered)
+                serve_behind_envoy(runtime, edge)
                 return
-            listen.serve(
-                edge,  # what a listener of ours has read is HTTP: websockets, too, until their upstream agrees
-                runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener,
-                partial(_LISTENER_STATE, runtime),
-                on_ready=ready,
-                on_stop=runtime.stop,
-                before_stop=runtime.about_to_stop,
-                is_behind_balancer=runtime.options.use_proxy_protocol,
-                obtained=runtime.autocert.obtained,
-                ended=answered,
-            )
+            address = runtime.options.address if settings.GATE_WORKER is None else settings.GATE_WORKER.listener
+            # What a listener of ours has read is HTTP: websockets, too, until their upstream agrees.
+            listeners.serve(edge, address, runtime.listener_config(), runtime)
         except ConfigError as error:
             sys.exit(f"startup failed\n{error}")
 
@@ -86,40 +68,38 @@ def fork_workers(options: "Options") -> None:
     settings.GATE_WORKER = Supervisor(options.process_count, listener_of_all(options), options.shutdown_delay.total_seconds()).run()
 
 
-def serve_behind_envoy(runtime: "Runtime", application: "Application", answered: "Ended") -> None:
+def serve_behind_envoy(runtime: "Runtime", application: "Application") -> None:
     """Serve until SIGTERM or SIGINT.  ConfigError where Envoy is missing, can't have the address, or refuses what it is told."""
-    from foundation.tasks import spawn
-    from proxy.listener import listen
+    from proxy.listener import listeners
 
     envoy = runtime.envoy_plane(application)
-    refused: list[ConfigError] = []
+    lifecycle = EnvoyLifecycle(runtime, envoy)
+    listeners.serve_behind_envoy(envoy.internal_listener, envoy.socket, envoy.unread_socket, runtime.listener_config(), lifecycle)
+    if lifecycle.refused is not None:
+        raise lifecycle.refused
 
-    async def begin() -> None:
+
+class EnvoyLifecycle:
+    """Lifecycle of a process whose connections Envoy takes.  `refused` is why it could not begin."""
+
+    def __init__(self, runtime: "Runtime", envoy: "EnvoyPlane"):
+        self._runtime = runtime
+        self._envoy = envoy
+        self.refused: ConfigError | None = None
+        self.stop = runtime.stop
+        self.on_request_complete = runtime.on_request_complete
+
+    def on_ready(self) -> None:
+        spawn(self._begin(), name="envoy begins")
+
+    async def _begin(self) -> None:
         try:
-            await envoy.start()
-            runtime.autocert.begin(runtime.options)
-            runtime.say_ready()
+            await self._envoy.start()
+            self._runtime.on_ready()
         except ConfigError as error:
-            refused.append(error)
+            self.refused = error
             os.kill(os.getpid(), signal.SIGTERM)
 
-    async def before_stop() -> None:
-        await runtime.about_to_stop()
-        await envoy.drain()
-
-    def begin_soon() -> None:
-        spawn(begin(), name="envoy begins")
-
-    listen.serve_behind(
-        envoy.internal_listener,
-        envoy.socket,
-        envoy.unread_socket,
-        partial(_LISTENER_STATE, runtime),
-        on_ready=begin_soon,
-        on_stop=runtime.stop,
-        before_stop=before_stop,
-        obtained=runtime.autocert.obtained,
-        ended=answered,
-    )
-    if refused:
-        raise refused[0]
+    async def drain(self) -> None:
+        await self._runtime.drain()
+        await self._envoy.drain()

@@ -23,7 +23,8 @@ from config.options import Options
 from foundation.backoff import delay
 from foundation.machine.fd_limit import raise_limit
 from gateproject.worker_process import FIRST, WorkerProcess
-from proxy.listener import listen
+from proxy.listener.listeners import bind
+from proxy.listener.server import renew_event_loop
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +47,7 @@ _OF_THE_APPLICATION = (
 
 def listener_of_all(options: Options) -> socket.socket:
     """Listening socket of all processes, with everything imported that they share; ConfigError where the address can't be had."""
-    listener = listen.bind(options.address, "address")
+    listener = bind(options.address, "address")
     for name in _OF_THE_APPLICATION:
         importlib.import_module(name)
     gc.collect()
@@ -160,7 +161,7 @@ class Supervisor:
         os.close(self._held)
         os.close(self._tells)
         raise_limit()
-        listen.renew_event_loop()
+        renew_event_loop()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return WorkerProcess(number, self._count, self._directory, self._secret, self._listener, self._turns, self._life, self._news)
 

@@ -19,7 +19,7 @@ from config.settings.autocert import hosts_to_certify
 from foundation.values import CertificatePair
 from proxy.envoy.resources.bootstrap import TYPE, Json
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.listen import answer_authority
+from proxy.listener.listeners import answer_authority
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.self_signed import none_yet
 

@@ -15,12 +15,10 @@ from types import ModuleType
 
 from config.load import load_options
 from foundation.web.asgi import respond
-from proxy.listener.limits import ListenerLimits
-from proxy.listener.listen import CommandedGate, install, serve
-from proxy.listener.state import ListenerState
+from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState, default_limits
+from proxy.listener.daphne_command import install
+from proxy.listener.listeners import serve
 from proxy.listener.tls.acme_state import AcmeChallenge, AcmeState
-
-install(CommandedGate(lambda: ListenerState(ListenerLimits(), None)))
 
 calls: list[dict] = []
 ended: list[list] = []
@@ -215,8 +213,21 @@ def count(host, method, status, seconds, received, sent) -> None:
     assert 0 <= seconds < 60
 
 
-async def stopped() -> None:
-    print("stopped", flush=True)
+class Canary(Lifecycle):
+    def on_ready(self) -> None:
+        print("ready", flush=True)
+
+    async def stop(self) -> None:
+        print("stopped", flush=True)
+
+    on_request_complete = staticmethod(count)
+
+
+class Silent(Lifecycle):
+    """Under Daphne's command."""
+
+
+install(ListenerConfig(default_limits), Silent())
 
 
 class Late(ModuleType):
@@ -236,14 +247,5 @@ if __name__ == "__main__":
     if (challenge := Path(sys.argv[1]).with_name("challenge.json")).exists():
         pending = AcmeChallenge(**json.loads(challenge.read_text()))
         obtained.pending = {pending.host: pending}.get
-    listener = ListenerState.build(options, obtained=obtained)
-    serve(
-        application,
-        options.address,
-        lambda: listener,
-        on_ready=lambda: print("ready", flush=True),
-        on_stop=stopped,
-        is_behind_balancer=options.use_proxy_protocol,
-        obtained=obtained,
-        ended=count,
-    )
+    listener = ListenerState.build(options, acme=obtained)
+    serve(application, options.address, ListenerConfig(lambda: listener, obtained, options.use_proxy_protocol), Canary())

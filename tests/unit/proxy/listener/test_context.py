@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from proxy.listener.context import scope_address
+from proxy.listener.context import ListenerState, scope_address
+from tests.support.certs import certificate_files
+from tests.support.options import make_options
 
 
 @pytest.mark.parametrize(
@@ -16,3 +20,28 @@ from proxy.listener.context import scope_address
 )
 def test_addresses_are_what_policies_compare(address, expected):
     assert scope_address(address) == expected
+
+
+def with_certificate(directory: Path) -> dict[str, object]:
+    files = certificate_files(directory, "a.example.com")
+    return {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+
+
+def test_limits_are_those_of_the_options(tmp_path: Path) -> None:
+    state = ListenerState.build(make_options(tmp_path, timeout_read="7s", timeout_idle="9s"))
+    assert (state.limits.read, state.limits.idle) == (7.0, 9.0)
+    assert state.certificates is None
+
+
+def test_an_unchanged_pair_keeps_its_contexts_under_new_limits(tmp_path: Path) -> None:
+    settings = with_certificate(tmp_path)
+    old = ListenerState.build(make_options(tmp_path, **settings))
+    new = ListenerState.build(make_options(tmp_path, **settings, timeout_read="1s"), old)
+    assert new.certificates is old.certificates
+    assert new.limits.read == 1.0
+
+
+def test_a_changed_pair_gets_contexts_of_its_own(tmp_path: Path) -> None:
+    old = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)))
+    new = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)), old)
+    assert new.certificates is not old.certificates

@@ -10,12 +10,17 @@ import daphne.server
 import pytest
 
 from foundation.errors import ConfigError
-from proxy.listener.daphne_command import CommandedGate, CommandServer, install
+from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.daphne_command import CommandServer, install
 from proxy.listener.limits import ListenerLimits
 from proxy.listener.server import ChannelFactory
-from proxy.listener.state import ListenerState
 
 STATE = ListenerState(ListenerLimits(), None)
+CONFIG = ListenerConfig(lambda: STATE)
+
+
+class Idle(Lifecycle):
+    """A process that does nothing."""
 
 
 async def application(scope: object, receive: object, send: object) -> None:
@@ -30,7 +35,7 @@ def _daphnes_own_server() -> Iterator[None]:
 
 
 def started(*arguments: str, **keywords: object) -> CommandServer:
-    install(CommandedGate(lambda: STATE))
+    install(CONFIG, Idle())
     return daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], **keywords)
 
 
@@ -44,13 +49,13 @@ def test_it_is_our_server_then() -> None:
     server = started(application_close_timeout=3)
     assert isinstance(server, CommandServer)
     assert server.abort_start is False
-    assert ChannelFactory(server).context.grace == 3
+    assert server.context.grace == 3
 
 
 def test_another_daphne_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daphne, "__version__", "5.0.0")
     with pytest.raises(ConfigError, match=r"gate requires Daphne 4\.2\.x, but 5\.0\.0"):
-        install(CommandedGate(lambda: STATE))
+        install(CONFIG, Idle())
     assert daphne.cli.CommandLineInterface.server_class is daphne.server.Server
 
 
@@ -66,12 +71,12 @@ def test_an_option_without_effect_starts_nothing() -> None:
 
 def test_http_timeout_bounds_an_answer_whatever_the_configuration_says_next() -> None:
     states = [STATE]
-    install(CommandedGate(lambda: states[-1]))
+    install(ListenerConfig(lambda: states[-1]), Idle())
     server = daphne.cli.CommandLineInterface().server_class(application=application, endpoints=["tcp:0"], http_timeout=7)
-    assert server._current().limits == replace(ListenerLimits(), write=7.0)
+    assert server.context.current().limits == replace(ListenerLimits(), write=7.0)
     states.append(ListenerState(ListenerLimits(read=1.0), None))
-    assert server._current().limits == ListenerLimits(read=1.0, write=7.0)
-    assert started()._current() is STATE
+    assert server.context.current().limits == ListenerLimits(read=1.0, write=7.0)
+    assert started().context.current() is STATE
 
 
 @pytest.mark.parametrize("endpoint", ["tcp:no-number", "ssl:0:privateKey=/not/there:certKey=/not/there", "unix:/not/there/socket"])
@@ -79,7 +84,7 @@ def test_an_endpoint_that_can_not_be_had_is_one_line(endpoint: str) -> None:
     server = started()
     server.endpoints = [endpoint]
     with pytest.raises(ConfigError) as refused:
-        server._open(ChannelFactory(server))
+        server._open(ChannelFactory(server.context, Idle().stop))
     (problem,) = refused.value.problems
     assert "\n" not in str(problem)
     assert endpoint.partition(":")[0] in str(problem)
@@ -87,4 +92,4 @@ def test_an_endpoint_that_can_not_be_had_is_one_line(endpoint: str) -> None:
 
 def test_an_endpoint_agrees_on_http_1_1() -> None:
     """Without any protocol Twisted (26.4) refuses every client that offers some, browsers first."""
-    assert ChannelFactory(started()).acceptableProtocols() == [b"http/1.1"]
+    assert ChannelFactory(started().context, Idle().stop).acceptableProtocols() == [b"http/1.1"]

@@ -12,12 +12,11 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
 from foundation.values import CertificatePair, SecretBytes
-from proxy.listener.context import ListenerContext
+from proxy.listener.context import ListenerContext, ListenerState, default_limits
 from proxy.listener.http1.channel import Channel
 from proxy.listener.http1.request import ClientGone
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import default_limits, drain
-from proxy.listener.state import ListenerState
+from proxy.listener.server import drain
 from proxy.listener.tls.certificates import Certificates
 from proxy.listener.tunnel import HalfClosingTLS
 from tests.support.certs import certificate_files

@@ -13,12 +13,10 @@ from twisted.internet.testing import StringTransport
 
 from foundation.web.asgi import respond
 from proxy.listener import limits
-from proxy.listener.context import ListenerContext
+from proxy.listener.context import ListenerContext, ListenerState, default_limits
 from proxy.listener.fair_selector import install_fair_selector
 from proxy.listener.http1.channel import Channel
 from proxy.listener.limits import ListenerLimits
-from proxy.listener.server import default_limits
-from proxy.listener.state import ListenerState
 from tests.support.eventually import eventually
 from tests.support.raw_http import Broken
 

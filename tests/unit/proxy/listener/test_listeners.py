@@ -1,32 +1,36 @@
-"""From the options to an open port."""
+"""From the options to an open port, and what comes before HTTP on it."""
 
 import errno
 import socket
 
 import pytest
+from twisted.internet.protocol import Factory
+from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from foundation.errors import ConfigError
 from foundation.values import HostPort
-from proxy.listener.listen import _shown, bind, serve
-from proxy.listener.state import ListenerState
+from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState
+from proxy.listener.listeners import _shown, bind, build_factory, has_tls, serve
+from proxy.listener.proxy_protocol.wrapper import ProxyProtocolFactory
+from proxy.listener.tls.acme_challenge import AcmeChallengeFactory
+from tests.support.certs import certificate_files
 from tests.support.options import make_options
 from tests.support.raw_http import RawClient
 from tests.unit.proxy.listener.conftest import start
 
 
-async def _never_called():
-    raise AssertionError("startup failed")
+class NeverBegun(Lifecycle):
+    def on_ready(self) -> None:
+        raise AssertionError("startup failed")
 
 
 def test_a_taken_port_is_a_clear_error_and_nothing_starts(tmp_path):
-    started: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = make_options(tmp_path, address=f"127.0.0.1:{port}")
         state = ListenerState.build(options)
         with pytest.raises(ConfigError, match=f"address: .* 127.0.0.1:{port}: another process"):
-            serve(_never_called, options.address, lambda: state, on_ready=lambda: started.append("ready"), on_stop=_never_called)
-    assert started == []
+            serve(None, options.address, ListenerConfig(lambda: state), NeverBegun())
 
 
 def test_a_port_that_needs_a_privilege_is_told_with_who_gives_it(monkeypatch):
@@ -75,3 +79,18 @@ def test_the_port_answers_when_ready_is_told(tmp_path):
     child, port = start(tmp_path)
     with child, RawClient(port) as client:
         assert client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").response().status == 200
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_the_balancers_word_comes_first_then_tls_then_http(tmp_path, *, is_tls: bool, is_behind: bool) -> None:
+    files = certificate_files(tmp_path, "app.example.com")
+    tls = {"insecure_server": None, "certificate_file": str(files.certificate), "certificate_key_file": str(files.key)}
+    state, http = ListenerState.build(make_options(tmp_path, **(tls if is_tls else {}))), Factory()
+    found = build_factory(http, ListenerConfig(lambda: state, proxy_protocol=is_behind))
+    assert has_tls(found) == is_tls
+    layers = []
+    while found is not http:
+        layers.append(type(found))
+        found = found.wrappedFactory if isinstance(found, TLSMemoryBIOFactory) else found.factory
+    assert layers == [ProxyProtocolFactory] * is_behind + [AcmeChallengeFactory, TLSMemoryBIOFactory] * is_tls
