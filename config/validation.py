@@ -29,7 +29,7 @@ _MESSAGES = {
 class Settings(BaseModel):
     """Settings model.  `RULES` are checks over several settings; `REMOVED` and `ELSEWHERE` explain keys that are not settings here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True, defer_build=True)
     RULES: ClassVar[tuple[Rule, ...]] = ()
     REMOVED: ClassVar[Mapping[str, str]] = {}
     ELSEWHERE: ClassVar[Mapping[str, str]] = {}

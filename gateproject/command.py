@@ -111,6 +111,8 @@ def _manage(argv: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateproject.settings")
     # What gRPC's C core would print about a taken port or a failed handshake is no log of ours; we log what matters ourselves.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Of Daphne's websockets, which carry nothing here: the compiled parts load cffi.
+    os.environ.setdefault("AUTOBAHN_USE_NVX", "0")
     from django.core.management import execute_from_command_line
 
     execute_from_command_line(arguments)

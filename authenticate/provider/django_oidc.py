@@ -7,7 +7,6 @@ check missing is overridden.
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,7 +19,7 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 from authenticate.provider.client import ProviderClient, with_query
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.issuer import is_issuer
-from authenticate.provider.tokens import GrantRefused, Tokens
+from authenticate.provider.tokens import AskedAnother, GrantRefused, SignedIn, Tokens
 from config.options import Options
 from databroker.records import UserRecord
 from foundation.errors import BadRequest, ProviderError
@@ -29,17 +28,6 @@ from foundation.web.message import Message
 MAX_TOLD = 500  # characters of the provider's words in a log line
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """A completed sign-in: the person, whose provider it is, and the tokens of the session."""
-
-    user: UserRecord
-    provider: str
-    subject: str
-    tokens: Tokens
-    userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
 
 
 class ScopeReduced(ProviderError):
@@ -51,13 +39,6 @@ class ScopeReduced(ProviderError):
             f"the provider granted fewer scopes than requested: missing {self.missing} (requested: {asked}; "
             f"granted: {given[:MAX_TOLD]}). If it never grants them, remove them from idp_scopes"
         )
-
-
-class AskedAnother(BadRequest):
-    """An answer to a sign-in that was begun at a provider that is not configured any more; of an earlier release's nobody knows."""
-
-    def __init__(self, asked: str | None):
-        super().__init__(f"the sign-in started at {asked or 'an unnamed provider'}, which is no longer configured")
 
 
 class CodeRefused(BadRequest):

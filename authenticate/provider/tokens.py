@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from authenticate.provider.http import ProviderResponse
-from foundation.errors import ProviderError
+from databroker.records import UserRecord
+from foundation.errors import BadRequest, ProviderError
 
 MAX_TOKEN = 64 * 1024
 MAX_SCOPE = 8192
@@ -115,3 +116,21 @@ def _expiry(expires_in: object, now: float) -> float | None:
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < MAX_EXPIRES_IN:
         return float(now + seconds)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """A completed sign-in: the person, whose provider it is, and the tokens of the session."""
+
+    user: UserRecord
+    provider: str
+    subject: str
+    tokens: Tokens
+    userinfo_claims: tuple[str, ...] = ()  # as the session remembers them
+
+
+class AskedAnother(BadRequest):
+    """An answer to a sign-in that was begun at a provider that is not configured any more; of an earlier release's nobody knows."""
+
+    def __init__(self, asked: str | None):
+        super().__init__(f"the sign-in started at {asked or 'an unnamed provider'}, which is no longer configured")

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable
 
 import structlog
 
-from authenticate.provider.django_oidc import AskedAnother, SignedIn
+from authenticate.provider.tokens import AskedAnother, SignedIn
 from authenticate.session.provider_sessions import ProviderSessions
 from authorize.identity.person_records import linked_id_of
 from config.options import Options

@@ -7,8 +7,8 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 
 from authenticate.provider.claim_limits import ClaimsTooLarge
-from authenticate.provider.django_oidc import AskedAnother, CodeRefused, GateCallbackView, ScopeReduced
-from authenticate.provider.tokens import cleaned
+from authenticate.provider.django_oidc import CodeRefused, GateCallbackView, ScopeReduced
+from authenticate.provider.tokens import AskedAnother, cleaned
 from authenticate.redirect_targets import RedirectTarget
 from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest

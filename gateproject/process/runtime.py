@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import structlog
 from django.conf import settings
@@ -47,14 +47,15 @@ from gateproject.process.rpc import Rpc, rpc_of
 from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
-from proxy.envoy.child.statistics import merged
-from proxy.envoy.service import EnvoyPlane
 from proxy.incoming import IncomingRequest
 from proxy.listener.context import ListenerConfig
 from proxy.listener.listeners import lead_to_https
 from proxy.listener.server import when_running
 from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
 from proxy.planes.forwarding_resources import ForwardingResources
+
+if TYPE_CHECKING:
+    from proxy.envoy.service import EnvoyPlane
 
 log = structlog.get_logger(__name__)
 
@@ -65,13 +66,9 @@ LOOK_EVERY = 1.0  # seconds between two looks at the configuration's files
 
 def _note_configuration(options: Options) -> None:
     """Log and measure what a configuration says, once for all processes."""
-    _tell_measured(options)
-    metrics.set_certificate_expiries("configuration", configured_expiries(options))
-
-
-def _tell_measured(options: Options) -> None:
     if options.metrics_address is not None and options.services in ("all", "proxy") and not options.measures_routes:
         log.info("per-route metrics disabled", routes=len(options.policy), setting="metrics_per_route")
+    metrics.set_certificate_expiries("configuration", configured_expiries(options))
 
 
 @dataclass(slots=True)
@@ -89,7 +86,7 @@ class Runtime:
     _databroker: DataBrokerService = field(init=False)
     _resources: ForwardingResources = field(init=False)
     _builder: ServiceBuilder = field(init=False)
-    envoy: EnvoyPlane | None = None
+    envoy: "EnvoyPlane | None" = None
     _metrics: MetricsListener = field(init=False)
     _manager: ServiceManager = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -150,8 +147,10 @@ class Runtime:
         if self.options.tells_the_admin:
             self._resources.decisions.use(self.options, self.status.checksum)
 
-    def envoy_plane(self, application: Application) -> EnvoyPlane:
+    def envoy_plane(self, application: Application) -> "EnvoyPlane":
         """Make Envoy's plane, which takes the connections.  ConfigError."""
+        from proxy.envoy.service import EnvoyPlane
+
         self.envoy = EnvoyPlane(self.options, application, lambda: served(self.services.proxy), self.autocert.obtained)
         return self.envoy
 
@@ -171,7 +170,7 @@ class Runtime:
         """Metrics of routes, and Envoy's own; called in a thread."""
         service, statistics = self.options.service_label, self._resources.statistics
         families = statistics.families(service)
-        return families if self.envoy is None else merged(families, self.envoy.statistics.families(service, statistics.labels()))
+        return families if self.envoy is None else self.envoy.with_statistics(families, service, statistics.labels())
 
     def readiness(self) -> ReadinessReport:
         """Readiness of all parts that this process has; nobody is asked, so it may be wanted every second."""

@@ -3,13 +3,16 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
 from config.options import Options
 from foundation.telemetry import metrics
-from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
 from proxy.listener.tls.acme_state import AcmeState
+
+if TYPE_CHECKING:
+    from proxy.autocert.renewal import CertificateRenewal
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +74,7 @@ class Autocert:
                 trouble = "unexpected"
             self._changed.wait(LOOK_EVERY if self._obtains else READ_EVERY)
 
-    def _next(self, renewal: CertificateRenewal | None) -> CertificateRenewal | None:
+    def _next(self, renewal: "CertificateRenewal | None") -> "CertificateRenewal | None":
         if renewal is not None:
             renewal.close()
         options = self._options
@@ -81,6 +84,9 @@ class Autocert:
             self.obtained.pending = lambda host: None
             metrics.set_certificate_expiries("autocert", {})
             return None
+        # Here, with the ACME library: most processes obtain no certificate.
+        from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
+
         return CertificateRenewal(
             WantedCertificates.of(options),
             self.obtained,

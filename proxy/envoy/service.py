@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -22,12 +22,13 @@ from config.options import Options
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded, failing
 from foundation.tasks import spawn
+from foundation.telemetry.exposition import TextFamilies
 from foundation.web.asgi import Application
 from proxy.envoy.carried.access_log import FLUSH_ARGUMENTS, EnvoyAccessLog
 from proxy.envoy.carried.carried_requests import LAST_WORDS, CarriedRequests
 from proxy.envoy.child.overload import watch
 from proxy.envoy.child.process import EnvoyProcess, find
-from proxy.envoy.child.statistics import EnvoyStatistics
+from proxy.envoy.child.statistics import EnvoyStatistics, merged
 from proxy.envoy.configuration import EnvoyConfiguration
 from proxy.envoy.connections import Connections
 from proxy.envoy.internal_listener import InternalListener
@@ -147,6 +148,10 @@ class EnvoyPlane:
 
     def _note_live(self, is_live: bool) -> None:
         self._live = self._process.pid if is_live else None
+
+    def with_statistics(self, families: TextFamilies, service: str, labels: Mapping[str, str]) -> TextFamilies:
+        """Return metrics with Envoy's own.  Waits; called in a thread."""
+        return merged(families, self.statistics.families(service, labels))
 
     def readiness(self) -> PartReadiness:
         """Readiness: nobody can come in without a running Envoy that has said it is live."""
