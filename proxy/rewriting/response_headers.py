@@ -86,7 +86,7 @@ class ResponseHeaders:
                 continue
             else:
                 kept.append((name, value))
-        if options and options - CONNECTION_STATES:
+        if options - CONNECTION_STATES:
             kept = [pair for pair in kept if pair[0] not in options or pair[0] == b"content-length"]
         return [*kept, *self.added]
 

@@ -65,7 +65,7 @@ class PathRewrite:
             joined = self.replacement + ("" if self.matched is None else path[len(self.matched) :])
         if not joined.startswith("/"):
             joined = "/" + joined
-        if joined.startswith("//") and not path.startswith("//"):
+        if not path.startswith("//"):
             joined = "/" + joined.lstrip("/")  # "//evil" at the start of a target reads as a host
         if _DOT_SEGMENT.search(joined) or _UNSAFE_TARGET.search(joined):
             raise BadRequest(Message("the path can't be forwarded"))
@@ -106,8 +106,7 @@ def without_token(query: bytes) -> bytes:
     if b"gate" not in query and b"%" not in query:
         return query
     pairs = query.split(b"&")
-    kept = [pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_KEY]
-    return query if len(kept) == len(pairs) else b"&".join(kept)
+    return b"&".join(pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_KEY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import resource
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +39,12 @@ OPTIONS += [
 Verdict = tuple[int, str]  # the number of a mutant, and what noticed it: "" for nothing
 
 
-def _sets() -> defaultdict[Any, set[Any]]:  # a lambda could not be sent from one process to another
-    return defaultdict(set)
-
-
 @dataclass
 class Reached:
-    """The tests that reach each mutant, by their indexes; and the seconds that each test takes."""
+    """By the mutants' numbers, the tests that reach each, by their indexes; and the seconds that each test takes."""
 
-    tests: dict[int, set[int]] = field(default_factory=_sets)
-    setups: dict[int, set[Path]] = field(default_factory=_sets)
-    indexes: dict[Path, set[int]] = field(default_factory=_sets)
-    seconds: list[float] = field(default_factory=list)
-    failed: str = ""
+    tests: dict[int, set[int]] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
 
 
 class Runner:
@@ -63,44 +56,41 @@ class Runner:
         self.at_import = list[int]()
         self.failed = ""
         self._failure = ""
-        self._at_setup = set[int]()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        imported = set(points.reached)
-        try:
-            reached: Reached = in_fork(self._find_reached, session, seconds=TESTS_SECONDS)
-            self.failed = reached.failed
-        except Ended as error:
-            self.failed = str(error)
-        if self.failed:
-            return True
+        imported, reached = set(points.reached), Reached()
+        for _, items in groupby(enumerate(session.items), lambda pair: pair[1].path):
+            try:
+                found, failed = in_fork(self._find_reached, list(items), seconds=TESTS_SECONDS)
+            except Ended as error:
+                found, failed = Reached(), str(error)
+            if failed:
+                self.failed = failed
+                return True
+            reached.seconds |= found.seconds
+            for number, tests in found.tests.items():
+                reached.tests.setdefault(number, set()).update(tests)
         for mutant in self.mutants:
             number, tests = mutant.number, _order(session.items, reached, mutant)
-            noticing = self._noticed_by(session, number, tests, sum(reached.seconds[each] for each in tests)) if tests else ""
+            noticing = self._noticed_by(session, number, tests, sum(map(reached.seconds.__getitem__, tests))) if tests else ""
             if not noticing and number in imported:
                 self.at_import.append(number)
             else:
                 self.verdicts.append((number, noticing))
         return True
 
-    def _find_reached(self, session: pytest.Session) -> Reached:
+    def _find_reached(self, items: Sequence[tuple[int, pytest.Item]]) -> tuple[Reached, str]:
+        """Of the tests of one file, in a process of their own: what an earlier file has left in a cache is nothing to them."""
         found = Reached()
         _renew_loop()
-        for index, (item, following) in enumerate(_pairs(session.items)):
+        for (index, item), following in _pairs(items):
             points.reached.clear()
-            self._at_setup = set()
             started = time.monotonic()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            found.indexes[item.path].add(index)
-            found.seconds.append(time.monotonic() - started)
-            if self._failure:
-                found.failed = self._failure
-                break
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following and following[1])
+            found.seconds[index] = time.monotonic() - started
             for number in points.reached:
-                found.tests[number].add(index)
-            for number in self._at_setup:  # a fixture may be made for the first of several tests
-                found.setups[number].add(item.path)
-        return found
+                found.tests.setdefault(number, set()).add(index)
+        return found, self._failure
 
     def _noticed_by(self, session: pytest.Session, number: int, tests: Sequence[int], seconds: float) -> str:
         try:
@@ -117,10 +107,6 @@ class Runner:
             if self._failure:
                 return self._failure
         return ""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_call(self) -> None:
-        self._at_setup = set(points.reached)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self._failure:
@@ -141,19 +127,21 @@ class _Noticing:
             self.noticed_by = f"{report.nodeid}: can't be imported"
 
 
-def _pairs(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(items, [*items[1:], None], strict=True)
 
 
 def _order(items: Sequence[pytest.Item], reached: Reached, mutant: Generated) -> list[int]:
-    """Those that reach the mutant, and those for which a fixture of their file might have: all of the module's own, and some others."""
-    files = reached.setups.get(mutant.number, set())
-    indexes = reached.tests.get(mutant.number, set()).union(*(reached.indexes[path] for path in files))
-    own = own_test(mutant.module)
-    far = {path: (path != own) + (path.parent != own.parent) for path in {items[index].path for index in indexes}}
-    ordered = sorted(indexes, key=lambda index: (far[items[index].path], reached.seconds[index]))
-    count = sum(far[items[index].path] == 0 for index in indexes)
-    return ordered[: count + MOST_OTHERS]
+    """Tests that may notice: those that reach the mutant, and others of their files, for which a fixture or a cache may have been made.
+
+    All of the module's own file, and some others.
+    """
+    own, itself = own_test(mutant.module), reached.tests.get(mutant.number, set())
+    files = {items[index].path for index in itself}
+    far = {path: (path != own) + (path.parent != own.parent) for path in files}
+    indexes = [index for index, item in enumerate(items) if item.path in files]
+    ordered = sorted(indexes, key=lambda index: (far[items[index].path], index not in itself, reached.seconds[index]))
+    return ordered[: sum(items[index].path == own for index in indexes) + MOST_OTHERS]
 
 
 def own_test(module: str) -> Path:

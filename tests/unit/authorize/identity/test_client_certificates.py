@@ -44,6 +44,9 @@ def test_good_certificates_are_good() -> None:
     assert problem(MIDDLE.issue(now=NOW), MIDDLE) == ""
     assert problem(MIDDLE.issue(now=NOW), ANN, MIDDLE, ROOT) == ""
     assert problem(MIDDLE.issue(now=NOW), trusted=MIDDLE) == ""
+    for usages, extensions in (((CLIENT,), []), ((), [usage(certifies=True)])):
+        middle = ROOT.issue("middle", is_authority=True, usages=usages, extensions=extensions, now=NOW)
+        assert problem(middle.issue(now=NOW), middle) == ""
     assert problem(ROOT.issue(now=NOW, usages=(SERVER, CLIENT), extensions=[usage(signs=True)])) == ""
 
 
@@ -70,7 +73,9 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_certificate_is_told_from_a_good_one(kind: str) -> None:
     chain, words = BAD[kind]
-    assert words in problem(*chain)
+    found = problem(*chain)
+    assert words in found
+    assert "ValueError" not in found
 
 
 @pytest.mark.parametrize(
@@ -136,6 +141,14 @@ def verdict(certificates: ClientCertificates, shown: ClientCertificate | None, c
     found = certificates.judged(request(client_certificate=shown), ca, now.timestamp()).client_certificate
     assert found is not None
     return found.verdicts[ca.id]
+
+
+def test_without_a_certificate_or_an_authority_nothing_is_judged() -> None:
+    certificates = ClientCertificates()
+    for shown, ca in ((None, ROOT_CA), (shown_certificate((ANN.der,)), None)):
+        bare = request(client_certificate=shown)
+        assert certificates.judged(bare, ca, NOW.timestamp()) is bare
+    assert problem(ANN, trusted=ANN)
 
 
 def test_a_verdict_that_is_remembered_ends_with_the_certificate_and_counts_for_one_authority() -> None:

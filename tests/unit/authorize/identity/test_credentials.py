@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from authorize.client import WithheldCredentials
-from authorize.identity.credentials import authorization_of, query_token_of
+from authorize.identity.credentials import authorization_of, is_unreadable, query_token_of, shows_token_of_ours
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.rewriting.target import without_token
 from tests.support.options import make_options
@@ -26,6 +26,7 @@ def with_headers(*values: bytes, **others: bytes):
         (b"GATE   abc ", ("gate", "abc")),
         (b"Bearer abc.def-g_~+/=", ("bearer", "abc.def-g_~+/=")),
         (b"Basic dXNlcjpw", ("basic", "dXNlcjpw")),
+        (b"Basic gate-dXNl", ("basic", "gate-dXNl")),
         (b"Gate", ("", "")),
         (b"Gate ", ("", "")),
         (b"Bearer Gate-", ("", "")),
@@ -87,7 +88,12 @@ def test_no_link_makes_who_opens_it_act_as_its_author(header: tuple[bytes, bytes
 
 @pytest.mark.parametrize(
     "headers",
-    [[], [(b"accept", b"*/*"), (b"user-agent", b"curl/8.5.0")], [(b"accept", b"application/json"), (b"sec-websocket-key", b"x")]],
+    [
+        [],
+        [(b"accept", b"*/*"), (b"user-agent", b"curl/8.5.0")],
+        [(b"accept", b"application/json"), (b"sec-websocket-key", b"x")],
+        [(b"x-note", b"text/html"), (b"x-agent", b"Mozilla/5.0")],
+    ],
 )
 def test_a_program_s_token_counts(headers: list[tuple[bytes, bytes]]) -> None:
     assert query_token_of(request("/?gate_session=abc", headers=headers)) == "abc"
@@ -100,3 +106,20 @@ def test_who_asks_for_a_tunnel_may_speak_as_to_a_proxy_and_has_one_credential() 
     assert [read("CONNECT", name) for name in (b"authorization", b"proxy-authorization")] == [("gate", "abc")] * 2
     assert read("CONNECT", b"authorization", b"proxy-authorization") == ("", "")
     assert read("GET", b"proxy-authorization") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "is_ours", "unreadable"),
+    [
+        ("/", [], False, False),
+        ("/", [b"Basic dXNlcjpw"], False, False),
+        ("/", [b"Gate abc"], True, False),
+        ("/", [b"Bearer gate_sa_ci_x"], True, False),
+        ("/?gate_session=abc", [], True, False),
+        ("/", [b"Gate a b"], False, True),
+        ("/", [b"Gate abc", b"Gate abc"], False, True),
+    ],
+)
+def test_a_token_of_ours_is_known_and_so_is_what_can_not_be_read(target: str, values: list[bytes], is_ours: bool, unreadable: bool) -> None:
+    shown = request(target, headers=[(b"x-a", b"1"), *((b"authorization", value) for value in values)])
+    assert (shows_token_of_ours(shown), is_unreadable(shown)) == (is_ours, unreadable)

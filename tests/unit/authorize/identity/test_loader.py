@@ -25,7 +25,7 @@ from databroker.records import (
     SessionRecord,
     UserRecord,
 )
-from databroker.replica import Replica
+from databroker.replica import EVERYTHING, RecordChange, Replica
 from databroker.session_reader import SessionReader
 from databroker.store.memory import MemoryStore
 from foundation.challenges import RefusedToken
@@ -54,6 +54,11 @@ async def test_an_identity_is_made_of_session_user_and_directory(world: World) -
     assert (found.user_id, found.subject, found.rule_email, found.name) == ("oidc/1", "1", "ann@corp.com", "Ann")
     assert (found.group_ids, found.group_names) == ({"g1", "g2"}, {"Sales", "sales@corp.com"})
     assert (found.groups, found.claims) == (("g1", "g2", "Sales"), {"team": ("blue",)})
+    await broker.add_group("g2", "")
+    await settled()
+    found = await loader.load("s1", NOW)
+    assert found is not None
+    assert (found.groups, found.group_names) == (("g1", "g2", "Sales"), {"Sales", "sales@corp.com"})
 
 
 async def test_an_identity_is_loaded_once(world: World) -> None:
@@ -143,6 +148,9 @@ async def test_each_change_of_a_record_behind_an_identity_is_seen(world: World) 
         assert after != before
         assert loader.peek("s1", NOW) is after
         before = after
+    assert repr(loader) == "<IdentityLoader 1 cached>"
+    loader.forget(EVERYTHING)
+    assert loader.peek("s1", NOW) is None
 
 
 async def test_records_that_leave_the_cache_for_others_take_the_identity_with_them(world: World) -> None:
@@ -165,6 +173,8 @@ async def test_what_happens_to_others_changes_no_identity(world: World) -> None:
         await replica.get(USER, f"oidc/other{number}")
         assert replica.writes > writes
         assert loader.peek("s1", NOW) is found is not None
+    loader.forget(RecordChange(9, USER, "oidc/other", None))
+    assert loader.peek("s1", NOW) is found
 
 
 @pytest.mark.parametrize("ends", ["session", "user", "directory_user", "access"])
@@ -308,6 +318,7 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
         broker.join("oidc/2", "g1"),
         broker.join("oidc/1", "g1"),
         broker.join("oidc/1", "g2"),
+        broker.add_group("g2", "Sales"),
         broker.delete(DIRECTORY_USER, "oidc/1"),
     ):
         await change

@@ -23,6 +23,9 @@ def written(given: dict[str, str | list[str]], *, append: bool = True, trusted: 
         ({"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}, "203.0.113.9", "https", "app.example.com", "443"),
         ({"x-forwarded-proto": "https", "x-forwarded-port": "80"}, PEER, "https", "app.example.com", "443"),
         ({"x-forwarded-proto": "https", "x-forwarded-port": "8443"}, PEER, "https", "app.example.com", "8443"),
+        ({"x-forwarded-port": "123456"}, PEER, "http", "app.example.com", "80"),
+        ({"x-forwarded-host": "123"}, PEER, "http", "123", "80"),
+        ({"x-forwarded-host": "[::1]"}, PEER, "http", "[::1]", "80"),
         ({"x-forwarded-port": "no port"}, PEER, "http", "app.example.com", "80"),
         ({"x-forwarded-host": "a.example:8443", "x-forwarded-port": "443"}, PEER, "http", "a.example:8443", "8443"),
         ({"x-forwarded-host": "x.example, a.example"}, PEER, "http", "a.example", "80"),
@@ -53,6 +56,7 @@ def test_six_headers_name_one_client(given: dict[str, str | list[str]], client: 
 
 
 def test_the_chain_of_addresses_is_kept_and_extended_by_the_peer() -> None:
+    assert written({"x-forwarded-for": ["", "203.0.113.9"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.1"
     assert written({"x-forwarded-for": ["203.0.113.9", "10.0.0.2"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
     assert written({"forwarded": 'for="203.0.113.9:1", for=10.0.0.2'})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
 
@@ -61,3 +65,13 @@ def test_without_an_own_entry_forwarded_is_written_only_where_the_peer_sent_one(
     assert "forwarded" not in written({"x-forwarded-for": "203.0.113.9"}, append=False)
     found = written({"forwarded": "for=203.0.113.9"}, append=False)
     assert (found["x-forwarded-for"], found["forwarded"]) == ("203.0.113.9", 'for=203.0.113.9;host="app.example.com";proto=http')
+
+
+def test_what_can_not_be_named_is_not_named() -> None:
+    found = dict(FORWARDING_HEADERS["", "http", b'a"b', (), True, None])
+    assert found == {
+        b"x-forwarded-proto": b"http",
+        b"x-forwarded-host": b'a"b',
+        b"x-forwarded-port": b"80",
+        b"forwarded": b"for=unknown;proto=http",
+    }

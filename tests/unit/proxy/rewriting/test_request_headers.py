@@ -92,6 +92,10 @@ def test_connection_removes_the_client_headers_that_it_names(options):
     assert [values(out, name) for name in (b"x-hop", b"x-other", b"x-stays", b"connection")] == [[], [], [b"1"], []]
 
 
+def test_a_header_with_the_name_of_a_state_of_the_connection_passes(options):
+    assert values(sent(options, [(b"connection", b"close"), (b"close", b"1")]), b"close") == [b"1"]
+
+
 def test_connection_can_not_remove_what_is_meant_for_the_end_of_the_path(options):
     headers = [(b"connection", b"cookie, authorization, host"), (b"cookie", b"a=1"), (b"authorization", b"Basic eDp5")]
     out = sent(options, headers)
@@ -142,6 +146,16 @@ def test_the_cookie_name_is_never_a_pattern(options_of):
 )
 def test_our_bearer_tokens_end_here(options, credentials):
     assert values(sent(options, [(b"authorization", credentials)]), b"authorization") == []
+
+
+def test_what_looks_like_a_token_elsewhere_passes(options):
+    assert values(sent(options, [(b"x-note", b"Gate token")]), b"x-note") == [b"Gate token"]
+
+
+def test_a_route_may_set_what_steers_its_application_and_where_a_request_comes_from(options):
+    own = {"X-Forwarded-Host": "a", "X-HTTP-Method-Override": "PUT"}
+    out = sent(options, [(b"x-forwarded-host", FORGED), (b"x-http-method-override", FORGED)], set_request_headers=own)
+    assert [values(out, name.encode()) for name in own] == [[b"a"], [b"PUT"]]
 
 
 @pytest.mark.parametrize("credentials", [b"Bearer abc", b"Basic eDp5", b"Gateway x", b"Negotiate Gate x", b'Digest a="b", gate=c'])

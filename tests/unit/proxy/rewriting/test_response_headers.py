@@ -39,6 +39,12 @@ def test_response_headers_lose_what_belongs_to_the_connection(options):
     assert not {b"connection", b"x-hop", b"keep-alive", b"alt-svc", b"transfer-encoding"} & set(names)
 
 
+def test_connection_takes_no_framing_away_and_nothing_by_the_name_of_a_state(options):
+    said = received(options, [(b"Connection", b"close, content-length"), (b"Close", b"1"), (b"Content-Length", b"5")])
+    assert values(said, b"content-length") == [b"5"]
+    assert values(received(options, [(b"Connection", b"close"), (b"Close", b"1")]), b"close") == [b"1"]
+
+
 def test_configured_headers_replace_the_upstreams(options):
     out = received(options, [(b"x-frame-options", b"ALLOWALL"), (b"X-Frame-Options", b"DENY")])
     assert values(out, b"x-frame-options") == [b"SAMEORIGIN"]
@@ -103,9 +109,23 @@ def test_a_routes_own_rules_outrank_those_of_all(options_of):
     with_rules, without = options.policy
     assert ResponseHeaders.of_route(without, options) is None
     rules = ResponseHeaders.of_route(with_rules, options)
-    said = [(b"X-Frame-Options", b"ALLOWALL"), (b"server", b"theirs"), (b"X-Theirs", b"1"), (b"X-Kept", b"1"), (b"Set-Cookie", b"_gate=x")]
-    assert sorted(rules.for_client(said)) == [(b"x-all", b"1"), (b"x-frame-options", b"DENY"), (b"x-kept", b"1")]
+    said = [
+        (b"X-Frame-Options", b"ALLOWALL"),
+        (b"server", b"theirs"),
+        (b"X-Theirs", b"1"),
+        (b"X-Kept", b"_gate=x"),
+        (b"Set-Cookie", b"_gate=x"),
+    ]
+    assert sorted(rules.for_client(said)) == [(b"x-all", b"1"), (b"x-frame-options", b"DENY"), (b"x-kept", b"_gate=x")]
     assert set(rules.told_to_envoy().split(b"&")) == {b"+x-frame-options=DENY", b"+x-all=1", b"-server", b"-x-theirs"}
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [({"set_response_headers": {"X-A": "1"}}, b"+x-a=1"), ({"remove_response_headers": ["X-A"]}, b"-x-a")]
+)
+def test_one_rule_is_a_rule(options_of, key, expected):
+    options = options_of(headers={"disable": True}, policy=[ROUTE | key])
+    assert ResponseHeaders.of_route(options.policy[0], options).told_to_envoy() == expected
 
 
 def test_what_envoy_is_told_can_be_read_in_one_way_only(options_of):

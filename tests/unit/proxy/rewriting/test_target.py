@@ -43,6 +43,8 @@ JOINS = [
     ({"to": "http://u/x", "prefix": "/admin", "prefix_rewrite": "/y"}, "/admin/foo", "/y/foo"),
     ({"to": "http://u", "prefix": "/admin", "prefix_rewrite": "/"}, "/admin", "/"),
     ({"to": "http://u", "prefix_rewrite": "/y/"}, "/foo", "/y/foo"),
+    ({"to": "http://u", "prefix_rewrite": "/"}, "//foo", "//foo"),
+    ({"redirect": {"host_redirect": "a.example"}}, "/foo", "/foo"),
     ({"to": "http://u", "prefix": "/a"}, "/a/%2Fb", "/a/%2Fb"),
 ]
 
@@ -139,6 +141,7 @@ def test_our_token_leaves_the_query_and_nothing_else_changes(query, expected):
     [
         ({"to": "http://app.internal"}, b"app.internal"),
         ({"to": "http://app.internal:80"}, b"app.internal"),
+        ({"to": "http://app.internal", "set_request_headers": {"X-A": "b"}}, b"app.internal"),
         ({"to": "http://app.internal:8080/x"}, b"app.internal:8080"),
         ({"to": "https://app.internal"}, b"app.internal"),
         ({"to": "http://localhost:9000"}, b"localhost:9000"),
@@ -181,6 +184,7 @@ def sent_host(keys, path="/", headers=()):
         (FROM_HEADER, "/", [(b"x-upstream-host", b"same"), (b"x-upstream-host", b"same")], b"same"),
         (FROM_HEADER, "/", [(b"x-upstream-host", b"")], b"incoming:8443"),
         (FROM_HEADER, "/", [], b"incoming:8443"),
+        (FROM_HEADER, "/", [(b"x-other", b"other")], b"incoming:8443"),
         (FROM_PATH, "/orders/list", [], b"orders.internal"),
         (FROM_PATH, "/Orders:81/list", [], None),
     ],
@@ -191,6 +195,16 @@ def test_the_host_is_rewritten(keys, path, headers, expected):
             sent_host(keys, path, headers)
     else:
         assert sent_host(keys, path, headers) == expected
+
+
+@pytest.mark.parametrize(("keys", "follows"), [({"to": "http://u"}, False), (FROM_HEADER, True), (FROM_PATH, True)])
+def test_whether_a_host_follows_more_of_a_request_is_known(keys, follows):
+    assert HostRewrite.build(make_route(**keys)).follows_request is follows
+
+
+@pytest.mark.parametrize("keys", [{}, {"prefix_rewrite": "/x"}, {"regex_rewrite_pattern": "a", "regex_rewrite_substitution": "b"}])
+def test_whether_a_rewrite_changes_nothing_is_known(keys):
+    assert PathRewrite.build(make_route(to="http://u", **keys)).changes_nothing is (not keys)
 
 
 NO_HOSTS = [
