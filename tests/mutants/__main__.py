@@ -17,13 +17,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import tests.mutants.by_hand  # noqa: F401 - fills the table
 from tests.mutants.forked import Ended
 from tests.mutants.generator import Generated
 from tests.mutants.guards import MORE_TESTS, ROOT, WORKED_THROUGH, guard_modules, guard_tests
 from tests.mutants.ignored import IGNORED
-from tests.mutants.mutant import Mutant, ScriptMutant
+from tests.mutants.mutant import MUTANTS, Mutant, ScriptMutant
 from tests.mutants.package_run import instrumented, noticed_by, run
-from tests.mutants.table import MUTANTS
 from tests.mutants.tree import Tree
 from tests.support.prepared import LIBRARIES
 

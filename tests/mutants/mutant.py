@@ -1,7 +1,7 @@
-"""One defence switched off: the place, what it means without the defence, and the tests that must notice."""
+"""A mutant written by hand: a place, what it means without its defence, and the tests that must notice; and the table of them all."""
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.operations import Operation, place_of
@@ -59,17 +59,19 @@ class ScriptMutant:
         return source.replace(self.old, self.new)
 
 
+MUTANTS = list[Mutant | ScriptMutant]()
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptDoor:
     """A script with defences, and the tests that hold them: those run a real Envoy, as nothing else here speaks its Lua."""
 
     file: str
     tests: tuple[str, ...]
-    mutants: list[ScriptMutant] = field(default_factory=list)
 
     def without(self, name: str, old: str, new: str = "", *tests: str) -> None:
         """`tests` stand in for the script's own."""
-        self.mutants.append(ScriptMutant(name, self.file, old, new, tests or self.tests))
+        MUTANTS.append(ScriptMutant(name, self.file, old, new, tests or self.tests))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,10 @@ class Door:
 
     module: str
     tests: tuple[str, ...]
-    mutants: list[Mutant] = field(default_factory=list)
 
     def without(self, name: str, where: str, operation: Operation, *tests: str) -> None:
         """`tests` stand in for the door's own."""
-        self.mutants.append(Mutant(name, self.module, where, operation, tests or self.tests))
+        MUTANTS.append(Mutant(name, self.module, where, operation, tests or self.tests))
 
 
 def door(module: str, *tests: str) -> Door:

@@ -149,27 +149,85 @@ own_health.without(
 shown_values = door("config.shown.values", "unit/config/shown/test_values.py")
 shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
 
-DOORS = (
-    accepted,
-    alpha,
-    bounds,
-    authelia,
-    authentik,
-    validation,
-    fields,
-    unreachable,
-    runtime,
-    reload,
-    kept_by_envoy,
-    restart_only,
-    rungate,
-    locate,
-    types,
-    forms,
-    unchanged,
-    source,
-    route_table,
-    metrics_listener,
-    own_health,
-    shown_values,
+# Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it.
+
+facts = door("authorize.decision_log.recorded_facts", "unit/authorize/decision_log/test_recorded_facts.py")
+facts.without(
+    "a claim that no rule names is not written down",
+    "identity_facts",
+    replaced("looked.claims & identity.claims.keys()", "identity.claims"),
 )
+facts.without("what can't be compared is written down", "identity_facts", lacks('"claim_kinds"'))
+facts.without("groups that are not told are written down as such", "identity_facts", lacks('"untold_groups"'))
+
+last_seen = door("databroker.tables.rows", "unit/databroker/tables/test_rows.py")
+last_seen.without(
+    "a later moment is not overwritten", "_write_seen", replaced('f"({names[0]} IS NULL OR {names[0]} <= %s)"', 'f"%s IS NOT NULL"')
+)
+
+admin = door("authorize.admin", "unit/authorize/test_admin.py")
+admin.without(
+    "only administrators get explanations as pages",
+    "DecisionAdmin.get_urls",
+    replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
+)
+
+words = door("authorize.timeline.words", "unit/authorize/timeline/test_words.py")
+words.without("a search has few words", "with_words", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
+
+admin.without(
+    "only administrators replay",
+    "DecisionAdmin.get_urls",
+    replaced("self.admin_site.admin_view(self.replay_view)", "self.replay_view"),
+)
+
+replay = door("authorize.explain.replay", "unit/authorize/explain/test_replay.py")
+replay.without("what was not written down is not guessed", "_replay", replaced("missing_for(route.route, request, person)", "''"))
+
+# Defences of tracing: who leads a trace, how many may, and what is told of a request.
+
+spans = door("foundation.telemetry.tracing.spans", "unit/foundation/telemetry/tracing/test_spans.py")
+spans.without("an error's words are not told", "Span.__exit__", replaced("kind.__name__", "str(error)"))
+
+export = door("foundation.telemetry.tracing.export", "unit/foundation/telemetry/tracing/test_export.py")
+export.without("spans are led nowhere else", "_post", passes(follow_redirects="True"))
+export.without("a key in the URL is not logged", "exporter", replaced('f"{target.origin}{target.path}"', "url"))
+
+# Defences of the numbers: what strangers say makes no series, and so no memory, without end.
+
+calls = door("foundation.telemetry.rpc_calls", "unit/foundation/telemetry/test_rpc_calls.py")
+calls.without(
+    "callers' names make no series", "RpcCalls.ended", replaced("self._names.get(method, UNKNOWN)", "tuple(method.split('/')[:0:-1])")
+)
+
+answered = door("proxy.observe.request_metrics", "unit/proxy/observe/test_request_metrics.py")
+answered.without(
+    "clients' hosts make no series", "RequestCounter._name", replaced("wildcard if wildcard in self._hosts else OTHER", "host")
+)
+
+page = door("foundation.telemetry.exposition", "unit/foundation/telemetry/test_exposition.py")
+page.without(
+    "no name ends its label", "escaped", replaced(r"""value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")""", "value")
+)
+many = door("config.options", "unit/proxy/upstreams/test_route_statistics.py")
+many.without(
+    "ten thousand routes make no ten thousand histograms",
+    "Options.measures_routes",
+    replaced("len(self.policy) <= MOST_MEASURED_ROUTES", "True"),
+)
+by_envoy = door("proxy.envoy.child.statistics", "unit/proxy/envoy/child/test_statistics.py")
+by_envoy.without("clusters of no route are not told", "_line", replaced("labels.get(found[1])", "labels.get(found[1], found[1])"))
+
+output = door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py")
+output.without(
+    "nobody waits for who reads the log",
+    "NonBlockingOutput._put",
+    replaced(
+        "if not self._is_awake:\n    self._is_awake = True\n    self._wake.put(None)", "os.write(self._descriptor, self._take().encode())"
+    ),
+)
+
+page_metrics = door(
+    "gateproject.middleware", "integration/test_metrics.py::test_pages_of_ours_are_timed_by_view_and_nothing_that_a_client_makes_up"
+)
+page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))

@@ -78,5 +78,3 @@ words.without("an answer is remembered with what it takes away", "ExtAuthzRespon
 envoys = door("gateproject.process.rpc_services", "unit/authorize/rpc/test_ext_authz.py")
 envoys.without("a wrong token is not saved by one in the question", "RpcServices._is_an_envoy", replaced("not given", "len(given) != 2"))
 envoys.without("a token in a question must be one of ours", "RpcServices._is_token", replaced("any(...)", "bool(given)"))
-
-DOORS = (secret, server, channel, client, words, envoys)

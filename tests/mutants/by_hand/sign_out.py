@@ -85,15 +85,3 @@ google.without(
     "GoogleProvider.revocable_tokens",
     replaced("()", "super().revocable_tokens(session, discovery)"),
 )
-
-DOORS = (
-    logout_token,
-    other_sessions,
-    provider_sessions,
-    backchannel,
-    post_logout_redirect,
-    provider_client,
-    oidc_provider,
-    keycloak,
-    google,
-)

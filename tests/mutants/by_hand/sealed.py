@@ -188,24 +188,3 @@ threads.without(
 rotation = door("databroker.store.sealed", "unit/databroker/store/test_sealed.py")
 rotation.without("records are sealed with the first key", "SealedStore._sealed", replaced("self._ciphers[0]", "self._ciphers[-1]"))
 rotation.without("an old key opens", "SealedStore._opened", replaced("self._ciphers", "self._ciphers[:1]"))
-
-DOORS = (
-    sealing,
-    session_cookie,
-    prefix,
-    admin_cookies,
-    attempts,
-    hand_over,
-    signed_urls,
-    csrf,
-    sign_out,
-    callback,
-    loops,
-    targets,
-    records,
-    kvscripts,
-    elected,
-    replica,
-    threads,
-    rotation,
-)

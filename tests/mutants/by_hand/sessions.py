@@ -139,28 +139,3 @@ database_clock = door(
     "databroker.store.database", "contract/test_stores.py::test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others"
 )
 database_clock.without("a clock that is ahead ends nothing in the database", "_earlier", returns("ours"))
-
-DOORS = (
-    replica,
-    streams,
-    known_end,
-    told_end,
-    admin_site,
-    password_login,
-    databroker_admin,
-    audit,
-    entries,
-    together,
-    at_the_provider,
-    by_the_directory,
-    refused,
-    ending,
-    details,
-    rows,
-    shown_groups,
-    shown_rows,
-    table_check,
-    ended_by_command,
-    clocks,
-    database_clock,
-)

@@ -176,28 +176,3 @@ told.without("a refused token is explained in the line of its request", "Request
 
 peer = door("gateproject.tunnel.socket_owner", "unit/gateproject/tunnel/test_socket_owner.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))
-
-DOORS = (
-    programs,
-    program_views,
-    program,
-    sealed,
-    carriers,
-    service,
-    sign_in,
-    account_token,
-    account_identity,
-    accounts,
-    identity,
-    bearer_tokens,
-    key_set,
-    userinfo,
-    bearer_headers,
-    carried,
-    challenges,
-    own_answers,
-    own_pages,
-    told_alike,
-    told,
-    peer,
-)

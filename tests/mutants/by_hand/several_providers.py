@@ -63,4 +63,23 @@ codes.without("a code is known with signs behind it", "_essence", replaced("'[^a
 removed = door("authenticate.removed_providers", "unit/authenticate/test_removed_providers.py")
 removed.without("sessions of a removed provider end", "RemovedProviders._end", skips("ended = await end_sessions(self._broker, ids)"))
 
-DOORS = (entries, loader, own, pushed, removed_directories, loaded, rows, logged, granted, codes, removed)
+# Defences of linked accounts: who is one person by which word, and what of it ends when the word changes.
+
+JUDGED, AT_SIGN_IN = "unit/authorize/test_linked_accounts.py", "unit/authenticate/test_linked_accounts.py"
+
+desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
+desk.without("linked accounts are one person", "Caller.holder", replaced("self.identity.linked_id", '""'))
+desk.without(
+    "an account approves nothing that it asked as another person",
+    "Caller.approval",
+    replaced("(self.session.user_id, *self.known_to)", "self.known_to"),
+)
+asked = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
+asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))
+replaced_service = door("authenticate.service", AT_SIGN_IN)
+replaced_service.without(
+    "late writers are found by a second sweep", "AuthenticateService._sweep", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+)
+replaced_service.without(
+    "late pushes are found by a second sweep", "AuthenticateService._tidy", replaced("SWEEP_PAUSES", "SWEEP_PAUSES[:1]")
+)

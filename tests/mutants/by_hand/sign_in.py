@@ -95,21 +95,3 @@ provider = door(
     "authenticate.provider.kinds.base", "unit/authenticate/provider/kinds/test_oidc.py", "unit/authenticate/views/test_callback.py"
 )
 provider.without("an address that either does not vouch for is unverified", "merged", lacks("**doubted"))
-
-DOORS = (
-    key_set,
-    discovery,
-    connection_errors,
-    provider_http,
-    address_scope,
-    oidc,
-    client,
-    scopes,
-    scopes_of_azure,
-    echoes,
-    questions,
-    answers,
-    bearer_claims,
-    renewal,
-    provider,
-)

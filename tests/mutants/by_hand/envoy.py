@@ -1,6 +1,6 @@
 """Defences of the Envoy data plane: who may be carried, who comes in behind it, and what Envoy does without gate."""
 
-from tests.mutants.mutant import door
+from tests.mutants.mutant import door, script_door
 from tests.mutants.operations import does, lacks, never, passes, replaced, returns
 
 judge = door("proxy.envoy.judge", "unit/proxy/envoy/test_judge.py")
@@ -115,27 +115,31 @@ windows.without(
     passes(initial_connection_window_size="_AHEAD"),
 )
 
-DOORS = (
-    judge,
-    carried,
-    known_ones,
-    unconnected,
-    tried,
-    answers,
-    between,
-    head,
-    internal_listener,
-    judge_filter,
-    listener,
-    hosts,
-    connections,
-    http3,
-    clusters,
-    known,
-    routes,
-    flushed,
-    thinking,
-    may_stream,
-    bounds,
-    windows,
+# Defences in the scripts that Envoy runs: what of an answer reaches a client.
+
+answers = script_door(
+    "proxy/envoy/resources/answers.lua",
+    "contract/test_data_planes.py::test_an_upstream_sets_no_cookie_of_ours_and_the_configured_headers_win",
 )
+answers.without("no application sets our cookies", "if sets_ours(value) or", "if")
+answers.without(
+    "no application sets a cookie that its browser could not send back",
+    " or has_c1_control(value)",
+    "",
+    "contract/test_data_planes.py::test_no_cookie_comes_or_goes_that_is_no_text",
+)
+answers.without(
+    "what a connection names ends there",
+    "if not (STATES[option] or ADDED[option]) and option:byte(1) ~= 58 then headers:remove(option) end",
+    "",
+)
+answers.without(
+    "only Envoy says that it failed",
+    "mark and said:sub(1, #mark) == mark and said:sub(#mark + 1)",
+    "said",
+    "contract/test_data_planes.py::test_no_application_cuts_its_answer_so_that_the_rest_of_it_answers_another_request",
+)
+answers.without("no application removes a header of the operator", "(STATES[option] or ADDED[option])", "STATES[option]")
+
+last_step = script_door("proxy/envoy/resources/last_step.lua", "contract/test_request_bodies.py::test_a_client_that_drips_is_cut_off")
+last_step.without("of a body nothing goes on before it is whole", "    handle:body()\n")

@@ -1,7 +1,7 @@
 """Defences on the way to the upstream and back: what only we may say, what may not be split, which connection is used again."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, lacks, never, passes, replaced, returns
+from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, returns
 
 REQUEST_HEADERS = "unit/proxy/rewriting/test_request_headers.py"
 names = door("proxy.rewriting.header_names", REQUEST_HEADERS)
@@ -165,27 +165,89 @@ forwarding_headers.without(
 
 DATAPLANE = "unit/proxy/planes/test_embedded.py"
 
-DOORS = (
-    names,
-    request_headers,
-    response_headers,
-    cookies,
-    identity_headers,
-    header_values,
-    told_headers,
-    told_templates,
-    credentials,
-    verdicts,
-    asked_by_envoys,
-    published,
-    rewrite,
-    redirects,
-    client_tls,
-    grpc_health,
-    statuses,
-    interims,
-    descriptors,
-    upstream,
-    pages,
-    forwarding_headers,
+# Defences of forward auth: one URL from one source, in one reading; and no 2xx but for a permission.
+
+original = door("proxy.planes.original_request", "unit/proxy/planes/test_original_request.py")
+original.without(
+    "no header is left out of the comparison",
+    "TARGET_HEADERS",
+    lacks('b"x-original-uri"'),
 )
+original.without(
+    "both methods must agree",
+    "METHOD_HEADERS",
+    lacks('b"x-original-method"'),
+)
+original.without(
+    "hosts that differ are refused",
+    "original_request",
+    replaced("_agreed([_host_and_port(host, scheme) for host in hosts], 'host')", "hosts[0]"),
+)
+original.without("an encoded URL ends where it ends", "_uri_parameter", replaced("_WHOLLY_ENCODED.fullmatch", "_WHOLLY_ENCODED.match"))
+original.without("a user name is no part of a URL", "_URL", in_text(b"([", b"(?:[^/?#@\\\\]+@)?(["))
+
+forward_auth = door("proxy.planes.forward_auth", "unit/proxy/planes/test_forward_auth.py")
+forward_auth.without(
+    "an odd spelling of what proxies say does not pass", "_refuse_what_is_not_the_clients", replaced("name.lower()", "folded")
+)
+forward_auth.without(
+    "a front proxy sends gate what is listed, and nothing else",
+    "_refuse_what_is_not_the_clients",
+    replaced("name.lower() in FRONT_PROXY_NAMES", 'name.lower() in FRONT_PROXY_NAMES or name.startswith(b"x-forwarded-")'),
+)
+forward_auth.without(
+    "an absent claim replaces the client's",
+    "ForwardAuth._permission",
+    replaced("[(name, told.get(name, b'')) for name in names]", "list(carry.told)"),
+)
+forward_auth.without(
+    "no permission outlives its session", "ForwardAuth._caching", replaced("min(seconds, identity.expires - judged.now)", "seconds")
+)
+
+# Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent.
+
+forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/views/test_kept_form.py")
+forms.without(
+    "another site's form is not kept",
+    "KeptForms._is_of_same_origin",
+    replaced('site == "same-origin"', 'site in ("same-origin", "cross-site", "none")'),
+)
+forms.without(
+    "a sibling's form is not kept",
+    "KeptForms._is_of_same_origin",
+    replaced('site == "same-origin"', 'site in ("same-origin", "same-site")'),
+)
+forms.without("Origin has a say beside Sec-Fetch-Site", "KeptForms._is_of_same_origin", always('origin in ("", "null", own)'))
+forms.without("who names no origin is not trusted", "KeptForms._is_of_same_origin", replaced("origin == own", 'origin in ("", own)'))
+forms.without("an address has a few places", "KeptForms._put", omits("only_if_version"))
+forms.without("a form arrives once", "KeptForms.unpacked", replaced("not await self._spend(form)", "(await self._spend(form), False)[1]"))
+forms.without("a sibling domain plants no form", "KeptForms.__init__", passes(secure="False"))
+
+cookies = door("foundation.crypto.cookies", "unit/foundation/crypto/test_cookies.py")
+cookies.without("a prefix hides no cookie of ours", "is_ours", replaced("folded.removeprefix(HOST_PREFIX.lower().encode())", "folded"))
+
+# Defences under ASGI servers that are not ours: what they leave in doubt is not let in, and what they say of a client is not believed.
+
+scope = door("proxy.other_servers.scope", "unit/proxy/other_servers/test_scope.py")
+scope.without(
+    "a path that nobody names is refused",
+    "_target",
+    replaced(
+        "if not isinstance(raw_path, bytes) or not isinstance(query, bytes):\n    ...",
+        "if raw_path is None:\n    raw_path = str(scope['path']).encode()",
+    ),
+)
+scope.without("a client is no client's word with a port", "_is_named", replaced("hop.startswith((f'{host}:', f'[{host}]:'))", "False"))
+scope.without(
+    "extensions of other servers are not believed",
+    "strict_scope",
+    replaced("{}", "scope.get('extensions', {})"),
+)
+
+answers = door("proxy.other_servers.http", "unit/proxy/other_servers/test_http.py")
+answers.without(
+    "an answer through other servers is not split",
+    "_CheckedAnswer.send",
+    replaced("ResponseHead(self._method, message['status'], message['headers'])", "ResponseHead(self._method, message['status'], [])"),
+)
+answers.without("a broken answer is not finished", "_CheckedAnswer.send", replaced("self._is_cut = True", "return"))
