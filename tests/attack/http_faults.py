@@ -17,9 +17,8 @@ from tests.attack.run import ACCEPTED, REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Answer, Target, new_marker
 from tests.support.children import wait_until
 from tests.support.cookies import values_of
-from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in
+from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in
 
-HTML = {"Accept": "text/html"}
 RECOVERED_WITHIN = 10.0  # seconds
 HELD = 60  # connections that wait while there are no file descriptors
 PROBES = tuple(product(("group", "any", "bare", "mixed"), ("alice", "carol", None, "forged")))

@@ -10,9 +10,7 @@ from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.cookies import values_of
 from tests.support.development_provider import pick_person
-from tests.support.gate import AUTHENTICATE_HOST, follow, sign_in, sign_out
-
-HTML = {"Accept": "text/html"}
+from tests.support.gate import AUTHENTICATE_HOST, HTML, follow, sign_in, sign_out
 
 
 # Of one client network twenty may wait for the provider; who comes beyond is told to try again.

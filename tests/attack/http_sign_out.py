@@ -7,9 +7,8 @@ from functools import partial
 from tests.attack.run import REFUSED, Case, Outcome, attack, expect
 from tests.attack.target import Target, new_marker
 from tests.support.cookies import values_of
-from tests.support.gate import follow, sign_in
+from tests.support.gate import HTML, follow, sign_in
 
-HTML = {"Accept": "text/html"}
 SITES = ("any", "bare", "default")
 TIMES = 24
 

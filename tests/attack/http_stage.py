@@ -16,11 +16,10 @@ from tests.attack.run import expect
 from tests.attack.target import ANYBODY, ENGINEERS, EVERYBODY, IDENTITY, Target, _PlainBuilder
 from tests.support.cookies import values_of
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, follow, sign_in
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, follow, sign_in
 from tests.support.websockets import ACCEPT, CLOSE, TEXT, Frame, from_server, read_frame
 
 READ_LIMIT, IDLE_LIMIT = 5.0, 10.0  # seconds
-HTML = {"Accept": "text/html"}
 FRIEND = "https://friend.example"
 SOCKETS = {"allow_websockets": True}
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"

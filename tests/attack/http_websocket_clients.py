@@ -14,7 +14,6 @@ from tests.support.cookies import values_of
 from tests.support.gate import AUTHENTICATE_HOST, sign_in, sign_out
 from tests.support.websockets import ACCEPT, CLOSE, KEY, TEXT, from_client
 
-HTML = {"Accept": "text/html"}
 CLOSED_WITHIN = 3.0  # seconds; one is promised, the rest is for a busy machine
 TIMES = 12
 

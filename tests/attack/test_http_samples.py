@@ -10,7 +10,6 @@ ATTACKS = [chosen for chosen in load_attacks("http") if chosen.cases.__module__.
 SAMPLED = [chosen for chosen in ATTACKS if chosen.sample]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", SAMPLED, ids=lambda chosen: f"{chosen.name} {chosen.title}")
 def test_a_sample_of_the_attack_is_withstood(target: Target, chosen: Attack) -> None:
     check_sample(target, chosen)

@@ -19,7 +19,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     end_kept_stages()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", SAMPLED, ids=lambda chosen: f"{chosen.name} {chosen.title}")
 def test_gate_withstands_a_sample_of(stage: Stage, chosen: Attack) -> None:
     check_sample(stage, chosen)

@@ -18,8 +18,6 @@ from tests.support.browser import headless_browser
 from tests.support.children import wait_until
 from tests.support.gate import AUTHENTICATE_HOST
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
-
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:

@@ -8,7 +8,6 @@ from tests.attack.target import Target
 ATTACKS = [chosen for chosen in load_attacks("tls") if chosen.cases.__module__.startswith("tests.attack.tls_")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ATTACKS, ids=lambda chosen: f"{chosen.name} {chosen.title}")
 def test_gate_withstands_a_sample_of(target: Target, chosen: Attack) -> None:
     check_sample(target, chosen)

@@ -28,13 +28,10 @@ from tests.support.raw_http import WAIT, Broken, RawClient
 from tests.support.upstream import RecordingUpstream, SampleUpstream
 from tests.support.websockets import BINARY, CLOSE, TEXT, RawWebSocket, SocketUpstream, handshake
 
-pytestmark = pytest.mark.slow
-
 SERVERS = {"our listener": daphne, **OTHERS}
 PUBLIC, APP, PATHS, SOCKETS, MEMBERS = "public.localhost", "app.localhost", "paths.localhost", "sockets.localhost", "members.localhost"
 STREAMS, BREAKS, AUTHENTICATE = "streams.localhost", "breaks.localhost", "authenticate.localhost"
 UPLOADS, DRIPS = "uploads.localhost", "drips.localhost"
-HTML = {"Accept": "text/html"}
 PIECE = 64 * 1024
 # Policies that look at the address, each at a host of its own, and whether somebody at 127.0.0.1 is let in.
 ADDRESSES: dict[str, tuple[dict[str, Any], bool]] = {
@@ -363,7 +360,6 @@ socket.onclose = event => done([heard, event.wasClean]);
 """
 
 
-@pytest.mark.browser
 def test_a_browser_talks_to_its_application(stage: Stage, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=stage.gate.certificates.spki_hash) as browser:
         browser.open(stage.gate.url(SOCKETS, "/not-here"))

@@ -9,7 +9,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP = "app.localhost"
 FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "forwarded")
 

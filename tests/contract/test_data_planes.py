@@ -21,18 +21,16 @@ import pytest
 from tests.support.children import free_port, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in, sign_out
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in, sign_out
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import reload
 from tests.support.upstream import OK, CanaryUpstream, Conversation, SampleUpstream
 from tests.support.websockets import CLOSE, TEXT, RawWebSocket, SocketUpstream
 
-pytestmark = pytest.mark.slow
 APP, PUBLIC, CANARY, SOCKETS, DOWN, SHADOWED, HTTP2, PATHS, DENIED = (
     f"{name}.localhost" for name in ("app", "public", "canary", "sockets", "down", "shadowed", "http2", "paths", "denied")
 )
-HTML = {"Accept": "text/html"}
 SOON = 10.0  # seconds; a generous bound for what takes less than one
 SPELLINGS = (
     "X-Gate-Claim-Email",

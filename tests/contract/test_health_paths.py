@@ -8,7 +8,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 PUBLIC, MEMBERS = "public.localhost", "members.localhost"
 
 

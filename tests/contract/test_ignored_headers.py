@@ -16,7 +16,6 @@ from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.upstream import CanaryUpstream
 
-pytestmark = pytest.mark.slow
 HOST = "public.localhost"
 MARK = "192.0.2.66"  # fits a header of any meaning
 PLANES = {"embedded": {}, "workers": {"workers": 2}, "envoy": {"data_plane": "envoy"}}

@@ -26,7 +26,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload, replace
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 HOST = "open.localhost"
 PUBLIC = {"allow_public_unauthenticated_access": True}
 STALENESS = 3

@@ -25,8 +25,6 @@ from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 from tests.support.websockets import KEY
 
-pytestmark = pytest.mark.slow
-
 APP, ASKED = "app.localhost", "auth.localhost"
 ISSUER, AUDIENCE = "https://ci.example.com", "api://app"
 FOREIGN = {"bearer_token": "jwt", "bearer_token_issuer": ISSUER, "bearer_token_audience": [AUDIENCE]}

@@ -20,8 +20,6 @@ from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.upstream import OK, CanaryUpstream, Conversation, ReceivedRequest
 
-pytestmark = pytest.mark.slow
-
 APP, MEMBERS, BELOW, TWO = (f"{name}.localhost" for name in ("app", "members", "below", "two"))
 OPEN = {"allow_public_unauthenticated_access": True}
 PORT = free_port()

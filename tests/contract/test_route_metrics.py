@@ -18,7 +18,6 @@ from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.websockets import CLOSE, RawWebSocket, SocketUpstream
 
-pytestmark = pytest.mark.slow
 PUBLIC = {"allow_public_unauthenticated_access": True}
 ANSWER = b"HTTP/1.1 %b Said\r\nContent-Length: 2\r\n\r\nok"
 PREFIX = "envoy_cluster_"

@@ -28,8 +28,6 @@ from tests.support.own_envoy import APP, AUTHENTICATE, OwnEnvoy
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
 HANDSHAKE = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
 by_forward_auth = pytest.mark.parametrize("front", FORWARD_AUTH, indirect=True)

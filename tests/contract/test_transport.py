@@ -11,8 +11,6 @@ from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 APP, AUTHENTICATE = "app.localhost", "authenticate.localhost"
 GOOD, NOT_OFFERED = ("X25519", "P-256", "P-384"), ("X448", "P-521")
 # What gate answers itself, at its own host and at those of routes.

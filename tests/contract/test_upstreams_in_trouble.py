@@ -25,8 +25,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.raw_http import RawClient
 
-pytestmark = pytest.mark.slow
-
 APP = "app.localhost"
 NO_ANSWER = "invalid HTTP response"
 END = b"Content-Length: 2\r\n\r\nok"

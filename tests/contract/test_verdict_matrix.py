@@ -29,8 +29,6 @@ from tests.support.tunnels import TunnelClient, token_of
 from tests.support.upstream import RecordingUpstream, TcpUpstream
 from tests.support.websockets import KEY
 
-pytestmark = pytest.mark.slow
-
 APP, DB, ASKED = "app.localhost", "db.localhost", "auth.localhost"
 ISSUER, AUDIENCE = "https://ci.example.com", "api://app"
 OF_THE_ANSWER = ("content-length", "cache-control", "vary", "date")

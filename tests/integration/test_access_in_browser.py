@@ -14,8 +14,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 WAGES = "wages.localhost"
 IN_ADMIN = "/.gate/admin/authenticate/accessforawhile/"
 WHY = "The year's end: <b>wages</b> of " + "a-word-without-any-blank-in-it-" * 6

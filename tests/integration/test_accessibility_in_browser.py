@@ -12,8 +12,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 AXE = Path(__file__).parents[1] / "support" / "accessibility" / "node_modules" / "axe-core" / "axe.min.js"
 # Colours that are still on their way from one scheme to the other are none of a page's.
 RUN = """

@@ -5,9 +5,7 @@ import re
 
 from tests.support.admin import text_of
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import RunningGate, follow, sign_in, sign_out
-
-HTML = {"Accept": "text/html"}
+from tests.support.gate import HTML, RunningGate, follow, sign_in, sign_out
 
 
 def admin(gate: RunningGate, path: str = "") -> str:

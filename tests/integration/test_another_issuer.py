@@ -12,13 +12,10 @@ import httpx
 import pytest
 
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, led_to
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, led_to
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
-HTML = {"Accept": "text/html"}
 APP, ALICE, TEAM, PUSHED, OTHER, FORWARD = (f"{name}.localhost" for name in ("app", "alice", "team", "pushed", "other", "forward"))
 SCIM_TOKEN = "a-random-token-0123456789-abcdefghij"
 BACK = "http://localhost:9/back?state=mine"

@@ -21,8 +21,6 @@ from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 APP, WAGES = "app.localhost", "wages.localhost"
 PROBLEM = "application/problem+json"

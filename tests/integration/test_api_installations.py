@@ -23,8 +23,6 @@ from tests.support.split import AUTHENTICATE_HOST, ROUTE_HOST, Split
 from tests.support.upstream import SampleUpstream
 from tests.support.workers import WORKERS
 
-pytestmark = pytest.mark.slow
-
 APPROVERS = [{"user": {"in": ["service_account/first", "service_account/second"]}}]
 ROUTES: list[dict[str, Any]] = [
     {"prefix": "/wages/", "name": "wages", "allowed_groups": ["nobody"], "access_requests": {"approvers": APPROVERS, "approvals": 2}},

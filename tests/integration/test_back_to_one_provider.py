@@ -17,8 +17,6 @@ from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, Running
 from tests.support.reloading import hears, rewrite
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 BOSS, TEAM, STAFF = "boss.localhost", "team.localhost", "staff.localhost"
 HOSTS = (OPEN, BOSS, TEAM, STAFF)
 ENDED = "sessions of removed identity provider ended"

@@ -15,7 +15,7 @@ from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, Certified
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 
 PROGRAM = "http://localhost:7000/cb"
 VERIFIER = "v" * 43

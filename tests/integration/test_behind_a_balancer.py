@@ -14,8 +14,6 @@ from tests.support.prepared import python
 from tests.support.raw_http import RawClient, ask
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 HOST, DATABASE = "app.localhost", "db.localhost"
 CLIENT = "127.0.0.77"  # an address of this machine that nothing else uses
 CONFIGURATION = """

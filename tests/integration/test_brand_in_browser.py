@@ -12,8 +12,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 OPEN, CLOSED, NOWHERE = "app.localhost", "closed.localhost", "nowhere.localhost"
 # Two colours that can be read nowhere as they are: one on dark pages only, one on light ones.
 YELLOW, NAVY = "#ffee00", "#0a1a4a"

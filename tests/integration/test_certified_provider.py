@@ -10,7 +10,7 @@ import pytest
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, OPEN_REQUESTS, CertifiedProvider, why_not_here
 from tests.support.gate import GateBuilder, RunningGate, follow
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 
 
 WAYS = {

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from cryptography import x509
 
 from tests.attack.identity_stage import ANYONE, AUTHENTICATE_HOST, staged
 from tests.support.browser import headless_browser
 from tests.support.certs import spki_hash
-
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
 def test_nothing_of_ours_reaches_an_application_and_the_admin_opens(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, led_to, sign_in, status_or_cut
+from tests.support.gate import HTML, EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, led_to, sign_in, status_or_cut
 from tests.support.options import MINIMAL
 from tests.support.postgresql import PostgresServer
 from tests.support.prepared import python
@@ -30,9 +30,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.split import Split
 from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP, PUBLIC, ADMIN = "app.localhost", "public.localhost", "authenticate.localhost"
-HTML = {"Accept": "text/html"}
 COMMANDS: dict[str, tuple[ServerCommand, dict[str, Any]]] = {
     "TLS of the endpoint": (daphne, TLS_ELSEWHERE),
     "TLS of the configuration": (daphne_with_configured_tls, {}),
@@ -80,7 +78,6 @@ async def test_somebody_signs_in_and_stays(gate: RunningGate) -> None:
         assert (await client.get(gate.url(APP, "/again"))).json()["target"] == "/again"
 
 
-@pytest.mark.browser
 def test_somebody_signs_in_with_a_browser(gate: RunningGate, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=gate.certificates.spki_hash) as browser:
         browser.open(gate.url(APP, "/in-a-browser"))

@@ -18,8 +18,6 @@ from tests.support.certs import spki_hash
 from tests.support.children import clean_environment, free_port
 from tests.support.prepared import python
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 
 class RunningDemo:
     def __init__(self, folder: Path, *more: str):

@@ -16,8 +16,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient, RawResponse
 from tests.support.upstream import RecordingUpstream
 
-pytestmark = pytest.mark.slow
-
 APP = "app.localhost"
 CROWD = 200
 SHORT = "out of file descriptors"

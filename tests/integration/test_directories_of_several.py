@@ -14,7 +14,7 @@ import yaml
 from tests.support.children import free_port
 from tests.support.fake_directories import Okta
 from tests.support.fake_idp import FakeIdP
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, led_to
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, led_to
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
@@ -22,7 +22,6 @@ from tests.support.several_providers import WITHOUT, entry
 from tests.support.split import Split
 from tests.support.upstream import SampleUpstream
 
-HTML = {"Accept": "text/html"}
 TOKEN = "0123456789abcdefghijklmnopqrstuv"
 STAFF, GUESTS, SHARED, OPEN = "staff.localhost", "guests.localhost", "shared.localhost", "open.localhost"
 

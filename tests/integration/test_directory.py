@@ -11,12 +11,11 @@ import pytest
 from tests.support.children import free_port
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
 APP = "app.localhost"
-HTML = {"Accept": "text/html"}
 
 
 @pytest.fixture

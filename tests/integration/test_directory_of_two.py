@@ -14,14 +14,11 @@ from tests.support.eventually import eventually
 from tests.support.fake_api import Answer
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 APP = "app.localhost"
-HTML = {"Accept": "text/html"}
 READ = "directory sync completed"
 LEASES = ("{gate}lease/directory", "{gate}lease/directory reading")
 

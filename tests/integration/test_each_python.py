@@ -21,7 +21,6 @@ from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 from tests.support.websockets import TEXT, RawWebSocket, SocketUpstream
 
-pytestmark = pytest.mark.slow
 APP, SOCKETS, LATER = "app.localhost", "sockets.localhost", "later.localhost"
 BODY = "a line of a body\n" * 20_000
 PLANES: dict[str, dict[str, Any]] = {

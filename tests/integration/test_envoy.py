@@ -27,7 +27,6 @@ from tests.support.raw_http2 import RawHttp2Client
 from tests.support.reloading import RELOADED, hears, reload, replace
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP, API, OPEN = "app.localhost", "api.localhost", "open.localhost"
 SOON = 10.0
 ECHO, DRIP = "/test.Service/Echo", "/test.Service/Drip"

@@ -21,7 +21,6 @@ from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 HOST, API = "app.localhost", "api.localhost"
 LASTS = "6s"  # of the session, which time ends: nothing needs a new connection
 SOON = 40.0  # seconds; a generous bound, as machines are busy

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
 HOST = "app.localhost"
 OPEN_A_STREAM = """
 const [done] = arguments;

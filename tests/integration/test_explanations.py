@@ -12,11 +12,10 @@ from authorize.policy.reasons import Reason
 from tests.support.browser import headless_browser
 from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
-HTML = {"Accept": "text/html"}
 SHADOW = {"mode": "shadow", "deny": {"groups": "sales"}}
 LOG = "/.gate/admin/authorize/loggeddecision/"
 
@@ -97,7 +96,6 @@ async def test_a_changed_policy_is_replayed(own_gate: RunningGate, tmp_path: Pat
     assert "Newly allowed:\n  Wages  bob@example.com" in said
 
 
-@pytest.mark.browser
 async def test_the_pages_in_a_browser(own_gate: RunningGate, tmp_path: Path) -> None:
     gate = own_gate
     async with gate.client() as bob:

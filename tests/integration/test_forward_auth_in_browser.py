@@ -10,8 +10,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.front_proxies import AUTHENTICATE, front
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 
 @pytest.mark.parametrize("start", [front_proxies.nginx, front_proxies.caddy], ids=["nginx", "Caddy"])
 def test_a_person_signs_in_works_signs_out_and_another_is_refused(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from cryptography import x509
 
 from tests.attack.identity_stage import ANYONE, AUTHENTICATE_HOST, Stage, staged
@@ -11,7 +10,6 @@ from tests.support.certs import spki_hash
 from tests.support.children import wait_until
 from tests.support.fake_idp import Answer
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
 SID = "a-session-of-the-provider"
 
 

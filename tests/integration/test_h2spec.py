@@ -13,7 +13,6 @@ from tests.support.children import ROOT
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 PROGRAM = ROOT / "tests" / "support" / "h2spec" / "built" / "h2spec"
 CASE = re.compile(r'<testcase package="([^"]*)" classname="([^"]*)".*?(?=<testcase |</testsuite>)', re.DOTALL)
 ASKED = 145

@@ -16,8 +16,6 @@ from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
 
-pytestmark = pytest.mark.slow
-
 AUDIENCE = "/projects/1/apps/gate"
 PRINCIPAL = b'<propfind xmlns="DAV:"><prop><current-user-principal/></prop></propfind>'
 FORGED = {

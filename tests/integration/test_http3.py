@@ -21,7 +21,6 @@ from tests.support.raw_http import RawClient
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP, OPEN, CERTIFIED, GRPC, HERE, NOBODY = (f"{name}.localhost" for name in ("app", "open", "certified", "grpc", "here.of-all", "nobody"))
 
 

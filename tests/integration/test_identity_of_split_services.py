@@ -14,15 +14,14 @@ from tests.integration.test_bearer_tokens import tokens_of
 from tests.integration.test_provider_sign_out import sign_out_at
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.eventually import eventually
-from tests.support.gate import follow, status_or_cut
+from tests.support.gate import HTML, follow, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.split import AUTHENTICATE_HOST, Split
 from tests.support.upstream import SampleUpstream
 from tests.support.vendors import ALICE, Emulators, OktaAdministration, emulators
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 
-HTML = {"Accept": "text/html"}
 PROGRAM = "http://localhost:7000/cb"
 KEY = "gate-tests"
 

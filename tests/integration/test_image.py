@@ -18,7 +18,7 @@ from tests.support.gate import AUTHENTICATE_HOST, EverythingOnLoopback, GateBuil
 from tests.support.image import Container, ImageBuilder
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test waits for the image: a minute, or more beside other tests
+pytestmark = pytest.mark.timeout(900)  # the first test waits for the image: a minute, or more beside other tests
 HOST = "app.localhost"
 UID = 8443
 STARTS = 120.0  # seconds

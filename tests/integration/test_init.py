@@ -18,7 +18,7 @@ from tests.support.terminal import terminal
 from tests.support.troubled_servers import server, tls
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 DOMAIN = "corp.localhost"
 SIGN_IN, APP = f"authenticate.{DOMAIN}", f"app.{DOMAIN}"
 

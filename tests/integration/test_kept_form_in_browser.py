@@ -10,8 +10,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 FILE = bytes(range(256)) * 2000
 FORM = """<!doctype html><title>Order</title>
 <form method="post" action="/orders?year=2026&amp;q=a%20b" enctype="multipart/form-data">

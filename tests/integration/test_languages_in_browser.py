@@ -12,8 +12,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 # What nearly every English sentence has one of, and no German, Spanish or French one.
 ENGLISH = re.compile(r"\b(?:the|you|your|is|of|and|this|with|it|for|to|what|can't|are)\b", re.IGNORECASE)
 WHY = "31.12."

@@ -24,8 +24,6 @@ from tests.support.reloading import reload
 from tests.support.split import Split
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 WAGES = "wages.localhost"
 LINKED_ALICE = f"{VERIFIED_EMAIL}/alice@example.com"
 LINK: dict[str, Any] = {"link_by": VERIFIED_EMAIL}

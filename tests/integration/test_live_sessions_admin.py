@@ -8,10 +8,8 @@ import httpx
 import pytest
 
 from databroker.adminsite.audit import ENDS_ALL
-from tests.support.gate import RunningGate, follow, sign_in
+from tests.support.gate import HTML, RunningGate, follow, sign_in
 from tests.support.prepared import run
-
-HTML = {"Accept": "text/html"}
 
 
 def admin(gate: RunningGate, path: str = "") -> str:

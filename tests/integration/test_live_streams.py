@@ -13,7 +13,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.upstream import OK, CanaryUpstream, Conversation
 
-HTML = {"Accept": "text/html"}
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata\n\n\r\n"
 SOON = 30.0  # seconds; a generous bound for what takes less than one
 

@@ -18,7 +18,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import python
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP = "app.localhost"
 LONG = "/" + "x" * 7000  # each line of the log as long as that
 MANY = 700  # more than wait to be read

@@ -8,10 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.children import free_port, wait_until
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, sign_in
+from tests.support.gate import HTML, GateBuilder, sign_in
 from tests.support.upstream import SampleUpstream
-
-HTML = {"Accept": "text/html"}
 
 
 def samples(address: str, name: str) -> dict[tuple[str, str, str], float]:

@@ -14,8 +14,6 @@ from tests.support.next_steps import next_steps
 from tests.support.raw_http import RawClient
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 APP, STAFF, OPEN, BROKEN, TUNNEL = (f"{name}.localhost" for name in ("app", "staff", "open", "broken", "db"))
 NOBODY, FORWARD = "nobody.localhost", "fwd.localhost"
 HTML = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
@@ -96,7 +94,6 @@ async def test_a_person_reads_what_to_do_next_and_whom_to_write_to(gate: Running
     assert 'href="mailto:help@corp.example?subject=Help%20with%20' in page.text
 
 
-@pytest.mark.browser
 def test_who_signs_in_as_somebody_else_is_where_they_wanted_to_go(
     gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -5,15 +5,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.gate import GateBuilder, RunningGate
+from tests.support.gate import HTML, GateBuilder, RunningGate
 from tests.support.reloading import hears, rewrite
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 DOMAIN = "corp.test"
 AUTHENTICATE, FORWARD, APP = (f"{name}.{DOMAIN}" for name in ("auth", "fwd", "app"))
-HTML = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module", params=["embedded", "envoy"])

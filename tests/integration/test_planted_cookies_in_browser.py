@@ -7,13 +7,11 @@ import pytest
 
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
 # Below a domain that browsers let its hosts share.
 AUTH, PAY, SHOP, SIBLING = (f"{name}.corp.localhost" for name in ("auth", "pay", "shop", "sibling"))
-HTML = {"Accept": "text/html"}
 
 
 HOST_COOKIES, SHARED, UNPROTECTED = "host cookies", "cookie_domain", "no companions"

@@ -16,8 +16,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 LONG = "A name of sixty characters, as somebody will surely give it"
 WIDTHS, SCHEMES = (390, 768, 1440), ("light", "dark")
 GROUPS = tuple(f"a-group-with-a-rather-long-name-number-{number:03}" for number in range(199))

@@ -5,14 +5,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
-import pytest
 
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import RunningGate
 from tests.support.upstream import SampleUpstream
-
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def carriers(token: str) -> list[tuple[str, dict[str, str]]]:

@@ -11,11 +11,10 @@ import pytest
 
 from tests.support.certified_provider import CLIENT_ID, CLIENT_SECRET, CertifiedProvider, why_not_here
 from tests.support.cookies import of_client
-from tests.support.gate import GateBuilder, RunningGate, follow
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow
 from tests.support.websockets import RawWebSocket, SocketUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
-HTML = {"Accept": "text/html"}
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 APP = "app.localhost"
 
 

@@ -24,8 +24,6 @@ from tests.support.options import make_options
 from tests.support.prepared import run
 from tests.support.upstream import RecordingUpstream
 
-pytestmark = pytest.mark.slow
-
 HEADERS = {"Authorization": "Bearer ${access_token}", "X-Id-Token": "${id_token}"}
 PASSED: dict[str, Any] = {"allow_any_authenticated_user": True, "pass_provider_tokens": True, "set_request_headers": HEADERS}
 ALL = [part for name in PERMISSIONS for part in ("--permission", name)]

@@ -13,10 +13,8 @@ from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP, Request
-from tests.support.gate import GateBuilder, RunningGate, follow, led_to, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, sign_in
 from tests.support.upstream import SampleUpstream
-
-HTML = {"Accept": "text/html"}
 
 
 async def test_without_the_provider_sign_in_is_a_clear_503_and_running_sessions_go_on(tmp_path: Path, upstream: SampleUpstream) -> None:

@@ -25,8 +25,6 @@ from tests.support.raw_http import Broken, RawClient
 from tests.support.raw_http2 import RawHttp2Client
 from tests.support.real_readers import Arrived, FanOut, Readers, Served
 
-pytestmark = pytest.mark.slow
-
 PUBLIC: dict[str, Any] = {"allow_public_unauthenticated_access": True}
 PROTECTED: dict[str, Any] = {"allow_any_authenticated_user": True}
 TOKEN = re.compile(r"[A-Za-z_%0-9]+")

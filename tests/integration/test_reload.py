@@ -20,14 +20,13 @@ from tests.support.certs import certificate_files
 from tests.support.children import free_port
 from tests.support.client_certificates import Issued, authority
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
 from tests.support.prepared import python
 from tests.support.raw_http import RawClient
 from tests.support.reloading import RELOADED, hears, reload, replace, rewrite
 from tests.support.upstream import SampleUpstream
 
-HTML = {"Accept": "text/html"}
 REFUSED = "configuration rejected"
 
 

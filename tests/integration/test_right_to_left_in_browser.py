@@ -12,8 +12,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 NADIA = Person("nadia", "ناديا ذات الاسم الطويل جدا الذي لا ينتهي أبدا في هذه الصفحة", ("هندسة", "sales"), "عمليات")
 WIKI, WAGES = "wiki.localhost", "wages.localhost"
 ASKING = {"access_requests": {"approvers": [{"email": "boss@example.com"}], "reason": "required"}}

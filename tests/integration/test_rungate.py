@@ -10,12 +10,10 @@ import yaml
 
 from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
 from tests.support.options import MINIMAL
 from tests.support.prepared import python
 from tests.support.upstream import CanaryUpstream, Conversation, SampleUpstream
-
-HTML = {"Accept": "text/html"}
 
 
 def plain(directory: Path, **settings: object) -> Path:

@@ -8,13 +8,12 @@ import httpx2
 import pytest
 
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
 TOKEN = "a-random-token-0123456789-abcdefghij"
 APP, GROUP, DENIED = "app.localhost", "group.localhost", "denied.localhost"
-HTML = {"Accept": "text/html"}
 
 
 @pytest.fixture(scope="module")

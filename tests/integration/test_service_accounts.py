@@ -16,8 +16,6 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 
 @pytest.fixture(scope="module")
 def own_gate(provider: DevelopmentProvider, upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGate]:

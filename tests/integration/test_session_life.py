@@ -10,11 +10,10 @@ import pytest
 from tests.support.cookies import of_client
 from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, CLIENT_ID, CLIENT_SECRET, Answer, FakeIdP
-from tests.support.gate import GateBuilder, RunningGate, follow, led_to, status_or_cut
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, led_to, status_or_cut
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
-HTML = {"Accept": "text/html"}
 APP = "app.localhost"
 LIFETIME = 3  # seconds of an access token, so it is refreshed after half of it
 

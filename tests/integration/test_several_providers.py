@@ -15,13 +15,10 @@ from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
 from tests.integration.test_portal_in_browser import SCHEMES, errors, look
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
 from tests.support.reloading import reload
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-HTML = {"Accept": "text/html"}
 OPEN, CORP_ONLY, BOSS = "open.localhost", "corp.localhost", "boss.localhost"
 LONG = "Partners with a name of sixty characters, as somebody has it"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'

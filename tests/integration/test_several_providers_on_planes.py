@@ -22,8 +22,6 @@ from tests.support.reloading import reload
 from tests.support.split import AUTHENTICATE_HOST, Split
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 PLANES: dict[str, dict[str, Any]] = {
     "embedded": {"data_plane": "embedded"},
     "envoy": {"data_plane": "envoy"},

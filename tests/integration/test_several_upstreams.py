@@ -12,8 +12,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import CanaryUpstream, Conversation
 
-pytestmark = pytest.mark.slow
-
 PORTS = [free_port() for _ in range(3)]
 METRICS = free_port()
 TO = [f"http://127.0.0.1:{port}" for port in PORTS]

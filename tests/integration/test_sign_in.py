@@ -9,10 +9,8 @@ import jwt
 from authorize.policy.reasons import Reason
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import RunningGate, follow, sign_in
+from tests.support.gate import HTML, RunningGate, follow, sign_in
 from tests.support.upstream import SampleUpstream
-
-HTML = {"Accept": "text/html"}
 
 
 async def to_provider(client: httpx.AsyncClient, url: str) -> httpx.Response:

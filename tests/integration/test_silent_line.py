@@ -21,15 +21,13 @@ from databroker.store.sealed import SealedStore
 from tests.support.children import Child
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, sign_in, status_or_cut
+from tests.support.gate import HTML, GateBuilder, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP = "app.localhost"
-HTML = {"Accept": "text/html"}
 
 
 @dataclass(frozen=True)

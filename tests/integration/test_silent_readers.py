@@ -21,7 +21,6 @@ from tests.support.gate import GateBuilder
 from tests.support.prepared import manage
 from tests.support.zero_window import EndlessUpstream, Silent1, Silent2, events
 
-pytestmark = pytest.mark.slow
 APP, UNBOUNDED, LARGE = "app.localhost", "unbounded.localhost", "large.localhost"
 FORGED = ("X-Gate-Edge-May-Stream: 1", "X-Gate-Edge-Cluster: gate", "X-Gate-Edge-Cluster: gate-judge", "X-Gate-Edge-Ticket: 1")
 COUNT = 12

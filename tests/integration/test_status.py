@@ -12,7 +12,6 @@ from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.terminal import terminal
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
 APP = "app.localhost"
 
 

@@ -17,7 +17,7 @@ from tests.support.prepared import python
 from tests.support.tunnels import TunnelClient, agree, token_of
 from tests.support.upstream import SampleUpstream, TcpUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())]
+pytestmark = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())
 HTML, SCRIPT = {"Accept": "text/html"}, {"Accept": "application/json", "Sec-Fetch-Mode": "cors"}
 APP, WAGES, NEW = "app.localhost", "wages.localhost", "new.localhost"
 
@@ -151,7 +151,6 @@ async def test_a_tunnel_s_person_steps_up_in_the_browser(gate: tuple[RunningGate
             writer.close()
 
 
-@pytest.mark.browser
 def test_a_person_steps_up_in_a_browser(gate: tuple[RunningGate, CertifiedProvider], tmp_path: Path) -> None:
     running, provider = gate
     trusted = spki_hash(x509.load_pem_x509_certificate(running.certificates.certificate.read_bytes()))

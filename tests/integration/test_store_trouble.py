@@ -15,13 +15,12 @@ import pytest
 
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, RunningGate, follow, sign_in, status_or_cut
+from tests.support.gate import HTML, GateBuilder, RunningGate, follow, sign_in, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
 HOST, PUBLIC_HOST = "app.localhost", "public.localhost"
-HTML = {"Accept": "text/html"}
 STALENESS = 4.0
 # A call to the database may take 5 s, and another waits for its turn; nothing takes longer, whoever comes.
 BOUND = 20.0

@@ -18,13 +18,12 @@ from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out, status_or_cut
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in, sign_out, status_or_cut
 from tests.support.postgresql import PostgresServer
 from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 
 HOST = "app.localhost"
-HTML = {"Accept": "text/html"}
 STALENESS = 4.0
 
 

@@ -23,8 +23,6 @@ from tests.support.raw_http2 import RawHttp2Client
 from tests.support.tunnels import TunnelClient, token_of
 from tests.support.upstream import TcpUpstream
 
-pytestmark = pytest.mark.slow
-
 BIG = bytes(range(256)) * 4096  # 1 MiB
 OPEN, PEOPLE, APP = "open.localhost", "db.localhost", "app.localhost"
 ECHO_PORT, SILENT_PORT, DEAD_PORT, TIMED_PORT, SHORT_PORT = 7, 5432, 9, 1234, 1235

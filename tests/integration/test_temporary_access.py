@@ -13,17 +13,14 @@ from tests.integration.test_live_streams import application, ends, open_stream
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
 from tests.support.upstream import CanaryUpstream, SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 GRANTED: dict[str, Any] = {"name": "app", "policy": [{"allow": {"granted": True}}]}
 SOON = 400  # turns
-HTML = {"Accept": "text/html"}
 
 
 def command(config: Path, *arguments: str) -> str:

@@ -10,8 +10,6 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
 DASHBOARD, ADMIN = "/.gate/", "/.gate/admin/"
 ACCOUNTS = f"{ADMIN}databroker/serviceaccount/"
 DECISIONS = f"{ADMIN}authorize/loggeddecision/"

@@ -21,8 +21,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.tunnels import token_of
 from tests.support.upstream import TcpUpstream
 
-pytestmark = pytest.mark.slow
-
 REDIS, ECHO = "redis.localhost:6379", "redis.localhost:7"
 
 
@@ -89,7 +87,6 @@ def port_of(child: Child) -> int:
     return int(child.wait_for_line("listening on").split(" for ")[0].rpartition(":")[2])
 
 
-@pytest.mark.browser
 def test_a_person_signs_in_once_and_again_when_the_session_has_ended(stage: Stage, tmp_path: Path) -> None:
     with stage.child(REDIS) as child, headless_browser(tmp_path, trusted_spki=stage.gate.certificates.spki_hash) as browser:
         port = port_of(child)

@@ -37,7 +37,6 @@ from tests.support.websockets import (
     from_client,
 )
 
-pytestmark = pytest.mark.slow
 HOST, FLAGLESS, TIMED, STRICT, LIBRARY = "ws.localhost", "flagless.localhost", "timed.localhost", "strict.localhost", "library.localhost"
 MEMBERS = "members.localhost"
 BIG = b"0123456789abcdef" * 65536  # 1 MiB

@@ -14,8 +14,6 @@ from tests.support.fronts import FORWARD_AUTH, AnyFront, session_of, started
 from tests.support.raw_http import Broken, RawClient
 from tests.support.upstream import RecordingUpstream
 
-pytestmark = pytest.mark.slow
-
 EVIL = "evil.example"
 OURS = ("X-Gate-Claim-Email", "X-Gate-Claim-Groups", "X-Gate-Jwt-Assertion", "X_Gate_Claim_Email", "X.Gate.Claim.Email", "XGateClaimEmail")
 STEERING = (

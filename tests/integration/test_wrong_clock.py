@@ -19,7 +19,6 @@ from tests.support.redis_server import RedisServer
 from tests.support.upstream import SampleUpstream
 from tests.support.wrong_clock import wrong_clock
 
-pytestmark = pytest.mark.slow
 APP = "app.localhost"
 DIFFERS = "clock skew exceeds limit"
 

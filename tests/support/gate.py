@@ -39,6 +39,7 @@ from tests.support.development_provider import pick_person
 from tests.support.prepared import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
+HTML = {"Accept": "text/html"}
 PATIENCE = 30  # seconds; only a failing test waits that long, or one on a machine that stands still
 
 # Arguments of Python by which something serves gate on a port, perhaps with certificates; the configuration is in its environment.
@@ -196,20 +197,20 @@ async def follow(client: httpx.AsyncClient, response: httpx.Response, *, limit: 
 
 async def sign_in(client: httpx.AsyncClient, url: str, sub: str) -> httpx.Response:
     """Open `url`, pick the person at the provider, and come back; returns the page where the browser ends up."""
-    page = await follow(client, await client.get(url, headers={"Accept": "text/html"}))
+    page = await follow(client, await client.get(url, headers=HTML))
     return await follow(client, await pick_person(client, page, sub))
 
 
 async def sign_out(client: httpx.AsyncClient, gate: RunningGate) -> httpx.Response:
     """Press the button of the dashboard."""
-    page = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers={"Accept": "text/html"}))
+    page = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, "/.gate/"), headers=HTML))
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', page.text)
     return await client.post(gate.url(AUTHENTICATE_HOST, "/.gate/signout/"), data={"_gate_csrf": token})
 
 
 async def led_to(client: httpx.AsyncClient, url: str, origin: str) -> str:
     """Open `url`, and follow redirects up to the one that leads to this origin; returns where it leads."""
-    response = await client.get(url, headers={"Accept": "text/html"})
+    response = await client.get(url, headers=HTML)
     while response.next_request is not None and not str(response.next_request.url).startswith(origin):
         response = await client.send(response.next_request)
     assert response.next_request is not None, response.text

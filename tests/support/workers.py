@@ -8,9 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.gate import RunningGate
+from tests.support.gate import HTML, RunningGate
 
-HTML = {"Accept": "text/html"}
 WORKERS = 2
 
 

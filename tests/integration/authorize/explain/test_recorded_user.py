@@ -14,8 +14,6 @@ from tests.support.gate import GateBuilder, RunningGate, sign_in
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
-pytestmark = pytest.mark.slow
-
 HOSTS = ("anyone.localhost", "groups.localhost", "granted.localhost", "claims.localhost", "nobody.localhost")
 
 
