@@ -89,11 +89,12 @@ ROOT_URLCONF = "gateproject.urls"
 ASGI_APPLICATION = "gateproject.asgi.application"
 INSTALLED_APPS = [
     "gateproject",
+    "gateproject.checkout",
     "authenticate",
     "authorize",
     "databroker",
     "proxy",
-    # Before staticfiles, whose runserver it replaces; after gateproject, whose runserver says what serves gate.
+    # Before staticfiles, whose runserver it replaces; after gateproject.checkout, whose runserver says what serves gate.
     "daphne",
     "channels",
     "django.contrib.admin.apps.SimpleAdminConfig",

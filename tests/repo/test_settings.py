@@ -16,7 +16,7 @@ from config.routes.redirect import RouteRedirect
 from config.routes.route import Route
 from config.settings.shared import CertificateFiles
 from config.weaknesses import WEAKNESSES
-from gateproject.management.commands.settingsreference import DOCS, files
+from gateproject.checkout.management.commands.settingsreference import DOCS, files
 from tests.support.source_trees import parsed
 
 ROOT = Path(__file__).parents[2]

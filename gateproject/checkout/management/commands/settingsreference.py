@@ -14,7 +14,7 @@ from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
 from gateproject.process.restart_only import NEEDS_RESTART
 
-DOCS = Path(__file__).parents[3] / "docs" / "reference"
+DOCS = Path(__file__).parents[4] / "docs" / "reference"
 
 
 class Command(GateCommand):

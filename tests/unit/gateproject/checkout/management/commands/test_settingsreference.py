@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from gateproject.management.commands.settingsreference import files
+from gateproject.checkout.management.commands.settingsreference import files
 
 
 def test_all_files_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from django.conf import settings
 from django.core.management import get_commands
 
-from gateproject.management.commands.runserver import Command
+from gateproject.checkout.management.commands.runserver import Command
 
 
 @pytest.mark.parametrize("arguments", [[], ["8000"], ["--noreload", "0.0.0.0:80", "--http_timeout", "5"]])
@@ -19,7 +19,7 @@ def test_it_names_the_commands(arguments: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_it_is_ours_and_daphne_stands_before_staticfiles() -> None:
-    assert get_commands()["runserver"] == "gateproject"
+    assert get_commands()["runserver"] == "gateproject.checkout"
     apps = settings.INSTALLED_APPS
     assert apps.index("gateproject") < apps.index("daphne") < apps.index("django.contrib.staticfiles")
     assert "channels" in apps
