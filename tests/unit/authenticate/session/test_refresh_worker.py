@@ -141,9 +141,11 @@ async def test_two_processes_elect_one(processes: list[Renewals]) -> None:
 async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> None:
     await one.signed_in()
     one.clock.ahead = 3545
+    answer = one.idp.bend.holds["/token"] = asyncio.Event()
     async with working(one):
         await eventually(lambda: one.worker._running)
         assert "1 under way" in repr(one.worker)
+        answer.set()
     session = await one.session()
     assert session is not None
     assert session.tokens_received > 0
