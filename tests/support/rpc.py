@@ -1,18 +1,17 @@
 """A data broker behind real gRPC on loopback: its server, a client of it, and what a hostile caller would send."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from config.options import Options
-from databroker.records import Record
 from databroker.rpc import convert
 from databroker.rpc.client import RemoteBroker
 from databroker.rpc.server import DataBrokerRpc
-from databroker.store.base import Lease, RecordChange, StoreBackend
+from databroker.store.base import RecordChange, StoreBackend
 from foundation.rpc.channel import RpcChannel
 from foundation.rpc.server import RpcServer
 from foundation.rpc.shared_secret import SharedSecret
@@ -71,39 +70,18 @@ class OverGrpc:
                 self._client = client_of(self._server.port, self._options)
         return self._client
 
-    async def get(self, type: str, id: str) -> Record | None:
-        return await (await self._connected()).get(type, id)
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        if name in ("clean", "clock_skew"):  # no client may ask for these
+            return getattr(self._store, name)
 
-    async def put(self, type: str, id: str, data: Mapping[str, Any], **conditions: Any) -> Record:
-        return await (await self._connected()).put(type, id, data, **conditions)
+        async def call(*values: Any, **named: Any) -> Any:
+            return await getattr(await self._connected(), name)(*values, **named)
 
-    async def delete(self, type: str, id: str) -> bool:
-        return await (await self._connected()).delete(type, id)
-
-    async def page(self, type: str, after: str, limit: int) -> list[Record]:
-        return await (await self._connected()).page(type, after, limit)
+        return call
 
     async def changes(self, since: int) -> AsyncGenerator[RecordChange]:
         async for change in (await self._connected()).changes(since):
             yield change
-
-    async def server_version(self) -> str:
-        return await (await self._connected()).server_version()
-
-    async def acquire(self, name: str, ttl: float) -> Lease | None:
-        return await (await self._connected()).acquire(name, ttl)
-
-    async def renew(self, lease: Lease, ttl: float) -> bool:
-        return await (await self._connected()).renew(lease, ttl)
-
-    async def release(self, lease: Lease) -> None:
-        await (await self._connected()).release(lease)
-
-    async def clean(self, limit: int) -> bool:
-        return await self._store.clean(limit)  # no client may ask for it
-
-    async def clock_skew(self) -> float:
-        return await self._store.clock_skew()
 
     async def close(self) -> None:
         await self._store.close()
