@@ -151,7 +151,7 @@ class BearerTokens:
         verdict = self._good.get(key) or self._refused.get(key)
         if verdict is not None and self._clock() < verdict.until:
             return verdict.bearer
-        verdict = await self._verifications.run(key, lambda: self._judge(key, trust, token, asker))
+        verdict = await self._verifications.run(key, partial(self._judge, key, trust, token, asker))
         return verdict.bearer
 
     async def close(self, grace: float = 0.0) -> None:

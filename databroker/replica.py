@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import Final
 
 import structlog
@@ -155,7 +156,8 @@ class Replica:
         """The record, from the cache or from the broker; BrokerError.  Callers that miss the same id share one call."""
         if (known := self.peek(type, id)) is not UNKNOWN:
             return known
-        return await self._fetches.run((type, id), lambda: self._fetch((type, id)))
+        key = (type, id)
+        return await self._fetches.run(key, partial(self._fetch, key))
 
     def on_change(self, callback: Callable[[RecordChange], None]) -> None:
         """Call `callback` inside the stream task for each change of our types, cached or not, after the cache has heard of it.

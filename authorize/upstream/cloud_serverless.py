@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -65,11 +66,11 @@ class IdentityTokens:
         held, now = self._held.get(audience), self._clock()
         if held is not None and now < held.expires - UNUSED_BEFORE_EXPIRY:
             if now >= held.renewed_at and not self._has_just_failed(audience, now):
-                self._fetches.start(audience, lambda: self._fetch(audience))
+                self._fetches.start(audience, partial(self._fetch, audience))
             return held.token
         if self._has_just_failed(audience, now):
             raise CredentialsError(UNAVAILABLE)
-        return await self._fetches.run(audience, lambda: self._fetch(audience))
+        return await self._fetches.run(audience, partial(self._fetch, audience))
 
     def _has_just_failed(self, audience: str, now: float) -> bool:
         return now < self._failed.get(audience, 0.0) + FAILURE_SECONDS
