@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
@@ -25,7 +25,7 @@ from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
 from tests.support.prepared import manage, python
 from tests.support.raw_http import WAIT, Broken, RawClient
-from tests.support.upstream import RecordingUpstream, SampleUpstream
+from tests.support.upstream import RecordingUpstream, SampleUpstream, ThreadedUpstream
 from tests.support.websockets import BINARY, CLOSE, TEXT, RawWebSocket, SocketUpstream, handshake
 
 SERVERS = {"our listener": daphne, **OTHERS}
@@ -62,10 +62,10 @@ def with_addresses(builder: GateBuilder, to: str) -> GateBuilder:
     return builder
 
 
-class TakesUploads:
+class TakesUploads(ThreadedUpstream):
     """An upstream that counts what has come of a body as it comes, and answers its SHA-256."""
 
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
         upstream = self
         self.taken = 0
 
@@ -92,36 +92,20 @@ class TakesUploads:
                     self.rfile.readline()
                 self.rfile.readline()
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
-class BreaksOff:
+class BreaksOff(ThreadedUpstream):
     """An upstream whose every answer ends in the middle of its body."""
 
-    def __enter__(self) -> Self:
+    def __init__(self) -> None:
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
                 while self.rfile.readline().strip():
                     pass
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
 
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
 @dataclass

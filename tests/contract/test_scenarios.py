@@ -348,8 +348,8 @@ async def test_a_certificate_that_the_envoy_was_shown_is_verified_by_gate(envoy:
         assert client.send(head.encode()).response().status == 495
 
 
-@pytest.mark.parametrize("front", EXT_AUTHZ, indirect=True)
-def test_a_browser_signs_in_works_signs_out_and_another_is_refused(front: OwnEnvoy, provider: DevelopmentProvider, tmp_path: Path) -> None:
+@pytest.mark.parametrize("front", ["nginx", "Caddy", *EXT_AUTHZ], indirect=True)
+def test_a_browser_signs_in_works_signs_out_and_another_is_refused(front: AnyFront, provider: DevelopmentProvider, tmp_path: Path) -> None:
     with headless_browser(tmp_path / "profile", trusted_spki=front.certificates.spki_hash) as browser:
         browser.sign_in(provider.url, front.url("/page?q=1&r=%C3%BC"))
         assert "alice@example.com" in browser.text

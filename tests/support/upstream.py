@@ -148,7 +148,7 @@ class CanaryUpstream:
             await conversation.send(self._answer)
 
 
-class _ThreadedUpstream:
+class ThreadedUpstream:
     """Serves in a thread of its own while it is entered."""
 
     def __init__(self, server: socketserver.ThreadingTCPServer) -> None:
@@ -167,7 +167,7 @@ class _ThreadedUpstream:
         self._thread.join(5)
 
 
-class SampleUpstream(_ThreadedUpstream):
+class SampleUpstream(ThreadedUpstream):
     """`hits` counts every request that arrived, `posted` holds what was posted; `pages` are HTML, by path."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class SampleUpstream(_ThreadedUpstream):
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
 
-class RecordingUpstream(_ThreadedUpstream):
+class RecordingUpstream(ThreadedUpstream):
     """Keeps every byte: `received` has each request with its body and trailers in their framing, `by_case` the last of each `X-Case`.
 
     A handshake is accepted, whatever asks for `text/event-stream` gets one event, everything else is 200; one request a connection.
