@@ -2,11 +2,9 @@
 
 import os
 import ssl
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from tests.support.client_certificates import SERVER, Issued, authority
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.raw_http import RawClient, RawResponse
+from tests.support.upstream import SampleUpstream
 
 DAY = timedelta(days=1)
 ANNS, BOBS, OTHERS = authority("ann's"), authority("bob's"), authority("ann's")
@@ -21,23 +20,6 @@ ANN, BOB = ANNS.issue("ann"), BOBS.issue("bob")
 MIDDLE = ANNS.issue("middle", is_authority=True, usages=())
 LEAF = MIDDLE.issue("leaf")
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-
-
-class Counting(BaseHTTPRequestHandler):
-    """An upstream that knows how often it was asked."""
-
-    asked = 0
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        Counting.asked += 1
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @dataclass
@@ -65,25 +47,21 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(upstream: SampleUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("gate")
     (directory / "anns.pem").write_bytes(ANNS.pem)
     (directory / "bobs.pem").write_bytes(BOBS.pem)
     (directory / "changing.pem").write_bytes(ANNS.pem)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as upstream:
-        upstream.daemon_threads = True
-        threading.Thread(target=upstream.serve_forever, daemon=True).start()
-        public = {"to": f"http://127.0.0.1:{upstream.server_port}", "allow_public_unauthenticated_access": True}
-        builder = (
-            GateBuilder("http://127.0.0.1:9")
-            .route("ann.localhost", **public, tls_downstream_client_ca_file="anns.pem")
-            .route("bob.localhost", **public, tls_downstream_client_ca_file="bobs.pem")
-            .route("changing.localhost", **public, tls_downstream_client_ca_file="changing.pem")
-            .route("open.localhost", **public)
-        )
-        with builder.start(directory) as gate:
-            yield Stage(gate, directory)
-        upstream.shutdown()
+    public = {"to": upstream.url, "allow_public_unauthenticated_access": True}
+    builder = (
+        GateBuilder("http://127.0.0.1:9")
+        .route("ann.localhost", **public, tls_downstream_client_ca_file="anns.pem")
+        .route("bob.localhost", **public, tls_downstream_client_ca_file="bobs.pem")
+        .route("changing.localhost", **public, tls_downstream_client_ca_file="changing.pem")
+        .route("open.localhost", **public)
+    )
+    with builder.start(directory) as gate:
+        yield Stage(gate, directory)
 
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
@@ -112,12 +90,14 @@ BAD: dict[str, tuple[Issued, ...]] = {
 
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
 @pytest.mark.parametrize("kind", BAD)
-def test_a_bad_certificate_is_refused_and_nothing_reaches_the_upstream(stage: Stage, kind: str, version: ssl.TLSVersion) -> None:
-    seen = Counting.asked
+def test_a_bad_certificate_is_refused_and_nothing_reaches_the_upstream(
+    stage: Stage, upstream: SampleUpstream, kind: str, version: ssl.TLSVersion
+) -> None:
+    seen = upstream.hits
     response = stage.ask("ann.localhost", *BAD[kind], version=version)
     assert (response.status, response.announces_close) == (495, True)
     assert b"client certificate" in response.body
-    assert Counting.asked == seen
+    assert upstream.hits == seen
 
 
 @pytest.mark.parametrize("server_name", ["open.localhost", "bob.localhost", "unknown.localhost"])
