@@ -4,6 +4,7 @@ A mutant is here where the product does the same without it, only slower, or onl
 """
 
 CACHE = "it spares work, and nothing else changes"
+TYPES = "for the type checker: the configuration has both or neither"
 
 IGNORED: dict[str, dict[str, str]] = {
     "foundation.crypto.session_cookie": {
@@ -12,5 +13,23 @@ IGNORED: dict[str, dict[str, str]] = {
         "SessionCookies.counting skips _()": CACHE,
         "SessionCookies._counting never not _ #2": "without sessions there is none with a companion, either",
         "SessionCookies._opened_of always _() >= _": "shorter values don't open",
+    },
+    "proxy.rewriting.connection_auth": {"connection_use never _() != 13": CACHE},
+    "proxy.rewriting.request_headers": {
+        "RouteHeaders.credentials always _[0] in (b'cookie', b'authorization')": CACHE,
+        "RouteHeaders.for_upstream always _": CACHE,
+        "RouteHeaders.for_upstream always _ #2": CACHE,
+        "cookies_of_others.without_ours always _ in _()": CACHE,
+    },
+    "proxy.rewriting.response_headers": {"ResponseHeaders.for_client always not _()": CACHE},
+    "proxy.rewriting.target": {
+        "PathRewrite.build always _ is not None": TYPES,
+        "PathRewrite.build always _ is not None #2": TYPES,
+        "without_token never b'gate' not in _ and b'%' not in _": CACHE,
+        "without_token always b'%' not in _": CACHE,
+        "HostRewrite.build always _ is not None #3": TYPES,
+        "HostRewrite.build always _ is not None #4": TYPES,
+        "HostRewrite.build never _() == 1": "the name is the same, found at each request",
+        "HostRewrite.apply never _ is None #2": "no header has no name",
     },
 }

@@ -68,6 +68,8 @@ def test_without_an_own_entry_forwarded_is_written_only_where_the_peer_sent_one(
 
 
 def test_what_can_not_be_named_is_not_named() -> None:
+    given = ((b"x-forwarded-for", b"203.0.113.9"),)
+    assert dict(FORWARDING_HEADERS["", "http", b"a", given, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
     found = dict(FORWARDING_HEADERS["", "http", b'a"b', (), True, None])
     assert found == {
         b"x-forwarded-proto": b"http",

@@ -156,6 +156,7 @@ def test_a_route_may_set_what_steers_its_application_and_where_a_request_comes_f
     own = {"X-Forwarded-Host": "a", "X-HTTP-Method-Override": "PUT"}
     out = sent(options, [(b"x-forwarded-host", FORGED), (b"x-http-method-override", FORGED)], set_request_headers=own)
     assert [values(out, name.encode()) for name in own] == [[b"a"], [b"PUT"]]
+    assert values(sent(options, [], set_request_headers={"Expect": "x"}), b"expect") == []
 
 
 @pytest.mark.parametrize("credentials", [b"Bearer abc", b"Basic eDp5", b"Gateway x", b"Negotiate Gate x", b'Digest a="b", gate=c'])

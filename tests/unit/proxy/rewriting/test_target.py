@@ -258,6 +258,7 @@ def regex_rewrite(pattern, substitution, **keys):
         ("/(a)|/(b)", r"/\1-\2", "/a/b/c", "/a-/-b/c"),  # every match; a group that did not take part is empty
         ("o", "0", "/foo/boo", "/f00/b00"),
         ("^/x", "", "/x/y", "/y"),
+        ("^//x", "y", "//x/z", "/y/z"),
         ("^/x/", "", "/x/y", "/y"),
         ("^.*$", "", "/x", "/"),
         ("^/x", "/", "/x//evil.com", "/evil.com"),
