@@ -200,7 +200,4 @@ def expression_form(expression: str) -> str:
 
 
 def _part_decoded(part: str) -> str:
-    if not part.startswith("%") or len(part) == 1:
-        return part
-    text = _named(part)
-    return re.escape(_decoded(text)[1] if text == part else text)
+    return re.escape(_decoded(_named(part))[1]) if part.startswith("%") else part

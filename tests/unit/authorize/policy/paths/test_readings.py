@@ -1,5 +1,6 @@
 """Every reader in the field finds a path among those that we judged, and ordinary names have but one."""
 
+import re
 import string
 from urllib.parse import quote
 
@@ -188,3 +189,10 @@ def test_what_the_configuration_names_is_found_in_readings(text: str, forms: tup
 )
 def test_an_expression_that_names_escapes_is_read_with_what_they_stand_for(expression: str, form: str) -> None:
     assert expression_form(expression) == form
+
+
+def test_what_can_not_stand_in_a_path_is_encoded_in_each_reading() -> None:
+    for code in range(256):
+        for reading in readings(f"/a%25{code:02X}b"):
+            assert reading.isascii()
+            assert not re.search(r"[\x00-\x20\x7f?#\\]", reading)
