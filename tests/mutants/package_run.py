@@ -61,11 +61,10 @@ class Runner:
         imported, reached = set(points.reached), Reached()
         for _, items in groupby(enumerate(session.items), lambda pair: pair[1].path):
             try:
-                found, failed = in_fork(self._find_reached, list(items), seconds=TESTS_SECONDS)
+                found, self.failed = in_fork(self._find_reached, list(items), seconds=TESTS_SECONDS)
             except Ended as error:
-                found, failed = Reached(), str(error)
-            if failed:
-                self.failed = failed
+                self.failed = str(error)
+            if self.failed:
                 return True
             reached.seconds |= found.seconds
             for number, tests in found.tests.items():
