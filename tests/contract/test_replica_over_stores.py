@@ -23,18 +23,11 @@ ROOM = 5
 
 
 class World:
-    """A store, and a copy that follows it with little room.  `asked` counts the questions that the store was asked."""
+    """A store, and a copy that follows it with little room."""
 
     def __init__(self, store: StoreBackend):
         self.store = store
-        self.broker = store
-        self._get, self.broker.get = self.broker.get, self._counted
-        self.asked = 0
-        self.replica = Replica(self.broker, max_records=ROOM, first_wait=0.01)
-
-    async def _counted(self, type: str, id: str):
-        self.asked += 1
-        return await self._get(type, id)
+        self.replica = Replica(store, max_records=ROOM, first_wait=0.01)
 
     def held(self, type: str, ids: list[str]) -> list[str]:
         return [id for id in ids if self.replica.peek(type, id) is not UNKNOWN]
@@ -78,17 +71,6 @@ async def test_a_copy_is_bounded_and_what_left_it_is_found_again(opener) -> None
         assert [(await world.replica.get(SESSION, id)).data for id in (ids[0], ids[-1])] == [{"n": 2}] * 2
         assert [await world.replica.get(SESSION, id) for id in (ids[1], ids[-2])] == [None, None]
         assert len(world.held(SESSION, ids)) <= ROOM
-
-
-async def test_many_that_miss_the_same_session_ask_the_store_once(opener) -> None:
-    async with following(opener(time.time)) as world:
-        await world.store.put(SESSION, "s", {"n": 1})
-        await world.seen()
-        found = await asyncio.gather(*(world.replica.get(SESSION, "s") for _ in range(50)))
-        assert {record.data["n"] for record in found} == {1}
-        assert world.asked == 1
-        await world.replica.get(SESSION, "s")
-        assert world.asked == 1
 
 
 def without_its_memory(kind: str, request: pytest.FixtureRequest) -> Callable[[], None]:

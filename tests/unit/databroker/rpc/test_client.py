@@ -9,7 +9,6 @@ import pytest
 from config.options import Options
 from databroker.client import consume_once
 from databroker.records import SESSION, USER
-from databroker.replica import UNKNOWN, Replica
 from databroker.rpc.client import Position, RemoteBroker
 from databroker.store.base import ANEW, StartOver, VersionConflict
 from databroker.store.memory import MemoryStore
@@ -123,22 +122,6 @@ async def test_the_end_of_a_connections_age_is_no_end_of_the_stream(tmp_path, st
     following.cancel()
     await client.close()
     await server.stop()
-
-
-async def test_a_replica_over_grpc_is_kept_right(broker, store):
-    replica = Replica(broker)
-    running = spawn(replica.run(), name="replica")
-    record = await store.put(SESSION, "a", {"n": 1})
-    async with asyncio.timeout(10):
-        while replica.peek(SESSION, "a") is UNKNOWN:
-            assert (await replica.get(SESSION, "a")) == record
-            await asyncio.sleep(0.01)
-        await store.delete(SESSION, "a")
-        while replica.peek(SESSION, "a") is not UNKNOWN:
-            await asyncio.sleep(0.01)
-    assert await replica.get(SESSION, "a") is None
-    running.cancel()
-    await asyncio.wait({running})
 
 
 async def test_a_page_is_whole_however_the_server_cuts_it(broker, store, monkeypatch):

@@ -29,10 +29,3 @@ async def test_the_secret_goes_into_the_form_whatever_is_published(tmp_path: Pat
     found = await provider.discovery(Http())  # type: ignore[arg-type]
     assert found.token_auth_methods == {"client_secret_post"}
     assert found.token_endpoint == "https://oauth2.googleapis.com/token"
-
-
-def test_a_new_refresh_token_comes_with_every_consent(tmp_path: Path) -> None:
-    provider = provider_of(make_options(tmp_path, idp_provider="google", idp_provider_url=None).first_provider)
-    assert provider.request_params["access_type"] == "offline"
-    assert "consent" in provider.request_params["prompt"].split()
-    assert "offline_access" not in provider.asked_scopes(None)  # type: ignore[arg-type]

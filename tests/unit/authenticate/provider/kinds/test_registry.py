@@ -46,6 +46,7 @@ def test_defaults(tmp_path: Path, name: str, issuer: str, scopes: tuple[str, ...
         *(("auth0", f"https://corp.eu.auth0.example{slashes}", "https://corp.eu.auth0.example/") for slashes in ("", "/", "//")),
         *(("okta", f"https://corp.okta.example{path}", "") for path in ("", "/oauth2/default", "/oauth2/aus1")),
         ("gitlab", "https://git.corp.example", ""),
+        ("azure", "https://login.microsoftonline.com/11111111-2222-3333-4444-555555555555/v2.0", ""),
     ],
 )
 def test_a_server_of_ones_own_is_the_issuer(tmp_path: Path, kind: str, url: str, issuer: str) -> None:
