@@ -1,6 +1,5 @@
 """From several identity providers back to the keys of one, and again to several, at a reload and at a restart: who is whom all along."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +12,8 @@ import pytest
 from examples.demo.people import ALICE, BOB
 from tests.integration.test_several_providers import HTML, IDP_KEYS, OPEN, entry
 from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.eventually import eventually_equal
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.reloading import hears, rewrite
 from tests.support.upstream import SampleUpstream
 
@@ -88,9 +88,7 @@ async def opened(stage: Stage, cookies: httpx.Cookies) -> list[int]:
 
 
 async def until(stage: Stage, cookies: httpx.Cookies, expected: list[int]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while await opened(stage, cookies) != expected:
-            await asyncio.sleep(0.05)
+    await eventually_equal(lambda: opened(stage, cookies), expected)
 
 
 async def name_of(stage: Stage, cookies: httpx.Cookies) -> tuple[str, str]:

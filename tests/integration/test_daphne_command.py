@@ -19,6 +19,7 @@ from tests.support.asgi_servers import APPLICATION, TLS_ELSEWHERE, daphne, daphn
 from tests.support.browser import headless_browser
 from tests.support.children import Child, clean_environment, free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually_equal
 from tests.support.fake_directories import ByName
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.gate import HTML, EverythingOnLoopback, GateBuilder, RunningGate, ServerCommand, follow, led_to, sign_in, status_or_cut
@@ -232,9 +233,7 @@ async def test_the_admin_and_syncdirectory_see_the_records_that_daphne_serves(
             status, said = await syncdirectory(gate)
             assert status == 0, said
             assert f"~ user okta/alice: removed from {directory.group_id('engineering')}" in said
-            async with asyncio.timeout(20):
-                while await status_or_cut(client, gate.url(APP), headers=HTML) != 403:
-                    await asyncio.sleep(0.02)
+            await eventually_equal(lambda: status_or_cut(client, gate.url(APP), headers=HTML), 403)
 
             readings = gate.url(ADMIN, "/.gate/admin/databroker/directoryrun/")
             async with asyncio.timeout(20):  # the table comes after the records

@@ -18,6 +18,7 @@ from tests.integration.test_several_providers_on_planes import PLANES, choose, c
 from tests.integration.test_temporary_access import command, press, until
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually_equal
 from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
@@ -114,9 +115,7 @@ async def statuses(client: httpx.AsyncClient, split: Split, path: str) -> set[in
 
 
 async def until_all(client: httpx.AsyncClient, split: Split, path: str, status: int) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while await statuses(client, split, path) != {status}:
-            await asyncio.sleep(0.02)
+    await eventually_equal(lambda: statuses(client, split, path), {status})
 
 
 async def test_split_services_know_linked_accounts_as_one_person_who_has_asked_and_got_once(split: Split, providers: Providers) -> None:

@@ -17,6 +17,7 @@ from databroker.store.kvstore import KvStore
 from databroker.store.sealed import SealedStore
 from foundation.errors import BrokerError
 from tests.support.development_provider import DevelopmentProvider
+from tests.support.eventually import eventually_equal
 from tests.support.faulty_line import FaultyLine
 from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in, sign_out, status_or_cut
 from tests.support.postgresql import PostgresServer
@@ -56,9 +57,7 @@ async def status_of(client: httpx.AsyncClient, gate: RunningGate) -> int:
 async def until(client: httpx.AsyncClient, gate: RunningGate, status: int) -> float:
     """The seconds until this is the answer."""
     started = time.monotonic()
-    async with asyncio.timeout(30):
-        while await status_or_cut(client, gate.url(HOST), headers=HTML) != status:
-            await asyncio.sleep(0.05)
+    await eventually_equal(lambda: status_or_cut(client, gate.url(HOST), headers=HTML), status)
     return time.monotonic() - started
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 PATIENCE = 30.0  # seconds
 
@@ -15,3 +15,10 @@ async def eventually(condition: Callable[[], object], what: str = "") -> None:
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"not in {PATIENCE:.0f} s: {what or condition}") from None
+
+
+async def eventually_equal(value: Callable[[], Awaitable[object]], expected: object) -> None:
+    async def is_there() -> bool:
+        return await value() == expected
+
+    await eventually(is_there, f"{expected!r}")

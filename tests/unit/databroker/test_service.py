@@ -14,7 +14,7 @@ from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.database import in_database
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_equal
 
 NOW = 1_700_000_000.0
 
@@ -64,9 +64,7 @@ async def test_another_groups_claim_makes_the_tables_anew():
         return CountedWords((GroupsClaim(name, "oidc", "https://idp.example.com"),))
 
     async def shown(*groups: str) -> None:
-        async with asyncio.timeout(10):
-            while await in_database(lambda: tuple(Group.objects.order_by("pk").values_list("pk", flat=True))) != groups:
-                await asyncio.sleep(0.01)
+        await eventually_equal(lambda: in_database(lambda: tuple(Group.objects.order_by("pk").values_list("pk", flat=True))), groups)
 
     store = MemoryStore()
     await store.put(USER, "oidc/1", {"claims": {"groups": ["a"], "roles": ["b"]}, "issuer": "https://idp.example.com"})

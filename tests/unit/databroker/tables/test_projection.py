@@ -18,7 +18,7 @@ from databroker.tables import rows
 from databroker.tables.projection import Projection
 from tests.support.brokers import BrokerOverALine
 from tests.support.database import in_database, row
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_equal
 
 NOW = 1_700_000_000.0
 
@@ -26,9 +26,7 @@ pytestmark = pytest.mark.usefixtures("database")
 
 
 async def until(question: Callable[[], object], answer: object) -> None:
-    async with asyncio.timeout(10):
-        while await in_database(question) != answer:
-            await asyncio.sleep(0.004)
+    await eventually_equal(lambda: in_database(question), answer)
 
 
 def ids(model) -> Callable[[], list[str]]:
