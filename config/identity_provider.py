@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.issuers import DEFAULT_URLS, issuer_of
-from config.settings.authorize import claimed_groups, groups_are_claimed
-from config.settings.directory import entry_has_directory, entry_is_recorded, groups_are_recorded
-from config.settings.identity_providers import NOT_USED
+from config.settings.group_sources import groups_are_claimed, groups_are_recorded, has_directory
+from config.settings.identity_providers import NOT_USED, provider_entries
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import IdentityProvider
 from foundation.email_address import canonical_email
@@ -102,35 +101,13 @@ def told_email(email: str, user_id: str, providers: Mapping[str, ConfiguredProvi
 
 
 def configured_providers(settings: "Options") -> Mapping[str, ConfiguredProvider]:
-    """The providers by their ids, in the order in which they are written.  That of `idp_provider` is called after its kind."""
-    if settings.identity_providers is None:
-        provider = _of_idp_keys(settings)
-        return {provider.id: provider}
-    is_sole = len(settings.identity_providers) == 1
-    return {entry.id: _of_entry(settings, entry, is_sole=is_sole) for entry in settings.identity_providers}
+    """The providers by their ids, in the order in which they are written."""
+    entries = provider_entries(settings)
+    return {entry.id: _configured(settings, entry, is_sole=len(entries) == 1) for entry in entries}
 
 
-def _of_idp_keys(settings: "Options") -> ConfiguredProvider:
-    return ConfiguredProvider(
-        id=settings.idp_provider,
-        kind=settings.idp_provider,
-        url=settings.idp_provider_url,
-        client_id=settings.idp_client_id,
-        client_secret=settings.idp_client_secret,
-        scopes=settings.idp_scopes,
-        request_params=settings.idp_request_params if "idp_request_params" in settings.model_fields_set else None,
-        groups_claim=claimed_groups(settings),
-        expects_groups=groups_are_claimed(settings),
-        expects_record=groups_are_recorded(settings),
-        directory_url=settings.idp_directory_url,
-        directory_file=settings.directory_file,
-        scim_tokens=settings.scim_token or (),
-        scim_user_id=settings.scim_user_id,
-        scim_group_id=settings.scim_group_id,
-    )
-
-
-def _of_entry(settings: "Options", entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+def _configured(settings: "Options", entry: IdentityProvider, *, is_sole: bool) -> ConfiguredProvider:
+    is_entry = settings.identity_providers is not None
     return ConfiguredProvider(
         id=entry.id,
         kind=entry.provider,
@@ -140,19 +117,19 @@ def _of_entry(settings: "Options", entry: IdentityProvider, *, is_sole: bool) ->
         scopes=entry.scopes,
         request_params=entry.request_params,
         groups_claim=entry.groups_claim,
-        expects_groups=bool(entry.groups_claim),
-        expects_record=entry_is_recorded(settings, entry),
+        expects_groups=groups_are_claimed(settings, entry),
+        expects_record=groups_are_recorded(settings, entry),
         domains=None if entry.domains is None else frozenset(entry.domains),
         links_by_email=entry.link_by == VERIFIED_EMAIL,
         trusts_email=entry.trust_email,
         is_sole=is_sole,
-        has_directory=entry_has_directory(settings, entry),
+        has_directory=not is_entry or has_directory(settings, entry),
         directory_url=entry.directory_url,
         directory_file=entry.directory_file,
         scim_tokens=entry.scim_token or (),
         scim_user_id=entry.scim_user_id,
         scim_group_id=entry.scim_group_id,
-        is_entry=True,
+        is_entry=is_entry,
         title=entry.title,
         icon=entry.icon,
     )

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from config import removed_keys
 from config.identity_provider import ConfiguredProvider, configured_providers
-from config.routes.provider_tokens import knows_github, providers_for
 from config.routes.route import Route
 from config.settings.authenticate import AuthenticateSettings
 from config.settings.authorize import AuthorizeSettings
 from config.settings.autocert import AutocertSettings
 from config.settings.databroker import DatabrokerSettings
-from config.settings.directory import DirectorySettings, groups_come_from_somewhere
+from config.settings.directory import DirectorySettings
+from config.settings.group_sources import groups_come_from_somewhere
 from config.settings.identity_providers import IdentityProviderSettings
 from config.settings.proxy import ProxySettings
 from config.settings.rpc import RpcSettings
@@ -123,13 +123,6 @@ def _client_certificates_can_be_had(settings: "Options") -> Iterator[Finding]:
             yield ("policy", index, "policy"), "uses client_certificate, which requires client_ca or tls_downstream_client_ca"
 
 
-def _strength_is_known(settings: "Options") -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy) if knows_github(settings) else ():
-        for key in ("acr_values", "max_age"):
-            if getattr(route, key) and any(kind == "github" for kind, _ in providers_for(settings, route)):
-                yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
-
-
 def _routes_fit_timeout_write(settings: "Options") -> Iterator[Finding]:
     limit = settings.timeout_write
     for index, route in enumerate(settings.policy) if limit else ():
@@ -169,7 +162,6 @@ class Options(
         _authorities_are_valid,
         _client_certificates_can_be_had,
         _routes_fit_timeout_write,
-        _strength_is_known,
         groups_come_from_somewhere,
     )
     REMOVED: ClassVar[dict[str, str]] = removed_keys.SETTINGS

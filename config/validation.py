@@ -63,7 +63,7 @@ class _InvalidSetting(Exception):
     """A rule asked for a setting that is itself wrong: it can't be judged yet."""
 
 
-class _PartialSettings:
+class PartialSettings:
     """The settings that are right so far."""
 
     def __init__(self, values: dict[str, Any]):
@@ -159,7 +159,7 @@ def _nested(model: type[Settings], name: str) -> type[Settings] | None:
     return None
 
 
-def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> _PartialSettings:
+def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Finding], context: dict[str, Any]) -> PartialSettings:
     """Partial settings: what rules may look at although something else is wrong."""
     wrong = {finding[0][0] for finding in findings if finding[0]}
     unsaid = model.unsaid()
@@ -174,7 +174,7 @@ def partial(model: type[Settings], raw: dict[str, Any], findings: Iterable[Findi
             values[name] = _adapter(model, name).validate_python(raw[key], context=context)
         except ValidationError:
             continue
-    return _PartialSettings(values)
+    return PartialSettings(values)
 
 
 @cache

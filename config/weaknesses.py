@@ -4,6 +4,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from config.options import Options
@@ -12,6 +13,7 @@ from config.routes.route import Route
 from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates, upstream_addresses
 from config.routes.upstreams.credentials import token_key
 from config.settings.autocert import is_covered, why_not
+from config.settings.identity_providers import place_of_key, provider_entries
 from config.types.header_template import ASSERTION, Variable
 from config.types.headers import folded
 from config.validation import Finding, Rule
@@ -134,26 +136,15 @@ _DISCOVERY = "/.well-known/openid-configuration"
 
 
 def _unfilled_provider(settings: Options) -> Iterator[Finding]:
-    for path, prefix, entry in _providers(settings):
-        for key in ("client_id", "client_secret"):
-            value = getattr(entry, f"{prefix}{key}")
-            written = value.reveal() if isinstance(value, SecretText) else value or ""
-            if _PLACEHOLDER.fullmatch(written.strip()):
-                yield (*path, f"{prefix}{key}"), "is a placeholder. Write the value that the provider issued"
-        url, kind = str(getattr(entry, f"{prefix}provider_url" if prefix else "url") or ""), getattr(entry, f"{prefix}provider")
-        key = f"{prefix}provider_url" if prefix else "url"
-        if url.rstrip("/").endswith(_DISCOVERY):
-            yield (*path, key), f"is the discovery document. Write the issuer, without {_DISCOVERY}"
-        elif kind == "azure" and url and not url.rstrip("/").endswith("/v2.0"):
-            yield (*path, key), "lacks /v2.0, and tokens of version 2.0 name an issuer with it. Append it"
-
-
-def _providers(settings: Options) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
-    """Each provider: its path, the prefix of its keys, and the object that has them."""
-    if settings.identity_providers is None:
-        yield (), "idp_", settings
-    for index, entry in enumerate(settings.identity_providers or ()):
-        yield ("identity_providers", index), "", entry
+    for index, entry in enumerate(provider_entries(settings)):
+        place = partial(place_of_key, settings, index)
+        for key, written in (("client_id", entry.client_id), ("client_secret", entry.client_secret)):
+            if _PLACEHOLDER.fullmatch((written.reveal() if isinstance(written, SecretText) else written or "").strip()):
+                yield place(key), "is a placeholder. Write the value that the provider issued"
+        if entry.url.rstrip("/").endswith(_DISCOVERY):
+            yield place("url"), f"is the discovery document. Write the issuer, without {_DISCOVERY}"
+        elif entry.provider == "azure" and entry.url and not entry.url.rstrip("/").endswith("/v2.0"):
+            yield place("url"), "lacks /v2.0, and tokens of version 2.0 name an issuer with it. Append it"
 
 
 def _clusters_without_upgrades(settings: Options) -> Iterator[Finding]:
@@ -189,11 +180,9 @@ _PLAIN = "is http, which is for development on one machine. Use https"
 
 
 def _plain_provider(settings: Options) -> Iterator[Finding]:
-    if settings.idp_provider_url and str(settings.idp_provider_url).lower().startswith("http:"):
-        yield ("idp_provider_url",), _PLAIN
-    for index, entry in enumerate(settings.identity_providers or ()):
+    for index, entry in enumerate(provider_entries(settings)):
         if entry.url.lower().startswith("http:"):
-            yield ("identity_providers", index, "url"), _PLAIN
+            yield place_of_key(settings, index, "url"), _PLAIN
 
 
 def _nobody_can_verify_assertions(settings: Options) -> Iterator[Finding]:

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from config.routes.provider_tokens import providers_for
 from config.types.fields import File, TextList, WebUrl, text
 from config.types.reader import WEB_URL, SettingReader, one_of
 from config.validation import Finding, Settings
 from foundation.values import Url, WatchedFile, is_confidential, parse_url
 
 if TYPE_CHECKING:
-    from config.options import Options
     from config.routes.route import Route
 
 ACCESS_TOKEN, ID_TOKEN, JWT = "idp_access_token", "idp_id_token", "jwt"
@@ -130,29 +128,3 @@ def _jwt_is_whole(route: "Route") -> Iterator[Finding]:
             "these are tokens of any of its users. List the allowed ones"
         )
         yield ("allow_any_authenticated_user",), message
-
-
-def claims_are_of_one_issuer(settings: "Options", groups_claims: frozenset[str]) -> Iterator[Finding]:
-    """Claims, users and groups of another issuer must be asked for by words that say so."""
-    for index, route in enumerate(settings.policy):
-        for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
-            if name in OF_OUR_PEOPLE or name in groups_claims:
-                yield (
-                    ("policy", index, "allowed_idp_claims", name),
-                    (
-                        f"would match claims of the provider's users and of tokens of {route.bearer_token_issuer}. Write "
-                        f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}] with the intended issuer"
-                    ),
-                )
-
-
-def bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy):
-        for kind, client_id in providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
-            if route.bearer_token == ID_TOKEN and client_id in ("", "not used"):
-                yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"
-            if kind == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
-                yield (
-                    ("policy", index, "bearer_token"),
-                    "github issues no signed tokens. Use idp_access_token with bearer_token_audience: *",
-                )

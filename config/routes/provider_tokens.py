@@ -7,12 +7,11 @@ from pydantic import Field
 
 from config.routes.told_headers import names_token, told_templates
 from config.types.fields import Bool, TextList
-from config.types.header_template import ID_TOKEN, Variable
+from config.types.header_template import Variable
 from config.validation import Finding, Settings
 from foundation.values import is_confidential
 
 if TYPE_CHECKING:
-    from config.options import Options
     from config.routes.route import Route
 
 PASS, IN_CLEAR = "pass_provider_tokens", "pass_provider_tokens_unencrypted"
@@ -38,29 +37,6 @@ class ProviderTokenKeys(Settings):
         description="Allows `pass_provider_tokens` over plain HTTP to another machine, where the network can read the tokens.",
         examples=[True],
     )
-
-
-def providers_for(settings: "Options", route: "Route") -> tuple[tuple[str, str], ...]:
-    """Kind and client id of each provider whose people the route is for."""
-    if settings.identity_providers is None:
-        return ((settings.idp_provider, settings.idp_client_id),)
-    entries = settings.identity_providers
-    return tuple((entry.provider, entry.client_id) for entry in entries if entry.id in (route.identity_providers or (entry.id,)))
-
-
-def knows_github(settings: "Options") -> bool:
-    """Whether any provider is one that signs nothing; else ten thousand routes need not be asked."""
-    entries = settings.identity_providers
-    return settings.idp_provider == "github" if entries is None else any(entry.provider == "github" for entry in entries)
-
-
-def provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
-    for index, route in enumerate(settings.policy if knows_github(settings) else ()):
-        if not any(kind == "github" for kind, _ in providers_for(settings, route)):
-            continue
-        for name, parts in told_templates(route).items():
-            if Variable(ID_TOKEN) in parts:
-                yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
 
 
 def may_go_unencrypted(route: "Route") -> bool:

@@ -1,6 +1,5 @@
 """Settings of the decision: where groups come from, and who may enter the admin."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -8,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from config.documents.document import KeyPath
-from config.routes.bearer_tokens import bearer_tokens_fit_the_provider, claims_are_of_one_issuer
 from config.routes.policy.tests import PolicyTest, read_tests_file
-from config.routes.provider_tokens import provider_tokens_fit_the_provider
 from config.routes.upstreams.credentials import authorization_is_set_once, service_account_is_usable
 from config.types.fields import (
     Base64Secret,
@@ -28,7 +25,7 @@ from config.types.fields import (
     up_to,
 )
 from config.types.reader import SettingReader, Shape
-from config.validation import Finding, Rule, Settings
+from config.validation import Rule, Settings
 from foundation.values import SecretBytes, SecretText, Url
 
 if TYPE_CHECKING:
@@ -59,13 +56,6 @@ def claimed_groups(settings: "Options") -> str:
     return chosen if chosen is not None else ("groups" if settings.idp_provider == "oidc" else "")
 
 
-def groups_are_claimed(settings: "Options") -> bool:
-    """Whether everybody of the provider is to have that claim, so that whoever lacks it has groups that nobody told.  Not where it only
-    stands
-    by for a directory."""
-    return bool(claimed_groups(settings)) and not (settings.groups_claim is None and (settings.directory_file or settings.scim_token))
-
-
 # Each takes about a kilobyte.
 MOST_KEPT = 10_000_000
 
@@ -76,20 +66,8 @@ def _part(rate: Decimal) -> Decimal:
     return rate
 
 
-def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
-    entries = settings.identity_providers
-    claims = (claimed_groups(settings),) if entries is None else tuple(entry.groups_claim for entry in entries)
-    yield from claims_are_of_one_issuer(settings, frozenset(claims))
-
-
 class AuthorizeSettings(Settings):
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        service_account_is_usable,
-        authorization_is_set_once,
-        bearer_tokens_fit_the_provider,
-        provider_tokens_fit_the_provider,
-        _claims_are_of_one_issuer,
-    )
+    RULES: ClassVar[tuple[Rule, ...]] = (service_account_is_usable, authorization_is_set_once)
 
     enable_cloud_serverless_authentication: Bool = Field(
         False,

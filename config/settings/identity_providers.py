@@ -1,21 +1,22 @@
 """Several identity providers at once: an entry of `identity_providers` for each, in place of the keys `idp_*`, which are one."""
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import Field
 
 from config.documents.document import KeyPath, path_of
 from config.issuers import TENANT, is_issuer
-from config.routes.bearer_tokens import ACCESS_TOKEN, ID_TOKEN
+from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, OF_OUR_PEOPLE
 from config.routes.policy.language import Comparison, comparisons, comparisons_in
 from config.routes.told_headers import told_templates
 from config.settings.authorize import claimed_groups
 from config.settings.linked_accounts import links_have_two_ends
 from config.settings.provider_entry import IdentityProvider
 from config.types.header_template import CLAIM, Variable
-from config.validation import Finding, Rule, Settings
+from config.types.header_template import ID_TOKEN as ID_TOKEN_VARIABLE
+from config.validation import Finding, PartialSettings, Rule, Settings
 from foundation.values import SecretText
 
 if TYPE_CHECKING:
@@ -32,18 +33,17 @@ IN_PLACE = {
     "idp_client_id": NOT_USED,
     "idp_client_secret": NOT_USED,
 }
-_OF_ONE = (
-    "idp_scopes",
-    "idp_request_params",
-    "idp_service_account",
-    "idp_service_account_file",
-    "idp_directory_url",
-    "groups_claim",
-    "directory_file",
-    "scim_token",
-    "scim_token_file",
-)
-_OF_ONE_WITH_DEFAULT = ("scim_user_id", "scim_group_id")
+# The settings of the only provider, by the keys of an entry that say the same.
+OF_ONE = {
+    "id": "idp_provider",
+    "provider": "idp_provider",
+    "url": "idp_provider_url",
+    **{key: f"idp_{key}" for key in ("client_id", "client_secret", "scopes", "request_params", "service_account", "service_account_file")},
+    "directory_url": "idp_directory_url",
+    "groups_claim": "groups_claim",
+    **{key: key for key in ("directory_file", "scim_token", "scim_token_file", "scim_user_id", "scim_group_id")},
+}
+_WITH_DEFAULT = ("scim_user_id", "scim_group_id")
 
 
 def in_place_of_one(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,22 +51,41 @@ def in_place_of_one(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if given.get("identity_providers") is None else IN_PLACE
 
 
+def provider_entries(settings: "Options") -> Sequence[IdentityProvider]:
+    """Entries of `identity_providers`; without it, one of the keys `idp_*`, called after its kind.  As far as they are valid."""
+    if settings.identity_providers is not None:
+        return settings.identity_providers
+    known = vars(settings)
+    values = {key: known[setting] for key, setting in OF_ONE.items() if setting in known}
+    if "groups_claim" in values and "provider" in values:
+        values["groups_claim"] = claimed_groups(settings)
+    else:
+        values.pop("groups_claim", None)
+    rest = {key: value for key, value in IdentityProvider.unsaid().items() if key not in OF_ONE}
+    if len(values) < len(OF_ONE):
+        return (cast("IdentityProvider", PartialSettings({**rest, **values})),)
+    if "idp_request_params" not in settings.model_fields_set:
+        values["request_params"] = None
+    return (IdentityProvider.model_construct(**rest, **values),)
+
+
+def place_of_key(settings: "Options", index: int, key: str) -> KeyPath:
+    """Where a key of one of `provider_entries` is written."""
+    return (OF_ONE[key],) if settings.identity_providers is None else ("identity_providers", index, key)
+
+
 def provider_kinds(settings: "Options") -> Mapping[str, str]:
-    """Kinds of the providers, by their ids; that of `idp_provider` is called after its kind."""
-    if settings.identity_providers is None:
-        return {settings.idp_provider: settings.idp_provider}
-    return {entry.id: entry.provider for entry in settings.identity_providers}
+    """Kinds of the providers, by their ids."""
+    return {entry.id: entry.provider for entry in provider_entries(settings)}
 
 
 def groups_claims(settings: "Options") -> frozenset[str]:
     """Claims that count as groups, of any provider."""
-    if settings.identity_providers is None:
-        return frozenset(filter(None, (claimed_groups(settings),)))
-    return frozenset(entry.groups_claim for entry in settings.identity_providers if entry.groups_claim)
+    return frozenset(entry.groups_claim for entry in provider_entries(settings) if entry.groups_claim)
 
 
 def several(settings: "Options") -> bool:
-    return settings.identity_providers is not None and len(settings.identity_providers) > 1
+    return len(provider_entries(settings)) > 1
 
 
 def _are_told_apart(settings: "Options") -> Iterator[Finding]:
@@ -126,9 +145,9 @@ def _stand_alone(settings: "Options") -> Iterator[Finding]:
         value = getattr(settings, key)
         if (value.reveal() if isinstance(value, SecretText) else value) != unused:
             yield (key,), "cannot be combined with identity_providers. Move it into an entry there"
-    given = [key for key in _OF_ONE if getattr(settings, key)]
-    for key in (*given, *(key for key in _OF_ONE_WITH_DEFAULT if key in settings.model_fields_set)):
-        yield (key,), f"cannot be combined with identity_providers. Use {key.removeprefix('idp_')} in its entry"
+    for key in (key for key in OF_ONE.values() if key not in IN_PLACE):
+        if key in settings.model_fields_set if key in _WITH_DEFAULT else getattr(settings, key):
+            yield (key,), f"cannot be combined with identity_providers. Use {key.removeprefix('idp_')} in its entry"
 
 
 def _routes_name_providers(settings: "Options") -> Iterator[Finding]:
@@ -157,6 +176,60 @@ def _tokens_are_of_one_provider(settings: "Options") -> Iterator[Finding]:
                 ("policy", index, "bearer_token"),
                 "is specific to one provider. List only that provider in identity_providers of this route",
             )
+
+
+def _providers_for(settings: "Options", route: "Route") -> list[IdentityProvider]:
+    """Providers whose people the route is for."""
+    return [entry for entry in provider_entries(settings) if entry.id in (route.identity_providers or (entry.id,))]
+
+
+def _of_github(settings: "Options") -> list[tuple[int, "Route"]]:
+    """Routes for the people of the one that signs nothing, each with its place."""
+    if not any(entry.provider == "github" for entry in provider_entries(settings)):
+        return []
+    routes = enumerate(settings.policy)
+    return [(index, route) for index, route in routes if any(entry.provider == "github" for entry in _providers_for(settings, route))]
+
+
+def _provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
+    for index, route in _of_github(settings):
+        for name, parts in told_templates(route).items():
+            if Variable(ID_TOKEN_VARIABLE) in parts:
+                yield ("policy", index, "set_request_headers", name), "contains an ID token, which github does not issue"
+
+
+def _strength_is_known(settings: "Options") -> Iterator[Finding]:
+    for index, route in _of_github(settings):
+        for key in ("acr_values", "max_age"):
+            if getattr(route, key):
+                yield ("policy", index, key), "requires an OpenID Connect provider: github does not report how and when users signed in"
+
+
+def _bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        for entry in _providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
+            if route.bearer_token == ID_TOKEN and entry.client_id in ("", NOT_USED):
+                yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"
+            if entry.provider == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
+                yield (
+                    ("policy", index, "bearer_token"),
+                    "github issues no signed tokens. Use idp_access_token with bearer_token_audience: *",
+                )
+
+
+def _claims_are_of_one_issuer(settings: "Options") -> Iterator[Finding]:
+    """Claims, users and groups of another issuer must be asked for by words that say so."""
+    of_our_people = OF_OUR_PEOPLE | groups_claims(settings)
+    for index, route in enumerate(settings.policy):
+        for name in route.allowed_idp_claims if route.bearer_token == JWT else ():
+            if name in of_our_people:
+                yield (
+                    ("policy", index, "allowed_idp_claims", name),
+                    (
+                        f"would match claims of the provider's users and of tokens of {route.bearer_token_issuer}. Write "
+                        f"policy: [{{allow: {{and: [{{claim/iss: ...}}, {{claim/{name}: ...}}]}}}}] with the intended issuer"
+                    ),
+                )
 
 
 def _claims_are_of_named_providers(settings: "Options") -> Iterator[Finding]:
@@ -211,6 +284,10 @@ class IdentityProviderSettings(Settings):
         _routes_name_providers,
         _tokens_are_of_one_provider,
         _claims_are_of_named_providers,
+        _bearer_tokens_fit_the_provider,
+        _provider_tokens_fit_the_provider,
+        _strength_is_known,
+        _claims_are_of_one_issuer,
         links_have_two_ends,
     )
 

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
 from config.options import Options
-from config.settings.directory import ways_to_groups
+from config.settings.group_sources import ways_to_groups
 from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.client import page_context
 from databroker.models import Group, Membership, User

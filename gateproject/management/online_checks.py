@@ -27,6 +27,7 @@ from authenticate.provider.tokens import error_text
 from config.documents.document import KeyPath
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.settings.identity_providers import place_of_key
 from config.validation import Finding
 from databroker.client import BrokerClient
 from foundation.connection_errors import ConnectionFault, connection_fault
@@ -156,9 +157,7 @@ def _sign_in_params(client: ProviderClient, discovery: DiscoveryDocument, redire
 
 def _place(options: Options, provider: ConfiguredProvider, key: str) -> KeyPath:
     """Where a key of this provider is written."""
-    if options.identity_providers is None:
-        return ("idp_provider_url" if key == "url" else f"idp_{key}",)
-    return "identity_providers", list(options.providers).index(provider.id), key
+    return place_of_key(options, list(options.providers).index(provider.id), key)
 
 
 async def _upstreams(options: Options) -> list[Finding]:

@@ -37,7 +37,7 @@ GUARDS = {
     "config.routes": "access_requests bearer_tokens provider_tokens rewrites route route_cache told_headers values",
     "config.routes.policy": "language route_keys values",
     "config.routes.upstreams": "credentials urls",
-    "config.settings": "authenticate autocert brand directory directory_account identity_providers linked_accounts provider_entry",
+    "config.settings": "authenticate autocert brand directory directory_account group_sources identity_providers linked_accounts provider_entry",
     "config.shown": "policy_words values",
     "config.types": "cloud_service_account colour fields files headers picture",
     "databroker": "admin claims client clock_skew end_sessions leader_election models own_records record_cache records replica service "

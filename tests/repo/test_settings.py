@@ -14,6 +14,7 @@ from config.options import Options
 from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
 from config.routes.redirect import RouteRedirect
 from config.routes.route import Route
+from config.settings.identity_providers import OF_ONE
 from config.settings.shared import CertificateFiles
 from config.weaknesses import WEAKNESSES
 from gateproject.checkout.management.commands.settingsreference import DOCS, files
@@ -124,7 +125,7 @@ def attributes_read() -> set[str]:
         for path in (ROOT / package).rglob("*.py"):
             is_configuration = path.is_relative_to(ROOT / "config")
             found |= set(_read_in(parsed(path.read_text()), HOLDERS | {"self"} if is_configuration else HOLDERS))
-    return found
+    return found | {setting for key, setting in OF_ONE.items() if key in found}
 
 
 def _read_in(node: ast.AST, holders: frozenset[str]) -> Iterator[str]:

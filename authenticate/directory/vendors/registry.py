@@ -12,8 +12,8 @@ from authenticate.directory.vendors.onelogin import OneLoginDirectory
 from authenticate.directory.vendors.vendor import Vendor
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
-from config.settings.directory import account_of, account_of_entry
-from config.settings.directory_account import DirectoryAccount
+from config.settings.group_sources import account_of
+from config.settings.identity_providers import provider_entries
 
 DIRECTORIES: dict[str, type[Vendor]] = {
     "google": GoogleDirectory,
@@ -28,14 +28,9 @@ DIRECTORIES: dict[str, type[Vendor]] = {
 
 def vendor_of(options: Options, provider: ConfiguredProvider, clock: Callable[[], float]) -> Vendor | None:
     """The directory of a configured provider; None where the options give no credentials for it."""
-    if (account := _account(options, provider)) is None:
+    account = next(account_of(options, entry) for entry in provider_entries(options) if entry.id == provider.id)
+    if account is None:
         return None
     # A data broker need not know where people sign in: then it can't say whose they are.
     is_known = bool(provider.url) or options.services != "databroker"
     return DIRECTORIES[provider.kind](provider, account, clock, is_known=is_known)
-
-
-def _account(options: Options, provider: ConfiguredProvider) -> DirectoryAccount | None:
-    if options.identity_providers is None:
-        return account_of(options)
-    return next(account_of_entry(entry) for entry in options.identity_providers if entry.id == provider.id)

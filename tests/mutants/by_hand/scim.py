@@ -127,8 +127,10 @@ gitlab.without(
 gitlab.without("a group is named by its path", "_name", returns('text_of(group, "name")'))
 gitlab.without("a group that one merely sees does not count", "GitLabDirectory.look_up", omits("min_access_level"))
 
-settings = door("config.settings.directory", "unit/config/settings/test_directory.py", "unit/config/settings/test_identity_providers.py")
-settings.without("who was never pushed has unknown groups", "groups_are_recorded", never("bool(settings.scim_token)"))
+settings = door(
+    "config.settings.group_sources", "unit/config/settings/test_group_sources.py", "unit/config/settings/test_identity_providers.py"
+)
+settings.without("who was never pushed has unknown groups", "groups_are_recorded", never("bool(entry.scim_token)"))
 
 service = door("authenticate.directory.provider_directory", f"{UNIT}/test_provider_directory.py")
 service.without("a late look-up replaces no newer record", "ProviderDirectory._put", omits("only_if_version"))

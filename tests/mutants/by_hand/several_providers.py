@@ -8,7 +8,9 @@ MIXED_UP = "unit/authenticate/test_several_providers.py"
 JUDGED = "unit/authorize/test_several_providers.py"
 
 entries = door("config.settings.identity_providers", CONFIG)
-entries.without("one more provider is not meant", "_stand_alone", replaced("[key for key in _OF_ONE if getattr(settings, key)]", "()"))
+entries.without(
+    "one more provider is not meant", "_stand_alone", replaced("(key for key in OF_ONE.values() if key not in IN_PLACE)", "_WITH_DEFAULT")
+)
 
 loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py")
 loader.without("a group is of the directory that names it", "IdentityLoader._groups", replaced("prefix + id", "id"))
