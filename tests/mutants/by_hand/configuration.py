@@ -231,3 +231,6 @@ page_metrics = door(
     "gateproject.middleware", "integration/test_metrics.py::test_pages_of_ours_are_timed_by_view_and_nothing_that_a_client_makes_up"
 )
 page_metrics.without("clients' methods make no series of our pages", "PageMetricsMiddleware.label_metric", never('"method" in labels'))
+door("foundation.telemetry.output", "unit/foundation/telemetry/test_output.py").without(
+    "last words are heard", "make_output_non_blocking", skips("atexit.register(output.finish)")
+)

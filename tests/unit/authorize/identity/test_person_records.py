@@ -77,6 +77,13 @@ def test_an_address_of_another_issuer_matches_no_rule_whoever_may_tell_it() -> N
     assert (found.rule_email, found.email) == ("", "")
 
 
+def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> None:
+    session = SessionRecord("s1", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"email": ["bob@other.com"], "mail": "ann@corp.com"})
+    facts = PersonRecords(session, UserRecord("oidc/1", "ann@corp.com"), None)
+    found = identity_of(facts, a_provider(domains=frozenset({"corp.com"})))
+    assert (found.rule_email, found.claims["email"]) == ("ann@corp.com", NullValues())
+
+
 def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
     claims = {"email": "ann@corp.com", "email_verified": False}
     found = identity(claims=claims, email="ann@corp.com").claims["email"]
