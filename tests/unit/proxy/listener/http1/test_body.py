@@ -2,8 +2,9 @@
 
 import pytest
 
-from proxy.listener.http1.body import ChunkedBody, LengthBody
+from proxy.listener.http1.body import ChunkedBody, LengthBody, is_short
 from proxy.listener.http1.head import RequestRefused
+from proxy.listener.limits import DRAIN_BYTES
 
 CHUNKED = b'5\r\nhello\r\n00A;ext=1;q="x"\r\n, cruel wo\r\n3\r\nrld\r\n0\r\nX-Gate-Claim-Email: forged\r\nY:\r\n\r\n'
 NEXT = b"GET /next HTTP/1.1\r\n"
@@ -37,6 +38,8 @@ def test_what_remains_of_a_body_is_known():
     body = LengthBody(10)
     body.feed(b"abc")
     assert (body.remaining, body.finished) == (7, False)
+    assert LengthBody(0).finished
+    assert [is_short(each) for each in (LengthBody(DRAIN_BYTES), LengthBody(DRAIN_BYTES + 1), ChunkedBody())] == [True, False, False]
 
 
 MALFORMED = {
@@ -77,6 +80,9 @@ MALFORMED = {
     "a trailer with a next-line byte": b"0\r\nX: a\x85b\r\n\r\n",
     "a request for a trailer": b"0\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
     "trailers without end": b"0\r\n" + b"X: y\r\n" * 10000,
+    "101 trailers": b"0\r\n" + b"X: y\r\n" * 101 + b"\r\n",
+    "large trailers": b"0\r\n" + (b"X: " + b"y" * 4000 + b"\r\n") * 20 + b"\r\n",
+    "a bare LF first and a CR last": b"\n\r",
     "a trailer without end": b"0\r\nX: " + b"y" * 20000,
 }
 

@@ -3,7 +3,15 @@
 import pytest
 
 from foundation.web.next_steps import next_step
-from proxy.listener.http1.head import _USUAL_METHODS, IGNORED_NAMES, RequestRefused, _require_method, check_unfinished, parse_head
+from proxy.listener.http1.head import (
+    _USUAL_METHODS,
+    IGNORED_NAMES,
+    HeadSearch,
+    RequestRefused,
+    _require_method,
+    check_unfinished,
+    parse_head,
+)
 
 GOOD = b"GET /a/b?c=d HTTP/1.1\r\nHost: app.example.com\r\n"
 
@@ -118,6 +126,9 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_head_is_refused_and_the_connection_closes(canary, name):
     status, data = REFUSED[name]
+    with pytest.raises(RequestRefused) as refused:
+        HeadSearch().find(bytearray(data))
+    assert refused.value.status == status
     response, is_closed = canary.ask(data)
     assert (response.status, is_closed) == (status, True)
     assert canary.calls == []
@@ -236,6 +247,36 @@ def test_one_empty_line_before_a_request_is_ignored(canary):
 
 def test_two_empty_lines_are_not(canary):
     assert canary.ask(b"\r\n\r\n" + request())[0].status == 400
+
+
+def test_a_head_that_comes_byte_by_byte_is_the_same_with_one_empty_line_before_it():
+    data, search, buffer = b"\r\n" + request(b"X: y"), HeadSearch(), bytearray()
+    for byte in data[:-1]:
+        buffer.append(byte)
+        assert search.find(buffer) is None
+    buffer += data[-1:] + b"\r\nmore"
+    head, end = search.find(buffer)
+    assert (head, buffer[end:]) == (parse_head(request(b"X: y")[:-2]), b"\r\nmore")
+    with pytest.raises(RequestRefused):
+        HeadSearch().find(bytearray(b"\r\n\r\n" + request()))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((), (0, False, False, False)),
+        ((b"Content-Length: 3", b"Expect: 100-Continue"), (3, True, False, False)),
+        ((b"Transfer-Encoding: Chunked", b"Expect: 100-continue"), (None, True, False, False)),
+        ((b"Connection: x, Close",), (0, False, True, False)),
+        ((b"Connection: closed",), (0, False, False, False)),
+        ((b"Connection: Upgrade", b"Upgrade: WebSocket"), (0, False, True, True)),
+        ((b"Connection: Upgrade", b"Upgrade: SPDY/3.1"), (0, False, True, True)),
+        ((b"Connection: Upgrade", b"Upgrade: h2c"), (0, False, False, False)),
+    ],
+)
+def test_what_follows_a_head_is_known(lines, expected):
+    head = parse_head(request(*lines)[:-2])
+    assert (head.body_length, head.expects_continue, head.wants_close, head.is_handshake) == expected
 
 
 @pytest.mark.parametrize("name", [*IGNORED_NAMES, *(name.title() for name in IGNORED_NAMES), b"X_Gate_Claim_Email", b"a_"])
