@@ -26,12 +26,13 @@ def unusable_administrators(settings: Any) -> Iterator[Finding]:
 
 def entries_for_nobody(settings: Any) -> Iterator[Finding]:
     """Entries of a provider that is not the configured one, or an issuer of which no token is taken there."""
+    known = tuple(provider_kinds(settings))
     for place, written, issuers in _entries(settings):
         try:
             entry = user_entry(written)
         except ValueError:
             continue  # that is an error
-        if entry.provider != VERIFIED_EMAIL and (message := _why_nobody(entry, tuple(provider_kinds(settings)), issuers)):
+        if entry.provider != VERIFIED_EMAIL and (message := _why_nobody(entry, known, issuers)):
             yield place, f"{written!r} {message}"
 
 

@@ -178,17 +178,15 @@ def _tokens_are_of_one_provider(settings: "Options") -> Iterator[Finding]:
             )
 
 
-def _providers_for(settings: "Options", route: "Route") -> list[IdentityProvider]:
+def _providers_for(route: "Route", entries: Sequence[IdentityProvider]) -> list[IdentityProvider]:
     """Providers whose people the route is for."""
-    return [entry for entry in provider_entries(settings) if entry.id in (route.identity_providers or (entry.id,))]
+    return [entry for entry in entries if not route.identity_providers or entry.id in route.identity_providers]
 
 
 def _of_github(settings: "Options") -> list[tuple[int, "Route"]]:
     """Routes for the people of the one that signs nothing, each with its place."""
-    if not any(entry.provider == "github" for entry in provider_entries(settings)):
-        return []
-    routes = enumerate(settings.policy)
-    return [(index, route) for index, route in routes if any(entry.provider == "github" for entry in _providers_for(settings, route))]
+    entries = [entry for entry in provider_entries(settings) if entry.provider == "github"]
+    return [(index, route) for index, route in enumerate(settings.policy) if _providers_for(route, entries)]
 
 
 def _provider_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
@@ -206,8 +204,9 @@ def _strength_is_known(settings: "Options") -> Iterator[Finding]:
 
 
 def _bearer_tokens_fit_the_provider(settings: "Options") -> Iterator[Finding]:
+    entries = provider_entries(settings)
     for index, route in enumerate(settings.policy):
-        for entry in _providers_for(settings, route) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
+        for entry in _providers_for(route, entries) if route.bearer_token in (ID_TOKEN, ACCESS_TOKEN) else ():
             if route.bearer_token == ID_TOKEN and entry.client_id in ("", NOT_USED):
                 yield ("policy", index, "bearer_token"), "requires idp_client_id in this service, too: it is the audience of ID tokens"
             if entry.provider == "github" and (route.bearer_token == ID_TOKEN or route.bearer_token_audience != (ANY_CLIENT,)):
