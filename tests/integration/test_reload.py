@@ -357,3 +357,35 @@ def test_a_mounted_volume_is_swapped_as_kubernetes_does_it(tmp_path: Path, upstr
 
 def _status(port: int) -> int:
     return httpx.get(f"http://127.0.0.1:{port}/", headers={"Host": "app.example.com", **HTML}, trust_env=False).status_code
+
+
+async def test_a_changed_policy_takes_over_and_sessions_live_on(gate: RunningGate) -> None:
+    first, second = gate.builder.policy
+    stricter = {"from": first["from"], "to": first["to"], "allowed_groups": ["engineering"]}
+    async with gate.client() as client:
+        assert (await sign_in(client, gate.url("app.localhost"), "bob")).status_code == 200
+        for policy, status in (([stricter, second], 403), ([first, second], 200)):
+            reload(gate, policy=policy)
+            assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == status
+
+
+async def test_what_needs_a_restart_says_so_and_the_rest_takes_over(gate: RunningGate) -> None:
+    with hears(gate, "restart required") as waiting:
+        reload(gate, address="127.0.0.1:1", data_dir="/nowhere", policy=[])
+    assert waiting[0]["settings"] == ["address", "data_dir", "database_url"]  # a file below data_dir
+    async with gate.client() as client:
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 404
+
+
+def test_sighup_reloads_at_once_even_an_unchanged_file(gate: RunningGate) -> None:
+    with hears(gate, RELOADED):
+        gate.child.process.send_signal(signal.SIGHUP)
+
+
+async def test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong(gate: RunningGate) -> None:
+    async with gate.client() as client:
+        await sign_in(client, gate.url("app.localhost"), "bob")
+        rewrite(gate.config_file, policy=[{"from": "https://broken.example/path"}], log_level="loud")
+        for key in ("policy[0].from", "log_level"):
+            gate.wait_for_event(REFUSED, lambda entry, key=key: key in entry["problem"])
+        assert (await client.get(gate.url("app.localhost"), headers=HTML)).status_code == 200

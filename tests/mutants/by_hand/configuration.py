@@ -35,7 +35,7 @@ unreachable.without(
     replaced("(route.from_.scheme, route.from_.host, port)", "(route.from_.scheme, route.from_.host, None)"),
 )
 
-LIVE_RELOAD = "integration/test_rungate.py"
+LIVE_RELOAD = "integration/test_reload.py"
 runtime = door("gateproject.process.runtime", f"{LIVE_RELOAD}::test_what_needs_a_restart_says_so_and_the_rest_takes_over")
 runtime.without(
     "what needs a restart waits for it",
