@@ -62,11 +62,10 @@ class Group(ShownRecord):
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     name = models.CharField(max_length=255, blank=True)
     email = models.CharField("e-mail", max_length=255, blank=True)
-    # A process of an earlier release writes rows without them: therefore the database has their defaults, too.
-    in_directory = models.BooleanField(default=True, db_default=True)
-    issuer = models.CharField(max_length=512, blank=True, default="", db_default="")
+    in_directory = models.BooleanField(default=True)
+    issuer = models.CharField(max_length=512, blank=True, default="")
     # In no record: it is so while a membership says so.
-    by_claim = models.BooleanField(default=False, db_default=False)
+    by_claim = models.BooleanField(default=False)
 
     class Meta:
         indexes = [models.Index(fields=["name", "id"], name="group_by_name")]
@@ -83,8 +82,7 @@ class User(ShownRecord):
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     email = models.CharField("e-mail", max_length=255, blank=True)
-    # A process of an earlier release writes rows without it.
-    untold_email = models.CharField(max_length=255, blank=True, default="", db_default="")
+    untold_email = models.CharField(max_length=255, blank=True, default="")
     name = models.CharField(max_length=255, blank=True)
     last_sign_in = models.DateTimeField(null=True, blank=True)
     groups = models.ManyToManyField(Group, through="Membership", related_name="members")
@@ -107,8 +105,8 @@ class Membership(ShownRecord):
 
     user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
     group = models.ForeignKey(Group, models.DO_NOTHING, db_constraint=False)
-    by_directory = models.BooleanField(default=True, db_default=True)
-    by_claim = models.BooleanField(default=False, db_default=False)
+    by_directory = models.BooleanField(default=True)
+    by_claim = models.BooleanField(default=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "group"], name="one_membership_a_user_and_group")]
@@ -148,8 +146,7 @@ class ServiceAccount(ShownRecord):
     created_by = models.CharField(max_length=255, blank=True)
     rotated = models.DateTimeField("last new secret", null=True)
     expires = models.DateTimeField(null=True)
-    # A process of an earlier release writes rows without it.
-    permissions = models.TextField(blank=True, default="", db_default="")
+    permissions = models.TextField(blank=True, default="")
     # In no record, as with sessions.
     last_seen = models.DateTimeField("last used", null=True, blank=True)
     last_route = models.CharField(max_length=255, blank=True)
@@ -209,8 +206,7 @@ class AuditEntry(models.Model):
 
     when = models.DateTimeField(default=timezone.now)
     who = models.CharField(max_length=255)
-    # A process of an earlier release writes rows without it.
-    kind = models.CharField(max_length=32, blank=True, default="", db_default="")
+    kind = models.CharField(max_length=32, blank=True, default="")
     account = models.CharField("id", max_length=LONGEST_ID, blank=True)
     address = models.CharField(max_length=64, blank=True)
     action = models.CharField(max_length=255)

@@ -110,7 +110,7 @@ class SessionRecord(RecordValue):
     refreshed_by_hand: float = 0.0
     userinfo_claims: tuple[str, ...] = ()  # those that the userinfo endpoint has told since the ID token came
     earlier: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
-    issuer: str = ""  # whose word it is; "" in records of an earlier release
+    issuer: str = ""  # whose word it is
 
     @property
     def vouched_by(self) -> str:
@@ -163,7 +163,7 @@ class UserRecord(RecordValue):
     name: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict)
     last_sign_in: float = 0.0
-    issuer: str = ""  # whose word it is; "" in records of an earlier release
+    issuer: str = ""  # whose word it is
 
     @property
     def vouched_by(self) -> str:
@@ -206,12 +206,6 @@ class ServiceAccountRecord(RecordValue):
                 return min(self.expires, self.old_secret_until)
         return 0.0
 
-    def to_data(self) -> dict[str, Any]:
-        # A process of an earlier release refuses what it doesn't know, and most accounts have no permissions and no maker.
-        left_out = set() if self.permissions else {"permissions", "shown_to"}
-        left_out |= set() if self.maker_secret_hash else {"maker_secret_hash"}
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
-
     @classmethod
     def from_record(cls, record: Record) -> Self:
         tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions", "shown_to")}
@@ -230,7 +224,7 @@ class DirectoryUser(RecordValue):
     name: str = ""
     group_ids: tuple[str, ...] = ()
     is_deactivated: bool = False
-    issuer: str = ""  # of whose people it is said; "" of the operator's file, which counts for all, and in records of an earlier release
+    issuer: str = ""  # of whose people it is said; "" of the operator's file, which counts for all
 
     def to_data(self) -> dict[str, Any]:
         # `asdict` copies each of two million memberships: two fifths of the time of a large reading.

@@ -31,15 +31,6 @@ class AccessRecords:
         """Whether this was pushed of people of the configured issuer."""
         return counts_for(issuer_of(resource), self.issuer)
 
-    async def noted(self, resource: Record) -> Record:
-        """The resource with its issuer: one of an earlier release is the configured issuer's.  BrokerError where it was changed
-        meanwhile.
-        """
-        if issuer_of(resource):
-            return resource
-        data = {**resource.data, "issuer": self.issuer}
-        return await self._broker.put(resource.type, resource.id, data, only_if_version=resource.version)
-
     def told_by_others(self, user: Record) -> dict[str, str]:
         """Groups of the user that another issuer than the configured one has told, and which issuer."""
         others = user.data.get("others", {})
@@ -93,7 +84,7 @@ class AccessRecords:
 
 
 def issuer_of(resource: Record) -> str:
-    """The issuer that a resource names, "" in records of an earlier release."""
+    """The issuer that a resource names."""
     return str(resource.data.get("issuer", ""))
 
 

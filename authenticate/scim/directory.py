@@ -76,7 +76,7 @@ class ScimDirectory:
         person = person_of(session, await find_directory_record(session, self.provider, self.broker.get))
         if person is not None and person.is_deactivated:
             return True
-        # A release before ours left no mark, and another one beside ours may have taken it.
+        # The mark is a record of its own: without it the resource decides.
         for attribute in ("subject", self.provider.scim_user_id.lower()):
             for id in await self.index.ids(SCIM_USER, attribute, session.subject):
                 record = await self.broker.get(SCIM_USER, id)
@@ -93,12 +93,10 @@ class ScimDirectory:
             owned = {DIRECTORY_USER: set[str](), DIRECTORY_GROUP: set[str]()}
             async for record in self.all(SCIM_GROUP):
                 owned[DIRECTORY_GROUP].add(record.data["directory_id"])
-                await self.access.write_group(
-                    record.data["directory_id"], record.data["resource"]["displayName"], issuer_of(await self.access.noted(record))
-                )
+                await self.access.write_group(record.data["directory_id"], record.data["resource"]["displayName"], issuer_of(record))
             async for record in self.all(SCIM_USER):
                 owned[DIRECTORY_USER].add(self.access.user_id(record.data["subject"]))
-                await self.access.write(await self.access.noted(record))
+                await self.access.write(record)
             for type, ids in owned.items():
                 async for record in self.all(type):
                     if record.id not in ids and not record.data.get("is_deactivated"):

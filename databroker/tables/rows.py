@@ -103,7 +103,7 @@ def _addresses(counted: CountedWords | None, id: str, said: Mapping[str, Any], k
 
 
 def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether two records name one person; one of an earlier release names nobody."""
+    """Whether two records name one person."""
     claims = said.get("claims")
     issuer = said.get("issuer") or issuer_in(claims if isinstance(claims, Mapping) else {})
     return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))

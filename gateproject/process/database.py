@@ -15,6 +15,8 @@ from foundation.version import RELEASE
 
 # Any number that nobody else locks in this database.
 _LOCK = 0x67617465
+# Applications whose migrations of before 0.2 are one: no release had them.
+_SQUASHED = frozenset({"databroker", "authorize"})
 
 
 def migrate(options: Options) -> None:
@@ -24,7 +26,7 @@ def migrate(options: Options) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             with _alone_in_the_database():
                 loader = MigrationLoader(connection)
-                _require_none_newer(loader)
+                _require_known(loader)
                 # The command looks at every model of every migration, and asks for each permission, even where nothing is to be done.
                 if loader.graph.nodes.keys() - loader.applied_migrations.keys():
                     call_command("migrate", verbosity=0, interactive=False)
@@ -35,15 +37,17 @@ def migrate(options: Options) -> None:
         connection.close()
 
 
-def _require_none_newer(loader: MigrationLoader) -> None:
-    """ConfigError where a newer release has changed the tables: this one would write into them what that one can't read, or lose it."""
+def _require_known(loader: MigrationLoader) -> None:
+    """ConfigError where another release has made the tables: this one would write into them what that one can't read, or lose it."""
     newest = dict(sorted(loader.disk_migrations))  # by application, the last of each
     for label, name in sorted(loader.applied_migrations or ()):
         if name > newest.get(label, name):
-            said = f"the database was written by a newer release ({label} {name}; this is gate v{RELEASE})"
-            raise ConfigError(
-                [Problem("database_url", f"{said}. Install that release, or restore a backup (docs/operations/backup-and-upgrade.md)")]
-            )
+            problem = f"was written by a newer release ({label} {name}; this is gate v{RELEASE}). Install that release, or restore a backup"
+        elif label in _SQUASHED and (label, name) not in loader.disk_migrations:
+            problem = f"was written before gate 0.2 ({label} {name}). Use an empty one: users sign in again, history is lost"
+        else:
+            continue
+        raise ConfigError([Problem("database_url", f"the database {problem} (docs/operations/backup-and-upgrade.md)")])
 
 
 @contextmanager

@@ -3,14 +3,11 @@
 import csv
 from dataclasses import replace
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
@@ -121,17 +118,6 @@ def test_what_was_written_stays_as_it_was(change: str):
     with pytest.raises(TypeError, match="audit log"):
         changes[change]()
     assert AuditEntry.objects.values().get() == before
-
-
-def test_what_djangos_log_holds_is_taken_over():
-    ann = account(email="ann@a.org")
-    LogEntry.objects.create(user=ann, object_id="s1", object_repr="bob@a.org", action_flag=3, change_message="ends the session")
-    migration = import_module("databroker.migrations.0005_audit_log")
-    migration.copy(apps, None)
-    ann.delete()
-    entry = AuditEntry.objects.get()
-    assert (entry.who, entry.account, entry.action) == ("ann@a.org", "sso-1234", "ends the session")
-    assert (entry.object_id, entry.object_words, timezone.now() - entry.when < timedelta(minutes=5)) == ("s1", "bob@a.org", True)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.support.children import Child, clean_environment
 from tests.support.options import make_options
 from tests.support.prepared import python
@@ -31,15 +33,16 @@ def test_processes_that_start_together_all_find_the_tables(tmp_path: Path) -> No
         child.__exit__()
 
 
-def test_a_database_of_a_newer_release_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "words"), [("0999_later", "newer release"), ("0012_audit_actors", "before gate 0.2")])
+def test_a_database_of_another_release_is_left_as_it_is(tmp_path: Path, name: str, words: str) -> None:
     with prepare(tmp_path) as child:
         assert child.process.wait(60) == 0, child.output
     with closing(sqlite3.connect(tmp_path / "data" / "gate.sqlite3")) as database, database:
-        database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('databroker', '0999_later', '2027-01-01')")
+        database.execute(f"INSERT INTO django_migrations (app, name, applied) VALUES ('databroker', '{name}', '2027-01-01')")
         database.execute("INSERT INTO django_migrations (app, name, applied) VALUES ('gone', '0001_initial', '2020-01-01')")
     with prepare(tmp_path) as child:
         assert child.process.wait(60) != 0
-        child.wait_for_line("databroker 0999_later")
+        assert words in child.wait_for_line(f"databroker {name}")
 
 
 def test_a_file_that_is_no_database_is_named_by_its_setting(tmp_path: Path) -> None:
