@@ -9,6 +9,7 @@ from authorize.envoy_answers import ExtAuthzParts
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.replica import Replica
+from gateproject.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from gateproject.process.rpc_services import RpcServices
@@ -37,10 +38,11 @@ class NoRpc:
 Rpc: TypeAlias = "RpcServices | NoRpc"
 
 
-def rpc_of(options: Options, clock: Callable[[], float] = time.time) -> Rpc:
-    """gRPC that the settings ask for; they are read at a start only (`restart_only.py`)."""
-    if options.grpc_address is None and options.authorize_service_url is None and options.databroker_service_url is None:
+def rpc_of(options: Options, clock: Callable[[], float] = time.time, worker: WorkerProcess | None = None) -> Rpc:
+    """gRPC that the settings, or several processes, ask for; they are read at a start only (`restart_only.py`)."""
+    urls = (options.grpc_address, options.authorize_service_url, options.databroker_service_url)
+    if worker is None and urls == (None, None, None):
         return NoRpc()
     from gateproject.process.rpc_services import RpcServices  # 6 MiB, and a tenth of a start
 
-    return RpcServices(options, clock)
+    return RpcServices(options, clock, worker)

@@ -4,13 +4,13 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from django.conf import settings
@@ -26,7 +26,6 @@ from config.source import ConfigSource
 from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store
-from foundation.crypto.signing_key import SigningKey
 from foundation.errors import ConfigError, Problem
 from foundation.machine.service_manager import ServiceManager
 from foundation.readiness import PartReadiness, ReadinessReport, degraded, failing
@@ -41,6 +40,7 @@ from foundation.web.asgi import Application
 from gateproject.process.gc_tuning import made_beside_requests, settle
 from gateproject.process.in_force import InForce
 from gateproject.process.metrics_listener import MetricsListener
+from gateproject.process.peers import NoPeers
 from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc import Rpc, rpc_of
@@ -78,67 +78,59 @@ class Runtime:
     options: Options
     source: ConfigSource
     clock: Callable[[], float] = time.time
+    peers: NoPeers = field(default_factory=NoPeers)
     services: Services = field(init=False)
     status: ConfigurationStatus = field(init=False)
     in_force: InForce = field(init=False)
     autocert: Autocert = field(default_factory=Autocert)
     _rpc: Rpc = field(init=False)
-    _databroker: DataBrokerService = field(init=False)
+    databroker: DataBrokerService = field(init=False)
     _resources: ForwardingResources = field(init=False)
-    _builder: ServiceBuilder = field(init=False)
+    builder: ServiceBuilder = field(init=False)
     envoy: "EnvoyPlane | None" = None
+    metrics_page: MetricsPage = field(init=False)
     _metrics: MetricsListener = field(init=False)
     _manager: ServiceManager = field(init=False)
     _background: list[asyncio.Task[Any]] = field(default_factory=list)
     _reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Whether this process does what is done once: tables, directory, renewals.  Of several processes it is one (process/workers).
-    is_first: ClassVar[bool] = True
     _certificates: tuple[Options, CertificateReadiness] | None = None
     _is_stopping: bool = False
 
     def __post_init__(self) -> None:
-        self._rpc = self._rpc_services()
+        self._rpc = rpc_of(self.options, self.clock, self.peers.worker)
         store = open_store(self.options, self.clock) if self._rpc.broker is None else None
-        self._databroker = DataBrokerService(
+        self.databroker = DataBrokerService(
             store,
             self.clock,
             remote=self._rpc.broker,
             staleness=self.options.session_staleness.total_seconds(),
             has_replica=self.options.services != "databroker",
-            has_tables=self.is_first and self.options.services in SIGNS_IN,
+            has_tables=self.peers.is_primary and self.options.services in SIGNS_IN,
             tells_activity=self.options.tells_the_admin,
             counted=CountedWords.from_options(self.options),
         )
         decisions = DecisionLog(rows.write, clock=self.clock)
-        self._resources = ForwardingResources(decisions, saw=self._databroker.activity.saw, broker=self._databroker.client)
-        self._builder = ServiceBuilder(
-            self._databroker, self._resources, self.autocert.obtained, self._rpc, self._wants_certificate, self.clock
+        self._resources = ForwardingResources(decisions, saw=self.databroker.activity.saw, broker=self.databroker.client)
+        self.builder = ServiceBuilder(
+            self.databroker, self._resources, self.autocert.obtained, self._rpc, self._wants_certificate, self.clock
         )
+        given = self.peers.configuration
         with made_beside_requests():
-            self.services = self._builder.build(self.options, key=self._key_of_first())
-        self.status, self.in_force = self._status_now(), self._in_force_now()
+            self.services = self.builder.build(self.options, key=given and given.key(self.options.signing_key_algorithm))
+        self.status, self.in_force = self._status_now(), given.read_in_force() if given else InForce(self.source.places)
         tracer.use(self.services.tracing)
         metrics.set_build_info(self.options.service_label, version())
-        self._metrics = MetricsListener(OperatorPages(self._metrics_page(), self.readiness))
+        self.metrics_page = MetricsPage(self.options.service_label, self._families, self.peers.collect_metrics)
+        self._metrics = MetricsListener(OperatorPages(self.metrics_page, self.readiness))
+        self._metrics.is_on = self.peers.is_primary
         self._manager = ServiceManager(lambda: self.readiness().in_one_line())
-        if self.is_first:
+        if self.peers.is_primary:
             _note_configuration(self.options)
         self._keep_decisions()
 
-    def _rpc_services(self) -> Rpc:
-        return rpc_of(self.options, self.clock)
-
-    def _key_of_first(self) -> SigningKey | None:
-        return None
-
     def _status_now(self) -> ConfigurationStatus:
-        return ConfigurationStatus.of(self.source).tell(self.options.service_label)
-
-    def _in_force_now(self) -> InForce:
-        return InForce(self.source.places)
-
-    def _metrics_page(self) -> MetricsPage:
-        return MetricsPage(self.options.service_label, self._families)
+        given = self.peers.configuration
+        return (given.status if given else ConfigurationStatus.of(self.source)).tell(self.options.service_label)
 
     def _wants_certificate(self, name: str | None) -> bool:
         return served(self.services.authorize).wants_certificate(name)
@@ -158,9 +150,9 @@ class Runtime:
         """Take the port of `grpc_address`; ConfigError.  Called before the event loop runs, so that a taken port starts nothing."""
         recorder = DecisionRecorder(self._resources.decisions, self._resources.saw, self.clock)
         services = ExtAuthzParts(
-            lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self._databroker.replica, recorder
+            lambda: served(self.services.authorize), lambda: served(self.services.ext_authz), self.databroker.replica, recorder
         )
-        self._rpc.open(self._databroker.client, services)
+        self._rpc.open(self.databroker.client, services)
 
     def open_metrics(self) -> None:
         """Take the port of `metrics_address`; ConfigError."""
@@ -174,14 +166,14 @@ class Runtime:
 
     def readiness(self) -> ReadinessReport:
         """Readiness of all parts that this process has; nobody is asked, so it may be wanted every second."""
-        services, parts = self.services, [self.status.readiness(), self._certificate_readiness(), self._databroker.readiness()]
+        services, parts = self.services, [self.status.readiness(), self._certificate_readiness(), self.databroker.readiness()]
         if self._rpc.authorize is not None and not self._rpc.authorize.is_connected:
             tell = failing if self.options.services == "proxy" else degraded
             parts.append(tell("authorize", f"{self.options.authorize_service_url} is not connected"))
         parts += [part.readiness() for part in (services.authenticate, services.directory, self.envoy) if part is not None]
         if self._is_stopping:
             parts.append(failing("process", "shutting down"))
-        return ReadinessReport(tuple(parts))
+        return ReadinessReport((*parts, *self.peers.readiness()))
 
     def _certificate_readiness(self) -> PartReadiness:
         if self._certificates is None or self._certificates[0] is not self.options:
@@ -190,7 +182,7 @@ class Runtime:
 
     def open_redirects(self) -> None:
         """Take the port of `http_redirect_addr`; ConfigError."""
-        if self.options.http_redirect_addr is not None:
+        if self.options.http_redirect_addr is not None and self.peers.is_primary:
             lead_to_https(self.options.http_redirect_addr, lambda: self.services.options.headers, self.autocert.obtained)
 
     def open_ports(self) -> None:
@@ -205,18 +197,21 @@ class Runtime:
 
     def on_ready(self) -> None:
         self.autocert.begin(self.options)
-        self.say_ready()
+        self.peers.on_ready(self)
 
     def on_request_complete(self, *facts: Any) -> None:
         if (proxy := self.services.proxy) is not None:
             proxy.answered(*facts)
+
+    def run_in_background(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        self._background.append(spawn(work, name=name))
 
     def begin(self) -> None:
         """Begin the background work; called once, when the event loop runs."""
         settle()
         with suppress(RuntimeError, ValueError):  # a server that is not ours may run us on another thread, where no signal is heard
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
-        self._background.append(spawn(self._start(), name="start"))
+        self.run_in_background(self._start(), "start")
 
     def begin_without_listener(self) -> None:
         """Begin under a server that is not ours: nothing of ours listens but gRPC, whatever a reload brings."""
@@ -226,20 +221,21 @@ class Runtime:
     async def _start(self) -> None:
         """Start the parts.  A reload that is wanted meanwhile comes after that: it stops and starts some of them."""
         async with self._reloading:
-            await self._start_parts()
+            await self.peers.start(self, self._start_parts)
 
     async def _start_parts(self) -> None:
-        self._databroker.replica.on_change(self._resources.streams.on_change)
-        await self._databroker.start()
+        self.databroker.replica.on_change(self._resources.streams.on_change)
+        await self.databroker.start()
         await self._rpc.start()
         if self.services.authenticate is not None:
-            await self.services.authenticate.start(alone=self.is_first)
+            await self.services.authenticate.start(alone=self.peers.is_primary)
         self._resources.use(self.options, None if self.services.proxy is None else self.services.proxy.dataplane.state)
-        if self.services.directory is not None and self.is_first:
+        if self.services.directory is not None and self.peers.is_primary:
             await self.services.directory.start()
-        self._background.append(spawn(self._resources.streams.run(self._goes_on_until), name="open streams"))
-        self._background.append(spawn(self._follow_configuration(), name="configuration"))
-        self._background.append(spawn(self._resources.decisions.run(), name="decision log"))
+        self.run_in_background(self._resources.streams.run(self._goes_on_until), "open streams")
+        if self.peers.is_primary:
+            self.run_in_background(self._follow_configuration(), "configuration")
+        self.run_in_background(self._resources.decisions.run(), "decision log")
 
     async def _goes_on_until(self, incoming: IncomingRequest) -> float:
         return await served(self.services.proxy).dataplane.goes_on_until(incoming)
@@ -248,7 +244,7 @@ class Runtime:
         settle()
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         await self._start()
-        self.say_ready()
+        self.peers.on_ready(self)
         await stop.wait()
         await self.drain()
         await self.stop()
@@ -258,7 +254,7 @@ class Runtime:
         log.info("gate is ready", services=ours.services, routes=len(ours.policy), authenticate=ours.authenticate_service_url.origin)
         self._manager.ready()
         if self._manager.is_asking:
-            self._background.append(spawn(self._manager.beat(), name="systemd watchdog"))
+            self.run_in_background(self._manager.beat(), "systemd watchdog")
 
     async def drain(self) -> None:
         """Say that we are not ready any more, and give balancers `shutdown_delay` to hear of it while requests are taken."""
@@ -276,16 +272,19 @@ class Runtime:
                 await self.reload()
 
     def _reload_soon(self) -> None:
-        self._background.append(spawn(self.reload(), name="reload"))
+        self.run_in_background(self.reload(), "reload")
 
     async def reload(self) -> None:
         """Reload, all or nothing: what can fail is done first; then the new services are swapped in with one assignment,
         and each part is told.
         """
+        if not self.peers.is_primary:  # SIGHUP is for that one
+            return
         async with self._reloading:  # SIGHUP and a changed file at once: else the older file could win
             self._manager.reloading()
             try:
-                await self._reload()
+                async with self.peers.change():
+                    await self._reload()
             except ConfigError as error:
                 self.status = self.status.but_refused(error.problems, self.options.service_label)
             except Exception as error:  # files, threads: whatever it is, nobody stops looking at the configuration
@@ -294,12 +293,13 @@ class Runtime:
                 self.status = self.status.but_refused((problem,), self.options.service_label)
             finally:
                 self._manager.reloaded()
+        await self.peers.report(self.status)
 
     async def _reload(self) -> None:
         services, in_force = await self._settled_services()
         options = services.options
         cookies = cookie_settings(options)
-        await self._prepare_others(services, in_force)
+        await self.peers.prepare(services, in_force)
         late = await self.envoy.prepare(options) if self.envoy is not None else ""
         try:
             taken = await self._metrics.retake(options)
@@ -307,7 +307,7 @@ class Runtime:
             if self.envoy is not None:
                 self.envoy.restore()
             raise
-        await self._swap(services, in_force, cookies, taken, late)
+        await self.swap(services, in_force, cookies, taken, late)
 
     async def _settled_services(self) -> tuple[Services, InForce]:
         """Next services, made of files none of which was being written; ConfigError."""
@@ -318,10 +318,7 @@ class Runtime:
             if await asyncio.to_thread(self.source.unsettled) is None:
                 return made
 
-    async def _prepare_others(self, services: Services, in_force: InForce) -> None:
-        """Have the other processes of this gate build the same; ConfigError where one can't."""
-
-    async def _swap(
+    async def swap(
         self, services: Services, in_force: InForce, cookies: Mapping[str, object], taken: socket.socket | None, late: str
     ) -> None:
         options = services.options
@@ -329,13 +326,14 @@ class Runtime:
         self.status = self._status_now()
         for name, value in cookies.items():
             setattr(settings, name, value)
-        if self.is_first:
+        if self.peers.is_primary:
             _note_configuration(options)
         reload = Reload()
         reload.lags("envoy", late)
-        await self._tell(old, services, taken, reload)
+        # Nothing is said to be in force before it is on every worker.
+        await asyncio.gather(self.peers.commit(), self._tell(old, services, taken, reload))
         self.status = self.status.but_lagging(reload.problems, options.service_label)
-        if self.is_first:
+        if self.peers.is_primary:
             log.info("configuration reloaded", file=self.status.file, checksum=self.status.checksum, routes=len(options.policy))
 
     async def _tell(self, old: Services, services: Services, taken: socket.socket | None, reload: Reload) -> None:
@@ -347,7 +345,7 @@ class Runtime:
             ("open streams", resources.streams.policy_changed),
             ("metrics", lambda: self._metrics.serve(options, taken)),
             ("tracing", lambda: tracer.use(services.tracing)),
-            ("data broker", lambda: self._databroker.use(options.shared_secret, staleness, counted)),
+            ("data broker", lambda: self.databroker.use(options.shared_secret, staleness, counted)),
             ("upstreams", lambda: resources.use(options, state)),
             ("decision log", self._keep_decisions),
             ("log", lambda: configure_logs(options.log_level, options.proxy_log_level, readable=options.gate_debug)),
@@ -356,15 +354,15 @@ class Runtime:
         ]
         self._background = [task for task in self._background if not task.done()]
         if old.bearers is not None:
-            self._background.append(spawn(old.bearers.close(STOP_GRACE), name="old bearer tokens"))
+            self.run_in_background(old.bearers.close(STOP_GRACE), "old bearer tokens")
         if old.authenticate is not None:
             old.authenticate.replaced_by(options)
-            self._background.append(spawn(old.authenticate.stop(STOP_GRACE), name="old sign-ins"))
+            self.run_in_background(old.authenticate.stop(STOP_GRACE), "old sign-ins")
         if services.authenticate is not None:
-            steps.append(("sign-in", partial(services.authenticate.start, alone=self.is_first)))
+            steps.append(("sign-in", partial(services.authenticate.start, alone=self.peers.is_primary)))
         if old.directory is not None:  # first, so that the new one finds the lease free
             steps.append(("directory of before", partial(old.directory.stop, STOP_GRACE)))
-        if services.directory is not None and self.is_first:
+        if services.directory is not None and self.peers.is_primary:
             steps.append(("directory", services.directory.start))
         for part, step in steps:
             await reload.tell(part, step)
@@ -374,9 +372,10 @@ class Runtime:
             written = self.source.load()
             options = without_restart_only_changes(written, self.options)
             in_force = self.in_force.after(self.options, self.status, Version(written, self.source.places), options)
-            return self._builder.build(options, self.services), in_force
+            return self.builder.build(options, self.services), in_force
 
     async def stop(self) -> None:
+        await self.peers.stop()
         for task in self._background:
             task.cancel()
         self.autocert.stop()
@@ -391,7 +390,7 @@ class Runtime:
         await self._resources.close()
         await self._resources.decisions.flush()
         await self._rpc.stop_serving()
-        await self._databroker.stop()
+        await self.databroker.stop()
         await self._rpc.close()
         await asyncio.to_thread(tracer.stop)
         log.info("gate stopped")

@@ -59,7 +59,7 @@ GUARDS = {
     "gateproject.management.commands": "endsessions grants rungate",
     "gateproject.postgresql_engine": "base",
     "gateproject.process": "database metrics_listener other_server reload restart_only rpc_services runtime start",
-    "gateproject.process.workers": "first link metrics_sum worker",
+    "gateproject.process.workers": "link metrics_sum primary worker",
     "gateproject.tunnel": "sign_in socket_owner",
     "proxy": "client_address incoming own_paths service state upgrades verdicts",
     "proxy.answers": "own_pages redirects refusals send",

@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 
-from foundation.tasks import spawn
 from gateproject.process.workers.configuration import WorkerConfiguration
 
 log = structlog.get_logger(__name__)
@@ -221,13 +220,9 @@ def end_with(life: int, loop: asyncio.AbstractEventLoop) -> None:
     loop.add_reader(life, over)
 
 
-def spawn_reader(news: int, told: Callable[[bytes], None]) -> asyncio.Task[None]:
+async def follow_lines(news: int, told: Callable[[bytes], None]) -> None:
     """Read lines from a pipe, for as long as somebody has its other end."""
-
-    async def read() -> None:
-        reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(news, "rb", 0))
-        while line := await reader.readline():
-            told(line)
-
-    return spawn(read(), name="news of the workers")
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(news, "rb", 0))
+    while line := await reader.readline():
+        told(line)

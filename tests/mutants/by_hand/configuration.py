@@ -47,7 +47,7 @@ runtime.without(
     "Runtime._reload",
     replaced(
         "services, in_force = await self._settled_services()",
-        "try:\n    services, in_force = await self._settled_services()\nexcept ConfigError:\n    in_force = self.in_force\n    services = self._builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
+        "try:\n    services, in_force = await self._settled_services()\nexcept ConfigError:\n    in_force = self.in_force\n    services = self.builder.build(self.options.model_copy(update={'policy': ()}), self.services)",
     ),
     f"{LIVE_RELOAD}::test_a_broken_file_keeps_the_last_good_one_and_says_what_is_wrong",
 )
@@ -87,7 +87,7 @@ restart_only.without(
 )
 runtime.without(
     "a key that was taken out opens the admin no more",
-    "Runtime._swap",
+    "Runtime.swap",
     skips("setattr(settings, name, value)"),
     f"{RELOAD}::test_the_cookies_name_and_keys_change_for_the_admin_too",
 )

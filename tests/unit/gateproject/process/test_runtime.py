@@ -130,8 +130,8 @@ async def test_a_file_that_the_new_configuration_names_has_settled_too(running: 
         return still_written.pop() if built and still_written else None
 
     monkeypatch.setattr(ConfigSource, "unsettled", unsettled)
-    build = running._builder.build
-    monkeypatch.setattr(type(running._builder), "build", lambda _, *options: (built.append(1), build(*options))[1])
+    build = running.builder.build
+    monkeypatch.setattr(type(running.builder), "build", lambda _, *options: (built.append(1), build(*options))[1])
     await running.reload()
     assert len(built) == 2
     await running.stop()

@@ -8,11 +8,10 @@ import pytest
 
 from config.source import ConfigSource
 from foundation.errors import ConfigError, Problem
-from foundation.readiness import PartReadiness, ReadinessReport
+from foundation.readiness import ReadinessReport
 from gateproject.process.in_force import InForce
-from gateproject.process.runtime import Runtime
-from gateproject.process.workers.first import FirstRuntime
 from gateproject.process.workers.link import WorkerLost
+from gateproject.process.workers.primary import PrimaryPeers
 from tests.support.options import make_options
 
 
@@ -33,12 +32,18 @@ class LinksOfATest:
         return {link: link.answers.get(what) for link in self.links if not link.is_killed}
 
 
+def peers_of(links: Any, count: int = 3) -> PrimaryPeers:
+    peers = PrimaryPeers(SimpleNamespace(count=count))  # type: ignore[arg-type]
+    peers._links = links
+    return peers
+
+
 async def prepare(tmp_path: Path, *links: LinkOfATest) -> list[str]:
     options = make_options(tmp_path)
     asked = LinksOfATest(*links)
-    first: Any = SimpleNamespace(_links=asked, source=ConfigSource(None, {}), options=options)
-    first._end_who_is_silent = lambda *given: FirstRuntime._end_who_is_silent(first, *given)
-    await FirstRuntime._prepare_others(first, SimpleNamespace(options=options, signing_key=None), InForce())  # type: ignore[arg-type]
+    peers = peers_of(asked)
+    peers._runtime = SimpleNamespace(source=ConfigSource(None, {}), options=options)  # type: ignore[assignment]
+    await peers.prepare(SimpleNamespace(options=options, signing_key=None), InForce())  # type: ignore[arg-type]
     return asked.asked
 
 
@@ -61,11 +66,7 @@ async def test_who_is_silent_is_ended_and_holds_up_no_policy(silent_at: str, tmp
 
 
 @pytest.mark.parametrize(("serving", "told"), [(3, "workers: ok"), (1, "workers: degraded: 2 of 4 ")])
-def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving, told, monkeypatch):
-    monkeypatch.setattr(Runtime, "readiness", lambda _: ReadinessReport((PartReadiness("config"),)))
-    first: Any = SimpleNamespace(_links=SimpleNamespace(serving=dict.fromkeys(range(serving))), worker=SimpleNamespace(count=4))
-    report = FirstRuntime.readiness(first)
-    assert report.is_ready
-    config, workers = map(str, report.parts)
-    assert config == "config: ok"
-    assert workers.startswith(told)
+def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving: int, told: str) -> None:
+    (workers,) = peers_of(SimpleNamespace(serving=dict.fromkeys(range(serving))), count=4).readiness()
+    assert ReadinessReport((workers,)).is_ready
+    assert str(workers).startswith(told)

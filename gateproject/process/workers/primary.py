@@ -1,0 +1,128 @@
+"""Primary of several processes: it keeps what there is once, and asks the others what all must agree to."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+from django.conf import settings
+
+from foundation.errors import ConfigError, Problem
+from foundation.readiness import PartReadiness, degraded
+from foundation.telemetry import metrics
+from foundation.telemetry.exposition import TextFamilies
+from gateproject.process.in_force import InForce
+from gateproject.process.peers import NoPeers
+from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.runtime import Runtime
+from gateproject.process.services import Services
+from gateproject.process.workers.configuration import WorkerConfiguration
+from gateproject.process.workers.link import WorkerLink, WorkerLinks, WorkerLost, end_with, follow_lines
+from gateproject.process.workers.metrics_sum import MetricsSum
+from gateproject.process.workers.supervisor import SERVES
+from gateproject.worker_process import FIRST, WorkerProcess
+
+log = structlog.get_logger(__name__)
+
+HERE_SECONDS = 5.0  # no loop stands still for so long
+PART = "workers"
+PREPARE_SECONDS = 60.0  # ten thousand routes take two or three
+COMMIT_SECONDS = 10.0
+TELL_SECONDS = 2.0  # a reader of metrics waits no longer for one worker
+STOP_SECONDS = 15.0
+
+
+class PrimaryPeers(NoPeers):
+    """Peers of the primary: the other worker processes."""
+
+    worker: WorkerProcess
+
+    def __init__(self, worker: WorkerProcess):
+        self.worker = worker
+        self._links = WorkerLinks(worker.count, self._configuration, self._lost)
+        self._sum = MetricsSum()
+        self._has_started = asyncio.Event()
+        self._runtime: Runtime  # from the start on
+
+    def readiness(self) -> Sequence[PartReadiness]:
+        """Readiness of the workers: one of them is enough to serve."""
+        serving, wanted = 1 + len(self._links.serving), self.worker.count
+        if serving == wanted:
+            return (PartReadiness(PART),)
+        return (degraded(PART, f"{serving} of {wanted} worker processes are running. The log has the exits"),)
+
+    async def collect_metrics(self, own: TextFamilies) -> TextFamilies:
+        answers = await self._links.ask("metrics", None, TELL_SECONDS)
+        told = {link.number: families for link, families in answers.items() if not isinstance(families, WorkerLost)}
+        return await asyncio.to_thread(self._sum.of, {FIRST: own, **told})
+
+    async def start(self, runtime: Runtime, start_parts: Callable[[], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        metrics.workers_serving.set_function(lambda: 1 + len(self._links.serving))
+        end_with(self.worker.life, asyncio.get_running_loop())
+        await start_parts()
+        await self._links.start(self.worker.workers_socket)
+        runtime.run_in_background(follow_lines(self.worker.news, self._heard), "worker exits")
+        self._has_started.set()
+
+    def on_ready(self, runtime: Runtime) -> None:
+        runtime.run_in_background(self._say_ready(runtime), "start of the workers")
+
+    async def _say_ready(self, runtime: Runtime) -> None:
+        await self._has_started.wait()
+        os.kill(os.getppid(), SERVES)
+        await self._links.all_serve.wait()
+        runtime.say_ready()
+
+    def _heard(self, line: bytes) -> None:
+        ended = json.loads(line)
+        metrics.worker_ends.inc()
+        log.error("worker exited", **ended)
+
+    def _lost(self, link: WorkerLink) -> None:
+        self._sum.keep(link.number)
+
+    async def _configuration(self) -> WorkerConfiguration:
+        """What a worker begins with, which has what the command began with."""
+        ours, key = self._runtime, self._runtime.services.signing_key
+        return await asyncio.to_thread(WorkerConfiguration.written, ours.options, settings.GATE_OPTIONS, ours.status, ours.in_force, key)
+
+    @asynccontextmanager
+    async def change(self) -> AsyncGenerator[None]:
+        async with self._links.change():
+            try:
+                yield
+            except BaseException:
+                await self._links.ask("forget", None, COMMIT_SECONDS)
+                raise
+
+    async def prepare(self, services: Services, in_force: InForce) -> None:
+        """All or nothing: each worker has built what follows, or nobody takes it."""
+        await self._end_who_is_silent("here", HERE_SECONDS)  # so that one that stands still holds nobody up for long
+        status, key = ConfigurationStatus.of(self._runtime.source), services.signing_key
+        written = await asyncio.to_thread(WorkerConfiguration.written, services.options, self._runtime.options, status, in_force, key)
+        answers = await self._links.ask("prepare", written, PREPARE_SECONDS)
+        problems: dict[str, Problem] = {}
+        for link, answer in answers.items():
+            if isinstance(answer, WorkerLost):
+                link.kill()
+            else:
+                problems |= {str(problem): problem for problem in answer}
+        if problems:
+            raise ConfigError(list(problems.values()))
+
+    async def commit(self) -> None:
+        await self._end_who_is_silent("commit", COMMIT_SECONDS)
+
+    async def report(self, status: ConfigurationStatus) -> None:
+        await self._links.ask("status", status, COMMIT_SECONDS)
+
+    async def _end_who_is_silent(self, asked: str, seconds: float) -> None:
+        for link, answer in (await self._links.ask(asked, None, seconds)).items():
+            if isinstance(answer, WorkerLost):
+                link.kill()
+
+    async def stop(self) -> None:
+        await self._links.stop(STOP_SECONDS)
