@@ -328,6 +328,10 @@ async def test_whom_a_token_names_is_made_anew_only_when_the_directory_says_some
         assert found != before
         assert await loader.of_bearer(session, user) is found
         before = found
+    verified_again = SessionRecord("token", "oidc/1", "1", "oidc", 1000.0, 2000.0, {"team": "red"})
+    found = await loader.of_bearer(verified_again, user)
+    assert isinstance(found, Identity)
+    assert found.claims == {"team": ("red",)}
 
 
 @pytest.mark.parametrize(("attribute", "is_refused"), [("userName", True), ("externalId", False)])

@@ -84,6 +84,18 @@ def test_a_claim_that_is_no_address_of_the_session_s_provider_says_nothing() -> 
     assert (found.rule_email, found.claims["email"]) == ("ann@corp.com", NullValues())
 
 
+def test_the_claims_of_another_issuer_are_its_own_and_its_groups_none_of_ours() -> None:
+    found = identity(claims={"email": "ann@x.com", "mail": "ann@x.com"}, session_of=JWT, facts={"rule_group_names": frozenset({"Sales"})})
+    assert (found.claims["email"], found.claims["mail"], found.group_names) == (("ann@x.com",), ("ann@x.com",), frozenset())
+    unverified = identity(claims={"email": "ann@x.com", "mail": "ann@x.com", "email_verified": False}, session_of=JWT).claims
+    assert (unverified["email"], unverified["mail"]) == (NullValues(), NullValues())
+
+
+def test_the_address_of_a_session_that_began_under_another_one_is_no_claim() -> None:
+    found = identity(claims={"email": "old@corp.com"}, email="new@corp.com", email_verified=True)
+    assert (found.rule_email, found.claims["email"]) == ("", NullValues())
+
+
 def test_an_unverified_email_matches_no_rule_on_the_claim_either() -> None:
     claims = {"email": "ann@corp.com", "email_verified": False}
     found = identity(claims=claims, email="ann@corp.com").claims["email"]

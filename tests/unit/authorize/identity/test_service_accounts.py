@@ -90,6 +90,7 @@ async def test_the_old_secret_is_good_for_the_overlap(world: World) -> None:
     await settled()
     assert await world.identify(first, NOW + 59) is not None
     assert await world.identify(first, NOW + 60) is None
+    assert await world.identify(new_token("ci"), NOW) is None
 
 
 async def test_an_account_ends_on_time_and_what_is_attested_of_it_sooner(world: World) -> None:
@@ -197,6 +198,13 @@ async def test_a_malformed_or_moved_record_is_nobody(world: World) -> None:
         await world.broker.put(SERVICE_ACCOUNT, "ci", wrong)
         await settled()
         assert await world.identify(token, NOW) is None
+
+
+async def test_the_id_of_somebody_else_is_no_account_s(world: World) -> None:
+    await world.keep(ServiceAccountRecord("ci", (), 1000.0, 99_000.0, hash_of(new_token("ci"))))
+    assert await identity_of_account("service_account/ci", world.broker, NOW) is not None
+    for other in ("oidc/ci", "ci", "/ci"):
+        assert await identity_of_account(other, world.broker, NOW) is None
 
 
 async def test_a_broker_that_is_away_lets_nobody_in(world: World) -> None:
