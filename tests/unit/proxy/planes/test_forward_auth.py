@@ -1,6 +1,7 @@
 """What a front proxy is answered (classes B16, B18, B37, B45); another status than 2xx is what keeps a request out."""
 
 import itertools
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ ROUTES = [
         "policy": [{"allow": {"source_ip": {"not_in": ["198.51.100.0/24"]}}}],
     },
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/plain/", "allow_any_authenticated_user": True},
+    {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/recent/", "allow_any_authenticated_user": True, "max_age": "1h"},
+    {
+        "from": APP, "to": "http://127.0.0.1:9", "prefix": "/varied/", "allow_any_authenticated_user": True,
+        "set_request_headers": {"X-Id": "${request_id}"},
+    },
     {"from": APP, "to": "http://127.0.0.1:9", "prefix": "/strong/", "allow_any_authenticated_user": True, "acr_values": ["mfa"]},
     {
         "from": APP, "to": "http://127.0.0.1:9", "prefix": "/cluster/", "allow_any_authenticated_user": True,
@@ -353,9 +359,11 @@ async def test_without_the_data_broker_it_is_503_and_public_routes_go_on(
 @pytest.mark.parametrize(("cache", "control"), [("0", "no-store"), ("5s", "private, max-age=5")])
 async def test_a_permission_may_be_kept_as_long_as_configured(tmp_path: Path, cache: str, control: str) -> None:
     async with asked(tmp_path, forward_auth_cache=cache) as front:
-        ann = await sign_in(front.broker, front.options)
+        ann = await sign_in(front.broker, front.options, auth_time=time.time())
         permitted = await front.verify("/page", headers=cookie(ann))
         refused = [await front.verify("/page", headers=NAVIGATION), await front.verify("/finance/", headers=cookie(ann))]
+        passing = [await front.verify(path, headers=cookie(ann)) for path in ("/recent/", "/varied/")]
+    assert [(answer.status, answer.header("cache-control")) for answer in passing] == [(200, "no-store")] * 2
     assert permitted.header("cache-control") == control
     assert ("cookie" in "".join(permitted.values("vary"))) == (cache != "0")
     assert [answer.header("cache-control") for answer in refused] == ["no-store", "no-store"]
