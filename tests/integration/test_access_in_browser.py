@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
-from tests.integration.test_accessibility_in_browser import findings as findings_in_admin
-from tests.integration.test_portal_in_browser import SCHEMES, errors, look
+from tests.support import accessibility_checks
+from tests.support.accessibility_checks import errors, findings
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
@@ -49,56 +47,41 @@ def page(gate: RunningGate) -> str:
     return gate.url(gate.builder.authenticate_host, "/.gate/access")
 
 
-def findings(browser: Browser, name: str) -> list[str]:
-    """Of the page that is open, on a phone and on a desk."""
-    browser.driver.execute_script(AXE.read_text())
-    found = []
-    for width in (390, 1440):
-        for scheme in SCHEMES:
-            look(browser, width, scheme)
-            browser.picture(f"access-{name}-{width}-{scheme}")
-            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-            found += [f"{name} {width} {scheme}: {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
-            overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
-            found += [f"{name} {width} {scheme}: {overflow} pixels too wide"] if overflow > 0 else []
-    return found
-
-
 def test_from_a_refusal_to_the_application_and_out_again(gate: RunningGate, people: dict[str, Browser]) -> None:
     alice, bob = people["alice"], people["bob"]
     alice.open(gate.url(WAGES))
     assert "You don't have access" in alice.text
-    found = findings(alice, "refused")
+    found = findings(alice, "access-refused")
     alice.click('a[href*="/.gate/access?route="]')
     alice.wait_for_url(page(gate))
     assert "Request access to Wages & more" in alice.text
     assert "Use emergency access" in alice.text
-    found += findings(alice, "form")
+    found += findings(alice, "access-form")
     alice.find("#why").send_keys(WHY)
     alice.submit('button[value="ask"]')
     alice.wait_for_url(page(gate))
     assert "Your requests" in alice.text
-    found += findings(alice, "asked")
+    found += findings(alice, "access-asked")
     bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
     assert "<b>wages</b>" in bob.text
-    found += findings_in_admin(bob, "in-admin-waiting")
+    found += findings(bob, "in-admin-waiting", accessibility_checks.IN_ADMIN, may_scroll=True)
     with bob.without_scripts():
         bob.open(page(gate))
         assert "alice@example.com requests Wages & more for 15 minutes" in bob.text
         assert "<b>wages</b>" in bob.text
     bob.open(page(gate))
-    found += findings(bob, "waiting")
+    found += findings(bob, "access-waiting")
     with bob.without_scripts():
         bob.submit('button[value="approve"]')
         assert "alice@example.com: Wages & more, until" in bob.text
     alice.open(gate.url(WAGES))
     assert "You don't have access" not in alice.text
     bob.open(gate.url(gate.builder.authenticate_host, IN_ADMIN))
-    found += findings_in_admin(bob, "in-admin-given")
+    found += findings(bob, "in-admin-given", accessibility_checks.IN_ADMIN, may_scroll=True)
     alice.open(page(gate))
-    found += findings(alice, "given")
+    found += findings(alice, "access-given")
     bob.open(page(gate))
-    found += findings(bob, "given-by")
+    found += findings(bob, "access-given-by")
     bob.submit('button[aria-label*="Wages"]')
     alice.open(gate.url(WAGES))
     assert "You don't have access" in alice.text

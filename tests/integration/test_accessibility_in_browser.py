@@ -1,33 +1,17 @@
 """axe-core reads every page of the admin and every page that people see, in light and in dark: nothing serious stands in anybody's way."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.accessibility_checks import IN_ADMIN, findings
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
-AXE = Path(__file__).parents[1] / "support" / "accessibility" / "node_modules" / "axe-core" / "axe.min.js"
-# Colours that are still on their way from one scheme to the other are none of a page's.
-RUN = """
-const done = arguments[arguments.length - 1];
-const settled = async () => {
-  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
-  await Promise.allSettled(document.getAnimations().map(animation => animation.finished));
-};
-settled().then(() => axe.run(document, {resultTypes: ["violations"]})).then(
-  found => done(found.violations.map(rule => [rule.impact, rule.id, rule.nodes.map(node => node.html.slice(0, 200))])),
-  error => done([["critical", String(error), []]]));
-"""
 TOO_WIDE = "return [...document.querySelectorAll('.explain .results')].filter(box => box.scrollWidth > box.clientWidth).length"
-# Colour scheme, and width in pixels: on a phone, tables scroll in their own box.
-LOOKS = (("light", 1280), ("dark", 1280), ("light", 420))
-SERIOUS = ("serious", "critical")
 APP, CLOSED, NOWHERE = "app.localhost", "closed.localhost", "nowhere.localhost"
 ADMIN = "/.gate/admin/"
 MOST_PAGES = 80
@@ -58,21 +42,6 @@ def sign_in(browser: Browser, gate: RunningGate, provider: DevelopmentProvider) 
     browser.sign_in(provider.url, gate.url(APP))
 
 
-def findings(browser: Browser, name: str) -> list[str]:
-    """Of the page that is open."""
-    browser.driver.execute_script(AXE.read_text())
-    found = []
-    for scheme, width in LOOKS:
-        media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
-        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        browser.picture(f"{name}-{scheme}-{width}")
-        rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-        found += [f"{name} ({scheme}, {width}): {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
-    return found
-
-
 def admin_links(browser: Browser) -> Iterator[str]:
     """One of each kind: of a list's rows the first, of its filters and columns none."""
     script = "return [...document.querySelectorAll('a[href]')].map(link => link.href)"
@@ -99,7 +68,7 @@ def test_the_admin_is_open_to_everybody(browser: Browser, gate: RunningGate) -> 
             continue
         seen.add(kind)
         browser.open(gate.url(host, path))
-        found += findings(browser, "admin-" + "-".join(step if step != "#" else "one" for step in kind))
+        found += findings(browser, "admin-" + "-".join(step if step != "#" else "one" for step in kind), IN_ADMIN, may_scroll=True)
         wide = browser.driver.execute_script(TOO_WIDE)
         found += [f"{path}: {wide} tables of an explanation scroll sideways on a phone"] if wide else []
         waiting += admin_links(browser)
@@ -128,5 +97,5 @@ def test_the_pages_for_people_are_open_to_everybody(browser: Browser, gate: Runn
         browser.open(url)
         if name == "program":
             browser.open(browser.find("body").text.strip())
-        found += findings(browser, name)
+        found += findings(browser, name, IN_ADMIN, may_scroll=True)
     assert not found, "\n".join(found)

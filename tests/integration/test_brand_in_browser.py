@@ -1,11 +1,10 @@
 """The operator's brand on every page that people see: shown by a browser that obeys the pages' policies, and changed by a reload."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.support.accessibility_checks import look, overflow, violations
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
@@ -48,13 +47,6 @@ def browser(gate: RunningGate, provider: DevelopmentProvider, tmp_path_factory: 
         yield running
 
 
-def look(browser: Browser, width: int, scheme: str) -> None:
-    media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
 def complaints(browser: Browser) -> list[str]:
     """Of the browser, about what a policy forbids."""
     return [entry["message"] for entry in browser.driver.get_log("browser") if "Content Security Policy" in entry["message"]]
@@ -83,10 +75,8 @@ def test_every_page_shows_it_and_can_be_read(browser: Browser, gate: RunningGate
         assert (shown, wide) == ("Example & Sons", 120), name
         # Yellow stays where it can be read, and is mustard on white.
         assert (colour == YELLOW) is (scheme == "dark"), (name, colour)
-        assert browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0, name
-        browser.driver.execute_script(AXE.read_text())
-        rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-        assert [rule for rule in rules if rule[0] in SERIOUS] == [], name
+        assert overflow(browser) <= 0, name
+        assert violations(browser) == [], name
         assert complaints(browser) == [], name
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver.common.by import By
 
-from tests.integration.test_portal_in_browser import errors, look
+from tests.support.accessibility_checks import errors, look
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate

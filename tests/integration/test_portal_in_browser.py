@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from examples.demo.people import Person
-from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.support.accessibility_checks import SCHEMES, errors, look, overflow, violations
 from tests.support.browser import Browser, headless_browser
 from tests.support.children import wait_until
 from tests.support.development_provider import DevelopmentProvider
@@ -17,7 +17,7 @@ from tests.support.gate import GateBuilder, RunningGate
 from tests.support.upstream import SampleUpstream
 
 LONG = "A name of sixty characters, as somebody will surely give it"
-WIDTHS, SCHEMES = (390, 768, 1440), ("light", "dark")
+WIDTHS = (390, 768, 1440)
 GROUPS = tuple(f"a-group-with-a-rather-long-name-number-{number:03}" for number in range(199))
 DORA = Person("dora", "Dora with a name of sixty characters, as somebody has it ...", (*GROUPS, "\u202eevil</i>"), "Operations")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
@@ -71,24 +71,11 @@ def shown(browser: Browser) -> list[str]:
     return [each.text for each in browser.driver.find_elements(By.CSS_SELECTOR, ".apps li:not([hidden]) b") if each.is_displayed()]
 
 
-def look(browser: Browser, width: int, scheme: str) -> None:
-    media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
-def errors(browser: Browser) -> list[str]:
-    """What the browser complained of since it was asked last: a broken policy of the page among it."""
-    return [entry["message"] for entry in browser.driver.get_log("browser") if "favicon" not in entry["message"]]
-
-
 @pytest.mark.parametrize(
     "path", ["/.gate/", "/.gate/sessions", "/.gate/?q=wiki", "/.gate/why?address=nowhere.localhost", "/.gate/why?address=wiki"]
 )
 def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, path: str) -> None:
     browser.open(page(gate, path))
-    browser.driver.execute_script(AXE.read_text())
     found = []
     for width in WIDTHS:
         for scheme in SCHEMES:
@@ -98,11 +85,9 @@ def test_everybody_can_read_it_everywhere(browser: Browser, gate: RunningGate, p
             browser.picture(name)
             browser.driver.execute_script("scrollTo(0, document.body.scrollHeight)")
             browser.picture(f"{name}-below")
-            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-            found += [f"{width} {scheme}: {rule} ({impact}): {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
-            overflow = browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
-            if overflow > 0:
-                found.append(f"{width} {scheme}: {overflow} pixels too wide")
+            found += [f"{width} {scheme}: {each}" for each in violations(browser)]
+            if (wide := overflow(browser)) > 0:
+                found.append(f"{width} {scheme}: {wide} pixels too wide")
     assert not found, "\n".join(found)
     assert errors(browser) == []
 
@@ -217,14 +202,12 @@ def test_many_are_leafed_through_and_found_on_all_pages(many: RunningGate, provi
         browser.open(page(many))
         browser.click('a[rel="next"]')
         browser.wait_for_url(page(many, "/.gate/?page=2"))
-        browser.driver.execute_script(AXE.read_text())
         for width in WIDTHS:
             for scheme in SCHEMES:
                 look(browser, width, scheme)
                 browser.driver.execute_script("document.querySelector('.pages').scrollIntoView({block: 'center'})")
                 browser.picture(f"portal-pages-{width}-{scheme}")
-                rules = browser.driver.execute_async_script(RUN)
-                assert [rule for impact, rule, _ in rules if impact in SERIOUS] == []
+                assert violations(browser) == []
         assert errors(browser) == []
         seen = shown(browser)
         browser.click('a[rel="next"]')

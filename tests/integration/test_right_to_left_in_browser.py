@@ -1,12 +1,11 @@
 """Pages for people, from right to left as Arabic and Hebrew are read: nothing hangs over, lies upon something else, or stays behind."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from examples.demo.people import Person
-from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
+from tests.support.accessibility_checks import overflow, violations
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate
@@ -92,11 +91,9 @@ def test_everything_has_its_place_from_right_to_left(browser: Browser, gate: Run
     assert browser.driver.execute_script(BEGINNINGS) == pytest.approx(begins, abs=1)
     browser.picture(f"rtl-{name}-{width}")
     browser.driver.execute_script("document.querySelectorAll('details').forEach(each => each.open = true)")
-    assert browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+    assert overflow(browser) <= 0
     assert browser.driver.execute_script(UPON_EACH_OTHER) == []
-    browser.driver.execute_script(AXE.read_text())
-    rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-    assert [rule for rule in rules if rule[0] in SERIOUS] == []
+    assert violations(browser) == []
 
 
 def test_arrow_keys_lead_where_they_point(browser: Browser, gate: RunningGate) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from authorize.policy.reasons import Reason
 from examples.demo.people import ALICE
-from tests.integration.test_accessibility_in_browser import AXE, RUN, SERIOUS
-from tests.integration.test_portal_in_browser import SCHEMES, errors, look
+from tests.support.accessibility_checks import errors, findings
 from tests.support.browser import Browser, headless_browser
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
@@ -83,17 +82,7 @@ def test_people_choose_on_a_phone_and_on_a_desk(
     corp, partner = providers
     browser.open(gate.url(OPEN))
     browser.wait_for_url(gate.url(AUTHENTICATE_HOST, "/.gate/sign_in"))
-    found = []
-    for width in (390, 1440):
-        for scheme in SCHEMES:
-            look(browser, width, scheme)
-            browser.picture(f"choose-{width}-{scheme}")
-            browser.driver.execute_script(AXE.read_text())
-            rules: list[list[Any]] = browser.driver.execute_async_script(RUN)
-            found += [f"{width} {scheme}: {rule}: {nodes}" for impact, rule, nodes in rules if impact in SERIOUS]
-            if browser.driver.execute_script("return document.documentElement.scrollWidth - innerWidth") > 0:
-                found.append(f"{width} {scheme}: too wide")
-    assert found == []
+    assert findings(browser, "choose") == []
     assert errors(browser) == []
     browser.find("#address").send_keys("somebody@nowhere.example")
     browser.submit("form button")
