@@ -123,7 +123,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
 
 def _upstreams(gate: ProxyPageContext) -> tuple[int, int]:
     """How many upstreams this process asks, and how many of them it leaves out at this moment."""
-    known = (gate.proxy.clusters.known(route) for route in gate.options.policy)
+    known = (gate.proxy.clusters.get(route) for route in gate.options.policy)
     clusters = {id(cluster): cluster for cluster in known if cluster is not None}.values()
     return sum(len(each.members) for each in clusters), sum(len(each.members) - each.available() for each in clusters)
 

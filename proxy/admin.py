@@ -162,7 +162,7 @@ def last_errors(route: ConfiguredRoute, upstream_errors: UpstreamErrors) -> list
 
 def _upstreams(route: ConfiguredRoute, clusters: Clusters | None, upstream_errors: UpstreamErrors) -> tuple[str, ...]:
     """Each with its weight, how it is, and what its last request failed by; empty where there is nothing to tell beyond the target."""
-    cluster = clusters.known(route) if clusters is not None else None
+    cluster = clusters.get(route) if clusters is not None else None
     last = last_errors(route, upstream_errors)
     if cluster is None:
         return tuple(f"{upstream.url}: {trouble}" for upstream, trouble in zip(route.to, last, strict=True)) if any(last) else ()

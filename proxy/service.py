@@ -37,9 +37,7 @@ MOST_HOSTS, LONGEST_HOST = 1024, 253
 
 
 class ProxyService:
-    def __init__(
-        self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources, previous: "ProxyService | None" = None
-    ):
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources):
         self.clock = pipeline.clock
         self._options = options
         self._authorize = authorize = pipeline.authorizer
@@ -54,7 +52,7 @@ class ProxyService:
         authenticate = options.authenticate_service_url if options.services in SERVES_AUTHENTICATE else None
         self._authenticate_host = None if authenticate is None else authenticate.host
         self.answered = RequestCounter(options.service_label, ours | authorize.routes.hosts)
-        self.dataplane: DataPlane = DataPlane(options, pipeline, resources, previous.dataplane if previous else None)
+        self.dataplane: DataPlane = DataPlane(options, pipeline, resources)
         self.clusters: Clusters = self.dataplane.state.clusters
         self.upstream_errors: UpstreamErrors = self.dataplane.upstream_errors
         self.forward_auth = ForwardAuth(options, pipeline)

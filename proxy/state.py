@@ -56,7 +56,7 @@ class RouteForwarding:
         return cls(
             upstream=Upstream.build(route),
             own_host=own_name(route.to[0].url),
-            cluster=clusters.of(route),
+            cluster=clusters.get(route),
             headers=RouteHeaders.build(route, options, told_names),
             path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
             host=(host := HostRewrite.build(route)),
@@ -138,21 +138,20 @@ class ProxyState:
         counted_before = previous.statistics if previous is not None else {}
         # By label.  Who goes on under its label goes on counting.
         self.statistics: dict[str, RouteStatistics] = {}
-        self.clusters: Clusters = Clusters(previous.clusters if previous is not None else None)
-        self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
+        carried: dict[str, CompiledRoute] = {}
         for compiled in routes:
-            if compiled.id in self._by_route or not compiled.route.to or compiled.route.redirect:
-                continue
+            if compiled.route.to and not compiled.route.redirect:
+                carried.setdefault(compiled.id, compiled)
+        self.clusters: Clusters = Clusters((each.route for each in carried.values()), previous.clusters if previous is not None else None)
+        self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
+        for id, compiled in carried.items():
             if measures and (label := route_label(compiled.route)) not in self.statistics:
                 self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
-            before = known.get(compiled.id)
+            before = known.get(id)
             if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
                 statistics = self.statistics.get(route_label(compiled.route))
                 before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, statistics))
-            elif before[1].cluster is not None:
-                self.clusters.of(compiled.route)  # lives on
-            self._by_route[compiled.id] = before
-        self.clusters.settle()
+            self._by_route[id] = before
         self.response_headers = ResponseHeaders.build(options)
         # Seconds; as long may a client hold what it doesn't use.
         self.idle = options.timeout_idle.total_seconds() or math.inf

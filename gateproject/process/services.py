@@ -93,7 +93,7 @@ class ServiceBuilder:
         if kind in SIGNS_IN:
             authenticate = AuthenticateService(options, broker, served(signing_key), clock, served(directory))
         if kind in SERVES_PEOPLE:
-            proxy = ProxyService(options, served(pipeline), self.resources, previous.proxy if previous else None)
+            proxy = ProxyService(options, served(pipeline), self.resources)
         if kind in ANSWERS_ENVOYS:
             ext_authz = ExtAuthzResponder(options, served(pipeline))
         tracing = tracer.Tracer.of(options, previous.tracing if previous else None)

@@ -46,13 +46,11 @@ MOST_TUNNELS = 1024
 
 
 class DataPlane:
-    def __init__(
-        self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources, previous: "DataPlane | None" = None
-    ):
+    def __init__(self, options: Options, pipeline: AuthorizationPipeline, resources: ForwardingResources):
         self.pipeline, self._resources = pipeline, resources
         self.streams, self.upstream_errors = resources.streams, resources.client.upstream_errors
-        table, before = pipeline.authorizer.routes, previous.state if previous else None
-        self.state: ProxyState = ProxyState(table.routes(), options, before, table.told_names)
+        table = pipeline.authorizer.routes
+        self.state: ProxyState = ProxyState(table.routes(), options, resources.state, table.told_names)
         self.forms = KeptForms(options, resources.broker, pipeline.authorizer.scheme_of)
 
     async def __call__(self, incoming: IncomingRequest, receive: Receive, send: Send) -> None:

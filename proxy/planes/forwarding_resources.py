@@ -14,11 +14,12 @@ from proxy.upstreams.health import HealthChecks
 from proxy.upstreams.route_statistics import StatisticsInForce
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ForwardingResources:
     """Pools of upstream connections, open streams and observers, which outlive the reload of a configuration.
 
-    `saw` is told of every request that is let through for a session: its id, the time, the host.
+    `saw` is told of every request that is let through for a session: its id, the time, the host.  `state` is the one in force, of which
+    the next one takes what is the same.
     """
 
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(lambda entries: None))
@@ -28,13 +29,15 @@ class ForwardingResources:
     broker: BrokerClient | None = None  # keeps what people send without a session; without it, nothing is kept
     statistics: StatisticsInForce = field(default_factory=StatisticsInForce)
     line: WatchLine = field(default_factory=WatchLine)
+    state: ProxyState | None = None
     health: HealthChecks = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "health", HealthChecks(self.client))
+        self.health = HealthChecks(self.client)
 
     def use(self, options: Options, state: ProxyState | None) -> None:
         """Switch to a configuration, in force from now on; called on the event loop."""
+        self.state = state
         self.client.use(options.dns_lookup_family)
         self.client.upstream_errors.forget()
         carries = options.services in ("all", "proxy")

@@ -4,7 +4,7 @@ import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -167,40 +167,30 @@ class ClusterSelection:
 class Clusters:
     """Clusters of one configuration.  What is the same in the next one lives on: a cluster, and what is known of an upstream."""
 
-    def __init__(self, previous: "Clusters | None" = None):
-        self._clusters_before = previous._clusters if previous is not None else {}
-        self._members_before = previous._members if previous is not None else {}
+    def __init__(self, routes: Iterable[Route], previous: "Clusters | None" = None):
         self._clusters: dict[str, Cluster] = {}
         self._members: dict[object, Member] = {}
-        self._draw = random.Random()  # noqa: S311 - who is asked is no secret
+        draw = random.Random()  # noqa: S311 - who is asked is no secret
+        clusters, members = (previous._clusters, previous._members) if previous is not None else ({}, {})
+        for route in filter(_has_choice, routes):
+            key = _cluster_key(route)
+            cluster = self._clusters.get(key) or clusters.get(key)
+            if cluster is None:
+                cluster = Cluster(route, tuple(self._member(route, position, members) for position in range(len(route.to))), draw)
+            self._clusters[key] = cluster
+            self._members |= {_member_key(route, member.upstream): member for member in cluster.members}
 
-    def of(self, route: Route) -> Cluster | None:
+    def get(self, route: Route) -> Cluster | None:
         """Cluster of a route; None where there is nothing to choose."""
-        if len(route.to) == 1 and not route.health_checks and route.outlier_detection is None:
-            return None
-        key = _cluster_key(route)
-        known = self._clusters.get(key) or self._clusters_before.get(key)
-        if known is None:
-            known = Cluster(route, tuple(self._member(route, position) for position in range(len(route.to))), self._draw)
-        self._clusters[key] = known
-        self._members |= {self._member_key(route, member.upstream): member for member in known.members}
-        return known
-
-    def known(self, route: Route) -> Cluster | None:
-        """Cluster of a route if there is one by now, for whoever looks on; makes none."""
-        return self._clusters.get(_cluster_key(route)) if route.to else None
+        return self._clusters.get(_cluster_key(route)) if _has_choice(route) else None
 
     def members(self) -> Collection[Member]:
         return self._members.values()
 
-    def settle(self) -> None:
-        """Let go of what came before: everything is built."""
-        self._clusters_before, self._members_before = {}, {}
-
-    def _member(self, route: Route, position: int) -> Member:
+    def _member(self, route: Route, position: int, before: Mapping[object, Member]) -> Member:
         upstream = Upstream.build(route, position)
-        key = self._member_key(route, upstream)
-        known = self._members.get(key) or self._members_before.get(key)
+        key = _member_key(route, upstream)
+        known = self._members.get(key) or before.get(key)
         if known is None:
             url = route.to[position].url
             speaks_grpc = upstream.is_ssl() and any(check.grpc_health_check for check in route.health_checks)
@@ -209,9 +199,13 @@ class Clusters:
         self._members[key] = known
         return known
 
-    @staticmethod
-    def _member_key(route: Route, upstream: Upstream) -> object:
-        return upstream.connection_key, repr((route.health_checks, route.outlier_detection))
+
+def _has_choice(route: Route) -> bool:
+    return len(route.to) > 1 or (bool(route.to) and (bool(route.health_checks) or route.outlier_detection is not None))
+
+
+def _member_key(route: Route, upstream: Upstream) -> object:
+    return upstream.connection_key, repr((route.health_checks, route.outlier_detection))
 
 
 def _cluster_key(route: Route) -> str:

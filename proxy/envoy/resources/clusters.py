@@ -3,13 +3,11 @@
 import hashlib
 import json
 import ssl
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from config.routes.route import Route
-from config.routes.route_cache import routes_beside
 from foundation.values import ip_of
 from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
 from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
@@ -47,7 +45,7 @@ class EnvoyClusters:
     """Envoy clusters of one configuration.  Names follow from the content, so that what is the same keeps its connections over a reload.
 
     With `by_route` each route has its own, whose statistics are told by the route's label; else routes to one upstream share one.
-    `resources` are JSON, by name.  Made of those of `previous` by what has changed, because of ten thousand routes that is mostly one.
+    `resources` are JSON, by name.  Those of `previous` that are the same are taken from it, because of ten thousand routes that is most.
     At most `max_connections` lead to one upstream.  `may_be_refused`: something new of the operator's is in them, in which Envoy may find a
     mistake that gate has not found.
     """
@@ -63,56 +61,32 @@ class EnvoyClusters:
     ):
         self.may_be_refused, self._max_connections = False, max_connections
         self._by_route, self._family, self._bundle = by_route, _FAMILIES[dns_lookup_family], system_bundle()
-        self._routes = tuple(routes)
-        before = previous if previous is not None and previous._kind() == self._kind() else None
-        self.resources: dict[str, str] = {} if before is None else dict(before.resources)
-        self._names: dict[ClusterKey, str] = {} if before is None else dict(before._names)
-        self._users: Counter[ClusterKey | str] = Counter() if before is None else before._users.copy()  # routes of each key and resource
-        others = () if before is None else before._routes
-        for route in _each_once(routes_beside(self._routes, others)):
-            self._add(route)
-        for route in _each_once(routes_beside(others, self._routes)):
-            self._remove(route)
+        is_alike = previous is not None and previous._kind() == self._kind()
+        before, resources = (previous._names, previous.resources) if is_alike and previous is not None else ({}, {})
+        self.resources: dict[str, str] = {}
+        self._names: dict[ClusterKey, str | None] = {}  # None where Envoy can't verify it as gate would
+        for route in routes:
+            for position, target in enumerate(route.to):
+                key = self._key(target.url.origin, route)
+                if key not in self._names:
+                    self._names[key] = name = before[key] if key in before else self._made(key, route, position)
+                    if name is not None and name in resources:
+                        self.resources[name] = resources[name]
+                if is_replaceable(route) and (name := self._names[key]) is not None and (other := _else_gate(name)) not in self.resources:
+                    self.resources[other] = resources.get(other) or json.dumps(_or_gate(name))
 
     def _kind(self) -> tuple[object, ...]:
         return self._by_route, self._family, self._bundle, self._max_connections
 
-    def _add(self, route: Route) -> None:
-        for position, target in enumerate(route.to):
-            key = self._key(target.url.origin, route)
-            if key not in self._names:
-                self._name(key, route, position)
-            if is_replaceable(route) and (name := self._names.get(key)) is not None:
-                self.resources[_else_gate(name)] = json.dumps(_or_gate(name))
-            self._users.update(self._used(key, route))
-
-    def _remove(self, route: Route) -> None:
-        for target in route.to:
-            key = self._key(target.url.origin, route)
-            used = self._used(key, route)
-            self._users.subtract(used)
-            for gone in [each for each in used if not self._users[each]]:
-                del self._users[gone]
-                self._forget(gone)
-
-    def _used(self, key: ClusterKey, route: Route) -> list[ClusterKey | str]:
-        """The key, and the names of resources, that a route has a use for."""
-        if (name := self._names.get(key)) is None:
-            return [key]
-        return [key, name, _else_gate(name)] if is_replaceable(route) else [key, name]
-
-    def _forget(self, gone: ClusterKey | str) -> None:
-        if isinstance(gone, str):
-            self.resources.pop(gone, None)
-        else:
-            self._names.pop(gone, None)
-
-    def _name(self, key: ClusterKey, route: Route, position: int) -> None:
-        if _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
-            thresholds = {**_UNBOUNDED, "max_connections": self._max_connections}
-            cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics, thresholds)
-            self._names[key], self.resources[cluster["name"]] = cluster["name"], json.dumps(cluster)
-            self.may_be_refused |= route.tls_custom_ca is not None or route.tls_client_cert is not None
+    def _made(self, key: ClusterKey, route: Route, position: int) -> str | None:
+        if not _can_verify(route, upstream := Upstream.build(route, position), self._bundle):
+            return None
+        thresholds = {**_UNBOUNDED, "max_connections": self._max_connections}
+        cluster = _cluster(route, upstream, self._family, self._bundle, key.statistics, thresholds)
+        name: str = cluster["name"]
+        self.resources[name] = json.dumps(cluster)
+        self.may_be_refused |= route.tls_custom_ca is not None or route.tls_client_cert is not None
+        return name
 
     def __repr__(self) -> str:
         return f"<EnvoyClusters of {len(self._names)} upstreams>"
@@ -125,11 +99,6 @@ class EnvoyClusters:
     def _key(self, origin: str, route: Route) -> ClusterKey:
         tls = (route.tls_skip_verify, route.tls_custom_ca, route.tls_client_cert, route.tls_client_key, route.tls_server_name)
         return ClusterKey(origin, tls, route.upstream_http2, stat_name(route_label(route)) if self._by_route else "")
-
-
-def _each_once(placed: Iterable[tuple[int, Route]]) -> Iterable[Route]:
-    """Routes without their places: what is written twice alike may be one object in both."""
-    return {id(route): route for _, route in placed}.values()
 
 
 def is_replaceable(route: Route) -> bool:

@@ -51,7 +51,7 @@ def shown(
         broker=broker or MemoryStore(),
         options=SimpleNamespace(policy=policy or list(clusters or {"a": None}), providers=providers or {"oidc": a_provider()}),
         proxy=SimpleNamespace(
-            clusters=SimpleNamespace(known=clusters.get if clusters else lambda route: None),
+            clusters=SimpleNamespace(get=clusters.get if clusters else lambda route: None),
             upstream_errors=upstream_errors or UpstreamErrors(),
         ),
     )

@@ -27,11 +27,7 @@ IN_FORCE = SimpleNamespace(file="/etc/gate/config.yaml", checksum="0123456789abc
 
 
 def pages_for(*routes: Route, configuration: SimpleNamespace = IN_FORCE, **settings: Any) -> AdminPages:
-    clusters = Clusters()
-    for route in routes:
-        if route.to:
-            clusters.of(route)
-    proxy = SimpleNamespace(clusters=clusters, upstream_errors=UpstreamErrors())
+    proxy = SimpleNamespace(clusters=Clusters(routes), upstream_errors=UpstreamErrors())
     registers = (admin.register, authorize.admin.register, databroker.admin.register)
     return AdminPages(
         *registers,

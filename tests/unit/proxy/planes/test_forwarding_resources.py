@@ -27,6 +27,7 @@ async def test_upstreams_are_looked_at_by_who_carries(tmp_path: Path, services: 
         resources.use(options, state)
         assert resources.client.family == socket.AF_INET
         assert bool(resources.health._running) is is_checked
+        assert resources.state is state, "the next one takes from it what is the same"
         resources.use(options, None)
         assert not resources.health._running
     finally:

@@ -15,7 +15,8 @@ def make_route(*to, **keys):
 
 
 def cluster_of(*to, **keys):
-    return Clusters().of(make_route(*to, **keys))
+    route = make_route(*to, **keys)
+    return Clusters([route]).get(route)
 
 
 NAMES = ("http://a.internal", "http://b.internal", "http://c.internal")
@@ -112,19 +113,22 @@ async def test_an_upstream_that_refuses_connections_costs_nobody_an_answer(metho
 
 
 def test_what_is_known_outlives_a_reload():
-    before = Clusters()
-    first, other = before.of(make_route(*NAMES)), before.of(make_route(*NAMES[:2], prefix="/x"))
-    before.settle()
-    after = Clusters(before)
-    same = after.of(make_route(*NAMES, prefix="/y"))
-    more = after.of(make_route(*NAMES, "http://d.internal"))
-    weighted = after.of(make_route("http://a.internal,2", "http://b.internal,1"))
-    after.settle()
+    routes = make_route(*NAMES), make_route(*NAMES[:2], prefix="/x")
+    before = Clusters(routes)
+    first, other = map(before.get, routes)
+    routes = (
+        make_route(*NAMES, prefix="/y"),
+        make_route(*NAMES, "http://d.internal"),
+        make_route("http://a.internal,2", "http://b.internal,1"),
+    )
+    after = Clusters(routes, before)
+    same, more, weighted = map(after.get, routes)
     assert same is first
     assert other is not more
     assert more.members[:3] == first.members
     assert weighted.members == first.members[:2]
-    assert Clusters(after).of(make_route(*NAMES[:2])) is not other  # two configurations later nothing of it is left
+    route = make_route(*NAMES[:2])
+    assert Clusters([route], after).get(route) is not other  # two configurations later nothing of it is left
 
 
 def test_nobody_to_ask_is_a_503():

@@ -41,7 +41,7 @@ async def test_the_upstream_is_connected_to(alive):
 
 async def test_one_that_is_away_is_stood_in_for_by_another_and_counted_where_it_ended(dead, alive):
     configured = route(dead, alive)
-    cluster = Clusters().of(configured)
+    cluster = Clusters([configured]).get(configured)
     while cluster.choose() != 1:  # the next choice is the dead one
         pass
     selection = ClusterSelection(cluster, b"")

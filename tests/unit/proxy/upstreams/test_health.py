@@ -42,9 +42,9 @@ def test_results_in_a_row_change_what_is_known(results, healthy):
 
 
 def clusters_of(*to, **keys):
-    clusters = Clusters()
-    cluster = clusters.of(Route.model_validate({"from": "https://app.example.com", "to": list(to), **keys}))
-    return clusters, cluster
+    route = Route.model_validate({"from": "https://app.example.com", "to": list(to), **keys})
+    clusters = Clusters([route])
+    return clusters, clusters.get(route)
 
 
 class Checked:
@@ -159,9 +159,9 @@ async def test_checks_go_on_over_a_reload_and_end_with_their_upstream():
     async with Changing() as first, Changing() as second, Checked(first.url, second.url, health_checks=[HTTP]) as checked:
         first.answers(ERROR)
         await checked.until("unhealthy", "healthy")
-        after = Clusters(checked.clusters)
-        cluster = after.of(Route.model_validate({"from": "https://b.example.com", "to": [first.url], "health_checks": [HTTP]}))
-        after.settle()
+        route = Route.model_validate({"from": "https://b.example.com", "to": [first.url], "health_checks": [HTTP]})
+        after = Clusters([route], checked.clusters)
+        cluster = after.get(route)
         checked.checks.use(after.members())
         assert [cluster.health(member) for member in cluster.members] == ["unhealthy"]
         seen, asked = len(second.requests), len(first.requests)
