@@ -75,11 +75,3 @@ def test_a_record_that_can_be_no_session_is_refused(change: dict[str, Any]) -> N
 def test_an_issuer_that_is_no_text_makes_a_record_malformed(kind: type) -> None:
     with pytest.raises(TypeError):
         kind.from_record(Record("any", "s", {"id": "s", "issuer": 7}, 1, 0.0))
-
-
-def test_an_account_without_permissions_can_be_read_by_an_earlier_release() -> None:
-    """Which refuses an account of which it does not know everything."""
-    without, with_one = (ServiceAccountRecord("ci", (), 1.0, 2.0, "hash", permissions=may) for may in ((), ("routes:read",)))
-    assert "permissions" not in without.to_data()
-    assert ServiceAccountRecord.from_record(Record("any", "ci", without.to_data(), 1, 0.0)) == without
-    assert ServiceAccountRecord.from_record(Record("any", "ci", with_one.to_data(), 1, 0.0)) == with_one

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from authenticate.scim.directory import ScimDirectory
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SCIM_GROUP, SCIM_USER, DirectoryGroup, DirectoryUser, SessionRecord
-from databroker.session_reader import group_of, person_of
+from databroker.records import DIRECTORY_USER, DirectoryUser, SessionRecord
+from databroker.session_reader import person_of
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
 
@@ -48,12 +48,6 @@ class World:
 
     async def both(self) -> tuple[Any, Any]:
         return await self.groups(FIRST), await self.groups(SECOND)
-
-    async def forget_issuers(self) -> None:
-        """As an earlier release has written everything."""
-        for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER, DIRECTORY_GROUP):
-            for record in await self.broker.page(type, "", 10):
-                await self.broker.put(type, record.id, {name: value for name, value in record.data.items() if name != "issuer"})
 
 
 @pytest.fixture
@@ -153,22 +147,6 @@ async def test_without_its_mark_a_deactivation_is_of_one_issuer_s_person_too(wor
     await world.broker.delete(DIRECTORY_USER, "oidc/ann")
     assert await world.second.is_deactivated(session(FIRST))
     assert not await world.second.is_deactivated(session(SECOND))
-
-
-async def test_what_an_earlier_release_wrote_counts_and_is_the_issuer_s_of_the_first_start(world: World) -> None:
-    await world.forget_issuers()
-    assert await world.both() == (("g-1",), ("g-1",))
-    await world.first.tidy()
-    assert await world.both() == (("g-1",), None)
-    record = await world.broker.get(DIRECTORY_GROUP, "g-1")
-    assert group_of(session(FIRST), record) == DirectoryGroup("g-1", "Sales", issuer=FIRST)
-    assert group_of(session(SECOND), record) is None
-    versions = [record.version for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER) for record in await world.broker.page(type, "", 10)]
-    for directory in (world.second, world.first):
-        await directory.tidy()
-    assert versions == [
-        record.version for type in (SCIM_USER, SCIM_GROUP, DIRECTORY_USER) for record in await world.broker.page(type, "", 10)
-    ], "once"
 
 
 async def test_a_tenant_of_the_shared_endpoint_is_of_it(tmp_path: Path) -> None:
