@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import re2
-
 from authorize.policy.criterion import Evaluation
 from authorize.policy.language.expressions import UnusableOperand, compile_block
 from authorize.policy.language.registry import TIMED
@@ -21,9 +19,6 @@ from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
 
 Matcher = Callable[[str], bool]
-
-_WITHOUT_GROUPS = re2.Options()
-_WITHOUT_GROUPS.never_capture = True
 
 CONDITIONS = ("path", "prefix", "regex")
 _FOR_NOBODY = frozenset({"public", "redirect", "cors_preflight"})  # criteria that let in who has not signed in
@@ -200,6 +195,8 @@ def _pattern(text: str | None, key: str, problems: list[Problem]) -> Matcher | N
 
 def _decoded_pattern(text: str) -> Matcher:
     """Of a regex that names escapes: a route that was found by them owns what they stand for (docs/decisions/paths.md)."""
+    import re2
+
     try:
         return _fullmatch(expression_form(text))
     except re2.error:
@@ -208,7 +205,11 @@ def _decoded_pattern(text: str) -> Matcher:
 
 def _fullmatch(expression: str) -> Matcher:
     """Of bytes and without groups: half the time, as RE2's Python side has no places in a text to work out."""
-    fullmatch = re2.compile(expression, _WITHOUT_GROUPS).fullmatch
+    import re2  # 2 MiB, for expressions alone
+
+    options = re2.Options()
+    options.never_capture = True
+    fullmatch = re2.compile(expression, options).fullmatch
     return lambda path: fullmatch(path.encode()) is not None
 
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import re2
-
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from config.routes.route import Route
 from foundation.errors import BadRequest
@@ -114,6 +112,8 @@ class _Host:
         elif conditions.prefix is not None:
             self._prefixes[conditions.prefix] = index
         elif conditions.regex is not None:
+            import re2  # 2 MiB, for expressions alone
+
             self._regexes.append((index, re2.compile(conditions.regex).fullmatch))
             if (beginning := _beginning_of_anything(conditions.regex)) is not None:
                 self._prefixes.setdefault(beginning, index)

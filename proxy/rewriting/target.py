@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-import re2
-
 from authorize.policy.paths.canonical import canonical_host, canonical_path
 from config.routes.rewrites import template
 from config.routes.route import Route
@@ -75,6 +73,8 @@ class PathRewrite:
 
 def substitution(pattern: str, written: str) -> Substitute:
     """Regex substitution of every match.  The result may have a bounded length only (BadRequest)."""
+    import re2  # 2 MiB, for expressions alone
+
     find, parts = re2.compile(pattern), template(written)
 
     def replaced(match: Any) -> str:

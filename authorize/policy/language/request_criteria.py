@@ -4,8 +4,6 @@ import ipaddress
 import itertools
 from collections.abc import Callable
 
-import re2
-
 from authorize.policy.criterion import UNTOLD, Case, Criterion, CriterionReasons, on_request
 from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
@@ -95,6 +93,8 @@ def _expression_forms(expressions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_expression(text: str) -> bool:
+    import re2  # 2 MiB, for expressions alone
+
     try:
         re2.compile(text)
     except re2.error:

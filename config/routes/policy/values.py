@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import re2
-
 from config.types.fields import duration, network, text
 
 _TIME = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
@@ -61,6 +59,8 @@ def alternatives(operator: str, value: Any, read_one: Callable[[Any], Any]) -> t
 
 def regular_expression(value: Any) -> str:
     """Regular expression of RE2; ValueError that says where it goes wrong."""
+    import re2  # 2 MiB, for expressions alone
+
     expression = text(value)
     options = re2.Options()
     options.log_errors = False  # else RE2 writes to stderr by itself

@@ -86,8 +86,8 @@ def test_nothing_that_only_migrations_needed_is_kept_for_ever(tmp_path, monkeypa
 
 def test_a_process_has_not_loaded_the_libraries_of_what_it_does_not_do(tmp_path):
     make_options(tmp_path, log_level="error", grpc_address="")
-    # A kvstore, PostgreSQL, gRPC; ACME, Envoy, and a sign-in.
-    needless = {"redis", "psycopg", "grpc", "google", "envoy", "acme", "proxy.envoy", "mozilla_django_oidc", "requests"}
+    # A kvstore, PostgreSQL, gRPC; ACME, Envoy, a sign-in, and regular expressions.
+    needless = {"redis", "psycopg", "grpc", "google", "envoy", "acme", "proxy.envoy", "mozilla_django_oidc", "requests", "re2"}
     begun = f"import sys, gateproject.asgi\nprint(sorted({needless} & set(sys.modules)))\n"
     environment = {**clean_environment(), "GATE_CONFIG": str(tmp_path / "config.yaml")}
     ended = subprocess.run([sys.executable, "-c", begun], capture_output=True, text=True, cwd=ROOT, env=environment, timeout=60, check=True)
