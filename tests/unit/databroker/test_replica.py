@@ -335,17 +335,6 @@ async def test_a_stale_copy_does_not_answer_who_has_seen_more(world):
     assert world.replica.peek(SESSION, "a") is UNKNOWN
 
 
-async def test_a_session_ended_while_the_stream_was_broken_is_not_served_after(world):
-    await world.store.put(SESSION, "a", {})
-    await world.replica.get(SESSION, "a")
-    world.line.cut()
-    await world.until(lambda: not world.replica._is_following)
-    await world.store.delete(SESSION, "a")
-    world.line.mend()
-    await world.until(lambda: world.replica._is_following)
-    assert await world.replica.get(SESSION, "a") is None
-
-
 async def test_an_answer_from_before_the_break_is_not_cached_after_it(world):
     await world.store.put(SESSION, "a", {})
     await world.settle()

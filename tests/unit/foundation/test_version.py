@@ -16,22 +16,16 @@ def test_the_version_is_the_release_and_the_commit() -> None:
     assert re.fullmatch(rf"v{re.escape(RELEASE)}(\+[0-9a-f]{{12}})?", version())
 
 
-def test_what_an_image_was_built_from_is_told_without_git(tmp_path: Path) -> None:
-    shutil.copy(module.__file__, tmp_path / "version.py")
-    (tmp_path / "revision.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
-    asked = [sys.executable, "-c", "import version; print(version.version())"]
-    told = subprocess.run(asked, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
-    assert told.strip() == f"v{RELEASE}+0123456789ab"
-
-
-@pytest.mark.parametrize("text", [None, "", "$Format:%H$\n"])
-def test_without_either_there_is_the_release(tmp_path: Path, text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("text", "revision"), [("0123456789abcdef0123456789abcdef01234567\n", "+0123456789ab"), (None, ""), ("", ""), ("$Format:%H$\n", "")]
+)
+def test_without_git_it_is_what_an_image_was_built_from_or_the_release(tmp_path: Path, text: str | None, revision: str) -> None:
     shutil.copy(module.__file__, tmp_path / "version.py")
     if text is not None:
         (tmp_path / "revision.txt").write_text(text)
     asked = [sys.executable, "-c", "import version; print(version.version())"]
     told = subprocess.run(asked, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True, check=True).stdout
-    assert told.strip() == f"v{RELEASE}"
+    assert told.strip() == f"v{RELEASE}{revision}"
 
 
 def test_a_source_archive_holds_its_revision(tmp_path: Path) -> None:

@@ -149,15 +149,10 @@ async def test_a_token_that_can_not_be_verified_lets_nobody_in(world: World) -> 
         await world.check("/mail", "Bearer good.to.ken")
 
 
-async def test_a_token_that_has_ended_meanwhile_is_nobody(world: World) -> None:
-    world.known.given = Given(SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, NOW, {}), UserRecord("oidc/1", "ann@corp.com"))
-    assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
-
-
-async def test_malformed_claims_name_nobody(world: World) -> None:
-    world.known.given = Given(
-        SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, 2000.0, "no map"), UserRecord("oidc/1", "ann@corp.com")
-    )  # type: ignore[arg-type]
+@pytest.mark.parametrize(("expires", "claims"), [(NOW, {}), (2000.0, "no map")], ids=["ended meanwhile", "malformed claims"])
+async def test_a_token_without_a_living_well_formed_session_is_nobody(world: World, expires: float, claims: object) -> None:
+    session = SessionRecord("bearer/1", "oidc/1", "1", "oidc", 1000.0, expires, claims)
+    world.known.given = Given(session, UserRecord("oidc/1", "ann@corp.com"))
     assert (await world.check("/mail", "Bearer good.to.ken")).decision.outcome is Outcome.SIGN_IN
 
 

@@ -87,21 +87,26 @@ async def test_an_expired_session_is_nobody(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"id": "s1"}, {"id": "s1", "user_id": 1, "subject": "1", "provider": "oidc", "issued": 1, "expires": 9e9}, {"x": 1}]
+    ("type", "broken"),
+    [
+        *(
+            (SESSION, broken)
+            for broken in (
+                {},
+                {"id": "s1"},
+                {"id": "s1", "user_id": 1, "subject": "1", "provider": "oidc", "issued": 1, "expires": 9e9},
+                {"x": 1},
+            )
+        ),
+        (USER, {"id": "oidc/1", "claims": 7}),
+        (DIRECTORY_USER, {"group_ids": 7}),
+        (USER, {"nonsense": 1}),
+    ],
 )
-async def test_a_malformed_session_is_nobody(world: World, broken: dict[str, object]) -> None:
-    broker, _, loader = world
-    await broker.put(SESSION, "s1", broken)
-    assert await loader.load("s1", NOW) is None
-
-
-@pytest.mark.parametrize(
-    ("type", "broken"), [(USER, {"id": "oidc/1", "claims": 7}), (DIRECTORY_USER, {"group_ids": 7}), (USER, {"nonsense": 1})]
-)
-async def test_a_malformed_record_beside_the_session_lets_nobody_in(world: World, type: str, broken: dict[str, object]) -> None:
+async def test_a_malformed_record_lets_nobody_in(world: World, type: str, broken: dict[str, object]) -> None:
     broker, _, loader = world
     await broker.sign_in()
-    await broker.put(type, "oidc/1", broken)
+    await broker.put(type, "s1" if type == SESSION else "oidc/1", broken)
     assert await loader.load("s1", NOW) is None
 
 

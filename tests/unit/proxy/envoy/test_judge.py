@@ -108,13 +108,9 @@ async def test_our_own_pages_are_no_applications_whoever_asks(path: str, stage: 
     assert (await stage.ask(ask(path, stage.cookie("app.example.com"))))[CLUSTER] == b"gate"
 
 
-async def test_who_is_refused_is_not_carried(stage: Stage, ask: Ask) -> None:
-    told = await stage.ask(ask("/", stage.cookie("finance.example.com"), host="finance.example.com"))
-    assert told[CLUSTER] == b"gate"
-
-
-async def test_a_session_of_one_host_is_nothing_at_another(stage: Stage, ask: Ask) -> None:
-    told = await stage.ask(ask("/", stage.cookie("finance.example.com"), host="app.example.com"))
+@pytest.mark.parametrize("host", ["finance.example.com", "app.example.com"], ids=["refused", "of another host"])
+async def test_who_is_refused_is_not_carried(stage: Stage, ask: Ask, host: str) -> None:
+    told = await stage.ask(ask("/", stage.cookie("finance.example.com"), host=host))
     assert told[CLUSTER] == b"gate"
 
 

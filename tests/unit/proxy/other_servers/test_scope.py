@@ -65,20 +65,17 @@ REFUSED_OF_HTTP: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("scope", [HTTP, WEBSOCKET], ids=["http", "websocket"])
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_in_doubt_is_refused(scope: dict[str, Any], name: str) -> None:
-    changes, status = REFUSED[name]
+@pytest.mark.parametrize(
+    ("scope", "changes", "status"),
+    [
+        *((scope, *refused) for scope in (HTTP, WEBSOCKET) for refused in REFUSED.values()),
+        *((HTTP, *each) for each in REFUSED_OF_HTTP.values()),
+    ],
+    ids=[*(f"{kind}: {name}" for kind in ("http", "websocket") for name in REFUSED), *REFUSED_OF_HTTP],
+)
+def test_what_is_in_doubt_is_refused(scope: dict[str, Any], changes: dict[str, Any], status: int) -> None:
     with pytest.raises(RequestRefused) as refused:
         strict_scope({**scope, **changes})
-    assert refused.value.status == status
-
-
-@pytest.mark.parametrize("name", REFUSED_OF_HTTP)
-def test_what_is_no_request_of_ours_is_refused(name: str) -> None:
-    changes, status = REFUSED_OF_HTTP[name]
-    with pytest.raises(RequestRefused) as refused:
-        strict_scope({**HTTP, **changes})
     assert refused.value.status == status
 
 

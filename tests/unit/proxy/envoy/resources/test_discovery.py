@@ -133,15 +133,7 @@ async def test_nobody_waits_for_the_end_of_a_listener_that_is_gone(
         await told.taken(["upstream-1"])
 
 
-async def test_of_many_new_upstreams_it_hears_in_one_answer(told: Discovery, tmp_path: Path) -> None:
-    names = [f"upstream-{number}" for number in range(discovery.MOST_NAMED + 2)]
-    await told.publish_clusters(dict.fromkeys(names, CLUSTER))
-    async with admin(tmp_path / "admin", state(version(tmp_path), *names)):
-        await told.taken(names)
-    assert told.known == set(names)
-
-
-async def test_what_envoy_is_to_forget_it_is_not_known_to_have(told: Discovery, tmp_path: Path) -> None:
+async def test_of_many_new_upstreams_it_hears_in_one_answer_and_what_it_is_to_forget_is_not_known(told: Discovery, tmp_path: Path) -> None:
     names = [f"upstream-{number}" for number in range(2, discovery.MOST_NAMED + 4)]
     await told.publish_clusters(dict.fromkeys(names, CLUSTER))
     async with admin(tmp_path / "admin", state(version(tmp_path), "upstream-1", *names)):
