@@ -22,9 +22,9 @@ from authenticate.provider.clients import ProviderClients
 from authenticate.provider.discovery import PATH, is_safe
 from authenticate.provider.http import ProviderHttp
 from authenticate.provider.issuer import issuer_for, signs_for
-from authenticate.provider.key_set import ALGORITHMS, KeySet
+from authenticate.provider.key_set import ALGORITHMS, Keys, KeySet
 from authenticate.provider.kinds.base import AccessRefused, ScopeMissing, is_verified
-from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey
+from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey, WrongToken, verified_by_keys
 from authenticate.provider.single_flight import Place, SingleFlightCache
 from config.options import Options
 from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
@@ -61,7 +61,7 @@ OF_ID_TOKENS = ("nonce", "at_hash", "c_hash")
 OF_ACCESS_TOKENS = ("scope", "scp")
 OF_LOGOUT_TOKENS = "events"
 
-Keys = tuple[Mapping[str, Any], ...]
+ByKeys = Callable[[Callable[[Keys], dict[str, Any]]], Awaitable[dict[str, Any]]]  # the claims that are verified with keys
 _Key = tuple["TokenPolicy", bytes]  # and the hash of a token
 
 
@@ -196,9 +196,8 @@ class BearerTokens:
         ProviderError where the keys or the provider are away.
         """
         if trust.kind == JWT:
-            issuer, algorithms = self._issuers[trust], frozenset(ALGORITHMS)
-            keys, newer_keys = partial(issuer.keys, place), partial(issuer.newer_keys, place)
-            claims = await verified(token, trust, trust.issuer, algorithms, keys, newer_keys, self._clock)
+            by_keys: ByKeys = partial(self._issuers[trust].by_keys, place)
+            claims = await verified(token, trust, trust.issuer, frozenset(ALGORITHMS), by_keys, self._clock)
             return check_claims(claims, f"the issuer {trust.issuer}")
         client = self._client(trust)
         discovery = await client.discovery(place=place)
@@ -209,8 +208,8 @@ class BearerTokens:
                 raise _TokenRefused("the provider does not identify the token's user")
             return client.bounded(claims, discovery)
         expected = trust if trust.kind == ACCESS_TOKEN else TokenPolicy(ID_TOKEN, audience=(client.client_id,))
-        keys, newer_keys = (partial(keys, discovery, place=place) for keys in (client.keys, client.newer_keys))
-        claims = await verified(token, expected, discovery.issuer, discovery.algorithms, keys, newer_keys, self._clock)
+        by_keys = partial(verified_by_keys, client.key_set, discovery.jwks_uri, place=place)
+        claims = await verified(token, expected, discovery.issuer, discovery.algorithms, by_keys, self._clock)
         return client.bounded(claims, discovery)
 
     def _client(self, trust: TokenPolicy) -> ProviderClient:
@@ -258,11 +257,10 @@ class _Issuer:
         self._key_set = KeySet(http, clock)
         self._uri = SingleFlightCache(self._discovered, lifetime=DISCOVERY_LIFETIME, stale=DISCOVERY_LIFETIME, clock=clock)
 
-    async def keys(self, place: Place) -> Keys:
-        return self._fixed if self._fixed is not None else await self._key_set.keys(await self._jwks_uri(place), place=place)
-
-    async def newer_keys(self, place: Place) -> Keys:
-        return self._fixed if self._fixed is not None else await self._key_set.newer_keys(await self._jwks_uri(place), place=place)
+    async def by_keys(self, place: Place, verify: Callable[[Keys], dict[str, Any]]) -> dict[str, Any]:
+        if self._fixed is not None:
+            return verify(self._fixed)
+        return await verified_by_keys(self._key_set, await self._jwks_uri(place), verify, place=place)
 
     async def close(self) -> None:
         await self._http.close()
@@ -286,8 +284,7 @@ async def verified(
     trust: TokenPolicy,
     issuer: str,
     algorithms: frozenset[str],
-    keys: Callable[[], Awaitable[Keys]],
-    newer_keys: Callable[[], Awaitable[Keys]],
+    by_keys: ByKeys,
     clock: Callable[[], float],
 ) -> dict[str, Any]:
     """The claims of a token that passes every check; _TokenRefused, or ProviderError where the keys can't be had."""
@@ -299,17 +296,15 @@ async def verified(
         _check_claims(kind, trust, header, payload, named, clock())
     except ProviderError as error:
         raise _TokenRefused(str(error)) from error
-    for source in (keys, newer_keys):
-        known = await source()
-        try:
-            kind.check_signature(token, tuple(key for key in known if signs_for(key, issuer, named)), algorithm, header.get("kid"))
-        except UnknownKey as error:
-            unknown = error
-        except ProviderError as error:
-            raise _TokenRefused(str(error)) from error
-        else:
-            return payload
-    raise _TokenRefused(str(unknown))
+
+    def verify(known: Keys) -> dict[str, Any]:
+        kind.check_signature(token, tuple(key for key in known if signs_for(key, issuer, named)), algorithm, header.get("kid"))
+        return payload
+
+    try:
+        return await by_keys(verify)
+    except (UnknownKey, WrongToken) as error:
+        raise _TokenRefused(str(error)) from error
 
 
 def _check_claims(

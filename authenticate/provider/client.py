@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import structlog
@@ -15,10 +15,10 @@ from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.claim_limits import check_claims
 from authenticate.provider.discovery import DiscoveryDocument, remembered_discovery
 from authenticate.provider.http import ProviderHttp, ProviderResponse
-from authenticate.provider.key_set import KeySet
+from authenticate.provider.key_set import Keys, KeySet
 from authenticate.provider.kinds.base import AnotherPerson, is_verified, merged
 from authenticate.provider.kinds.registry import provider_of
-from authenticate.provider.signed_token import UnknownKey, WrongToken
+from authenticate.provider.signed_token import WrongToken, verified_by_keys
 from authenticate.provider.single_flight import Place
 from authenticate.provider.tokens import Tokens
 from config.identity_provider import ConfiguredProvider
@@ -36,8 +36,6 @@ DISCOVERY_TIMEOUT = 3.0
 REVOCATION = 30.0
 LONGEST_HINT = 6000
 
-Keys = tuple[Mapping[str, Any], ...]
-_Verified = TypeVar("_Verified")
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +55,7 @@ class ProviderClient:
         self.http = ProviderHttp(options, scope, health=self.health)
         self._own_http = own_http = ProviderHttp(options, scope, health=self.health)
         self._discovery = remembered_discovery(lambda: provider.discovery(own_http), clock)
-        self._key_set = KeySet(own_http, clock)
+        self.key_set = KeySet(own_http, clock)
 
     def for_our_own_work(self) -> "ProviderClient":
         """A client whose connections no browser waits for: for refreshes and revocations."""
@@ -83,9 +81,11 @@ class ProviderClient:
         expected = id_token.ExpectedIdToken(
             discovery.issuer, self.client_id, nonce, access_token, discovery.algorithms, is_refreshed=refreshed is not None
         )
-        return await self._by_keys(
-            discovery, lambda keys: id_token.verify(token, keys, expected, self._clock()), than=refreshed or float("-inf")
-        )
+
+        def verify(keys: Keys) -> dict[str, Any]:
+            return id_token.verify(token, keys, expected, self._clock())
+
+        return await verified_by_keys(self.key_set, discovery.jwks_uri, verify, than=refreshed or float("-inf"))
 
     async def verified_userinfo(self, token: str, discovery: DiscoveryDocument) -> dict[str, Any]:
         """Return the claims about the user in a signed userinfo response; WrongToken, WrongTime, ProviderError."""
@@ -94,26 +94,7 @@ class ProviderClient:
         def verify(keys: Keys) -> dict[str, Any]:
             return id_token.verify_userinfo(token, keys, issuer, self.client_id, algorithms, self._clock())
 
-        return about_user(await self._by_keys(discovery, verify))
-
-    async def _by_keys(
-        self, discovery: DiscoveryDocument, verify: Callable[[Keys], _Verified], *, than: float = float("-inf")
-    ) -> _Verified:
-        """Return `verify(keys)`; for an unknown key once more with newer keys, because the provider may have changed them."""
-        try:
-            return verify(await self._key_set.keys(discovery.jwks_uri))
-        except UnknownKey:
-            newer = await self._key_set.newer_keys(discovery.jwks_uri, than=than)
-        try:
-            return verify(newer)
-        except UnknownKey as error:
-            raise WrongToken(str(error)) from error
-
-    async def keys(self, discovery: DiscoveryDocument, *, place: Place = nullcontext) -> Keys:
-        return await self._key_set.keys(discovery.jwks_uri, place=place)
-
-    async def newer_keys(self, discovery: DiscoveryDocument, *, place: Place = nullcontext) -> Keys:
-        return await self._key_set.newer_keys(discovery.jwks_uri, place=place)
+        return about_user(await verified_by_keys(self.key_set, discovery.jwks_uri, verify))
 
     async def verified_logout(self, token: str) -> logout_token.SignedOut:
         """The content of a logout token that passed every check but the one for use; WrongToken, WrongTime, ProviderError."""
@@ -124,7 +105,7 @@ class ProviderClient:
 
         if not discovery.jwks_uri:
             raise WrongToken("this provider sends no logout tokens")
-        return await self._by_keys(discovery, verify)
+        return await verified_by_keys(self.key_set, discovery.jwks_uri, verify)
 
     async def claims(
         self, payload: dict[str, Any], access_token: str, discovery: DiscoveryDocument, *, told_before: Iterable[str] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import issuer_for, signs_for
-from authenticate.provider.key_set import ALGORITHMS
+from authenticate.provider.key_set import ALGORITHMS, Keys
 from authenticate.provider.signed_token import TokenKind, WrongToken
 from foundation.crypto.sealing import to_text
 from foundation.errors import ProviderError
@@ -30,7 +30,7 @@ class ExpectedIdToken:
     is_refreshed: bool = False
 
 
-def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: ExpectedIdToken, now: float) -> dict[str, Any]:
+def verify(token: str, keys: Keys, expected: ExpectedIdToken, now: float) -> dict[str, Any]:
     """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
     payload, algorithm = _authenticate(ID_TOKEN, token, keys, expected.issuer, expected.algorithms)
     _check_recipient(payload, expected)
@@ -40,9 +40,7 @@ def verify(token: str, keys: tuple[Mapping[str, Any], ...], expected: ExpectedId
     return payload
 
 
-def verify_userinfo(
-    token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
-) -> dict[str, Any]:
+def verify_userinfo(token: str, keys: Keys, issuer: str, client_id: str, algorithms: frozenset[str], now: float) -> dict[str, Any]:
     """Return the claims of a signed userinfo response; UnknownKey, WrongToken, WrongTime as `verify`.
 
     `iss`, `aud` and the times are optional there: they are checked where present.
@@ -60,9 +58,7 @@ def payload_of(token: str) -> dict[str, Any]:
     return ID_TOKEN.parts(token)[1] if token else {}
 
 
-def _authenticate(
-    kind: TokenKind, token: str, keys: tuple[Mapping[str, Any], ...], configured: str, algorithms: frozenset[str]
-) -> tuple[dict[str, Any], str]:
+def _authenticate(kind: TokenKind, token: str, keys: Keys, configured: str, algorithms: frozenset[str]) -> tuple[dict[str, Any], str]:
     """Return the claims that the configured issuer signed, and the algorithm; UnknownKey, WrongToken."""
     header, payload = kind.parts(token)
     algorithm = kind.algorithm(header, algorithms)

@@ -17,6 +17,9 @@ MAX_KEYS = 100
 MIN_RSA_BITS = 2048
 
 
+Keys = tuple[Mapping[str, Any], ...]
+
+
 class SigningAlgorithm(NamedTuple):
     """Key type and curve of an algorithm (RFC 7518 3.1, 6.1, RFC 8037 2), and the hash of `at_hash` (OpenID Connect Core 3.1.3.6)."""
 
@@ -46,13 +49,13 @@ class KeySet:
     def __init__(self, http: ProviderHttp, clock: Callable[[], float]):
         self._http = http
         self._clock = clock
-        self._of_uri: dict[str, SingleFlightCache[tuple[Mapping[str, Any], ...]]] = {}
+        self._of_uri: dict[str, SingleFlightCache[Keys]] = {}
         self._refetched = float("-inf")
 
-    async def keys(self, jwks_uri: str, *, place: Place = nullcontext) -> tuple[Mapping[str, Any], ...]:
+    async def keys(self, jwks_uri: str, *, place: Place = nullcontext) -> Keys:
         return await self._remembered(jwks_uri).get(place=place)
 
-    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf"), place: Place = nullcontext) -> tuple[Mapping[str, Any], ...]:
+    async def newer_keys(self, jwks_uri: str, *, than: float = float("-inf"), place: Place = nullcontext) -> Keys:
         """The keys, fetched again for an unknown key at most once per REFETCH_INTERVAL: a flood of bad tokens costs nothing.
 
         A fetch that had another reason does not count: the provider may have changed its keys a moment after it.  A token that nobody
@@ -63,8 +66,8 @@ class KeySet:
             self._refetched = now
         return await self._remembered(jwks_uri).get(tried_after=self._refetched, fetched_after=than, place=place)
 
-    def _remembered(self, jwks_uri: str) -> SingleFlightCache[tuple[Mapping[str, Any], ...]]:
-        async def fetch() -> tuple[Mapping[str, Any], ...]:
+    def _remembered(self, jwks_uri: str) -> SingleFlightCache[Keys]:
+        async def fetch() -> Keys:
             answer = await self._http.get(jwks_uri)
             if answer.status != 200:
                 raise ProviderError(f"the provider's key set returned status {answer.status}")
@@ -76,14 +79,14 @@ class KeySet:
         return self._of_uri[jwks_uri]
 
 
-def parse(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def parse(document: Mapping[str, Any]) -> Keys:
     keys = document.get("keys")
     if not isinstance(keys, list) or len(keys) > MAX_KEYS:
         raise ProviderError("the provider's key set is not a list, or is too long")
     return tuple(key for key in keys if isinstance(key, dict))
 
 
-def fitting_key(keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: str | None) -> jwt.PyJWK | None:
+def fitting_key(keys: Keys, algorithm: str, kid: str | None) -> jwt.PyJWK | None:
     """Return the one key for this algorithm with this `kid`; None for no or several keys.
 
     Where the token or the only key has no `kid`, exactly one key must fit.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from authenticate.provider.issuer import is_issuer, signs_for
+from authenticate.provider.key_set import Keys
 from authenticate.provider.signed_token import LEEWAY, TokenKind, WrongToken
 
 LOGOUT_TOKEN = TokenKind("logout token", frozenset({"logout+jwt", "jwt"}))
@@ -28,9 +29,7 @@ class SignedOut:
     expires: float  # nobody accepts the token later
 
 
-def verify(
-    token: str, keys: tuple[Mapping[str, Any], ...], issuer: str, client_id: str, algorithms: frozenset[str], now: float
-) -> SignedOut:
+def verify(token: str, keys: Keys, issuer: str, client_id: str, algorithms: frozenset[str], now: float) -> SignedOut:
     """The sessions to end; UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
 
     Whether it was used before is the caller's to ask.

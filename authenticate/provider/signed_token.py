@@ -1,12 +1,15 @@
 """Signed token (JWS) validation that every kind shares: a strict reading, the signature, the audience, the times."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jwt
 
-from authenticate.provider import key_set, strict_json
+from authenticate.provider import strict_json
+from authenticate.provider.key_set import Keys, KeySet, fitting_key
+from authenticate.provider.single_flight import Place
 from foundation.crypto.sealing import from_text
 from foundation.errors import ProviderError
 
@@ -14,6 +17,8 @@ LEEWAY = 60.0
 MAX_TOKEN = 64 * 1024
 ENCRYPTED_SEGMENTS = 5  # RFC 7516 3.1
 MAX_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
+
+Verified = TypeVar("Verified")
 
 # Each of these changes how the rest of a token is read; we do not read it in any other way.
 _REFUSED_HEADERS = ("crit", "b64", "zip", "enc")
@@ -29,6 +34,20 @@ class WrongTime(ProviderError):
 
 class UnknownKey(ProviderError):
     """No known key verifies the token; a newer key set may."""
+
+
+async def verified_by_keys(
+    key_set: KeySet, jwks_uri: str, verify: Callable[[Keys], Verified], *, than: float = float("-inf"), place: Place = nullcontext
+) -> Verified:
+    """Return `verify(keys)`; for an unknown key once more with newer keys, because the provider may have changed them."""
+    try:
+        return verify(await key_set.keys(jwks_uri, place=place))
+    except UnknownKey:
+        newer = await key_set.newer_keys(jwks_uri, than=than, place=place)
+    try:
+        return verify(newer)
+    except UnknownKey as error:
+        raise WrongToken(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +83,10 @@ class TokenKind:
             raise WrongToken(f"the {self.name} has another type")
         return algorithm
 
-    def check_signature(self, token: str, keys: tuple[Mapping[str, Any], ...], algorithm: str, kid: object) -> None:
+    def check_signature(self, token: str, keys: Keys, algorithm: str, kid: object) -> None:
         if kid is not None and not isinstance(kid, str):
             raise WrongToken(f"the {self.name}'s key id is not text")
-        key = key_set.fitting_key(keys, algorithm, kid)
+        key = fitting_key(keys, algorithm, kid)
         if key is None:
             raise UnknownKey(f"the {self.name} is signed with a key that the provider does not publish")
         try:

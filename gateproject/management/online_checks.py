@@ -69,7 +69,7 @@ async def provider_findings(options: Options, provider: ConfiguredProvider) -> l
     try:
         async with asyncio.timeout(TOTAL_TIMEOUT):
             discovery = await client.discovery()
-            if discovery.jwks_uri and not await client.keys(discovery):
+            if discovery.jwks_uri and not await client.key_set.keys(discovery.jwks_uri):
                 return [(key, "the provider publishes no key for ID token signatures")]
             for endpoint in (discovery.userinfo_endpoint, discovery.revocation_endpoint, discovery.pushed_request_endpoint):
                 if endpoint:

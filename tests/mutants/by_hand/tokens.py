@@ -93,7 +93,7 @@ bearer_tokens.without(
     "TokenPolicy.queue",
     replaced("(self.provider, self.issuer, self.asks_userinfo)", "(self.provider, self.issuer)"),
 )
-bearer_tokens.without("tokens that wait for keys are bounded", "_Issuer.keys", omits("place"))
+bearer_tokens.without("tokens that wait for keys are bounded", "_Issuer.by_keys", omits("place"))
 bearer_tokens.without("tokens that wait for an issuer's discovery are bounded", "_Issuer._jwks_uri", omits("place"))
 bearer_tokens.without("tokens that wait for userinfo are bounded", "BearerTokens._claims", replaced("place()", "nullcontext()"))
 bearer_tokens.without(
@@ -104,9 +104,11 @@ bearer_tokens.without(
 bearer_tokens.without(
     "tokens that wait for a provider's keys are bounded",
     "BearerTokens._claims",
-    replaced("partial(keys, discovery, place=place)", "partial(keys, discovery)"),
+    replaced(
+        "partial(verified_by_keys, client.key_set, discovery.jwks_uri, place=place)",
+        "partial(verified_by_keys, client.key_set, discovery.jwks_uri)",
+    ),
 )
-bearer_tokens.without("tokens that wait for newer keys are bounded", "_Issuer.newer_keys", omits("place"))
 bearer_tokens.without("tokens that wait are bounded in all", "BearerTokens.__init__", replaced("math.ceil(...)", "1"))
 bearer_tokens.without("what tokens claim is bounded in bytes", "BearerTokens._judge", replaced("weight_of(verdict)", "1"))
 bearer_tokens.without("a refusal is remembered", "BearerTokens._judge", replaced("self._clock() + REFUSED_KEPT", "self._clock()"))
@@ -119,6 +121,12 @@ bearer_tokens.without(
     "a route takes its own kind", "BearerTokens.bearer_of", replaced("(trust, ...)", "(next(iter(self._trusts.values())), ...)")
 )
 
+newer_keys = door("authenticate.provider.signed_token", "unit/authenticate/test_bearer_tokens.py")
+newer_keys.without(
+    "tokens that wait for newer keys are bounded",
+    "verified_by_keys",
+    replaced("key_set.newer_keys(jwks_uri, than=than, place=place)", "key_set.newer_keys(jwks_uri, than=than)"),
+)
 key_set = door("authenticate.provider.key_set", "unit/authenticate/test_bearer_tokens.py")
 key_set.without("tokens that wait for another fetch of newer keys are bounded", "KeySet.newer_keys", omits("place"))
 

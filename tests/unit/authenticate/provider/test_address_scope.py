@@ -181,8 +181,7 @@ USES: dict[str, Use] = {
     "token": lambda client, discovery: client.tokens({"code": "x"}, discovery, needs_id_token=True),
     "pushed request": lambda client, discovery: pushed(client, discovery, {"state": "x"}),
     "userinfo": lambda client, discovery: client.claims({}, "at", discovery),
-    "keys": lambda client, discovery: client.keys(discovery),
-    "newer keys": lambda client, discovery: client.newer_keys(discovery),
+    "keys": lambda client, discovery: client.key_set.keys(discovery.jwks_uri),
     "revocation": lambda client, discovery: client.provider.revoke(client, discovery, SESSION),
     "own work": lambda client, discovery: client.for_our_own_work().post_as_client(discovery.token_endpoint, {}, discovery),
 }

@@ -185,7 +185,7 @@ async def test_keys_that_changed_a_moment_after_they_were_fetched_are_fetched_ag
     """Junk that anybody may send must not use up the look that a refreshed token has."""
     await expiring(one)
     discovery = await one.client.discovery()
-    await one.client.newer_keys(discovery)
+    await one.client.key_set.newer_keys(discovery.jwks_uri)
     one.idp.kid = "key-2"
     assert (await one.refresh.renew("session", RefreshStep.TOKENS)).unverified_id_token == ""
 
