@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 
-from proxy.listener.context import ListenerState, scope_address
+from proxy.listener.context import ListenerContext, ListenerState, default_limits, scope_address
 from tests.support.certs import certificate_files
 from tests.support.options import make_options
 
@@ -45,3 +45,13 @@ def test_a_changed_pair_gets_contexts_of_its_own(tmp_path: Path) -> None:
     old = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)))
     new = ListenerState.build(make_options(tmp_path, **with_certificate(tmp_path)), old)
     assert new.certificates is not old.certificates
+
+
+def test_where_something_in_front_ends_tls_pairs_are_not_used(tmp_path: Path) -> None:
+    assert ListenerState.build(make_options(tmp_path, **{**with_certificate(tmp_path), "insecure_server": True})).certificates is None
+
+
+def test_a_refusal_is_reported_with_its_status_alone() -> None:
+    reported: list[tuple[object, ...]] = []
+    ListenerContext(None, default_limits, lambda *facts: reported.append(facts)).refused(400)
+    assert reported == [(b"", b"", 400, 0.0, 0, 0)]
