@@ -47,7 +47,7 @@ GUARDS = {
     "databroker.rpc": "client server",
     "databroker.store": "database database_threads kvstore memory sealed",
     "databroker.tables": "check rows",
-    "foundation": "bounded_cache challenges claim_values client_network client_tls connection_errors email_address errors readiness values",
+    "foundation": "bounded_cache challenges claim_values client_network client_tls connection_errors email_address errors readiness single_flight values",
     "foundation.crypto": "cookies csrf_token program_tokens sealing service_account_token session_cookie sign_in_attempts signed_urls "
     "signing_key",
     "foundation.rpc": "channel server shared_secret",
