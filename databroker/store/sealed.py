@@ -16,13 +16,28 @@ from foundation.crypto.sealing import NONCE_BYTES, decrypted, derive_keys, from_
 from foundation.errors import BrokerError, SealError
 
 PURPOSE = "records"
-# A record of our own that says whether these secrets are the ones that the others were sealed with.
+# A record of our own that says whether these secrets are the ones that the others were sealed with, and in which format they are.
 CHECK = "sealed_with"
 CHECK_ID = "shared_secret"
+FORMAT = 2  # of types and fields; what was written before gate 0.2 names none
 
 
-class WrongKey(BrokerError):
-    """The store's records were sealed under another shared_secret."""
+class UnusableStore(BrokerError):
+    """The store holds records that this process can't read."""
+
+    setting = ""
+
+
+class WrongKey(UnusableStore):
+    """They were sealed under another shared_secret."""
+
+    setting = "shared_secret"
+
+
+class WrongFormat(UnusableStore):
+    """They were written by a release with other types and fields."""
+
+    setting = "databroker_storage_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +126,25 @@ class SealedStore:
         return Resealed(number, lost, found[-1].id if found else None)
 
     async def check(self) -> None:
-        """WrongKey where this store was written under other secrets."""
+        """UnusableStore where this store was written under other secrets, or in another format."""
         if (ciphers := self._ciphers) is self._checked:
             return
         if (record := await self._store.get(CHECK, CHECK_ID)) is None:
             try:
-                record = await self._store.put(CHECK, CHECK_ID, {"sealed": self._sealed(CHECK, CHECK_ID, {})}, only_if_version=0)
+                record = await self._store.put(
+                    CHECK, CHECK_ID, {"sealed": self._sealed(CHECK, CHECK_ID, {"format": FORMAT})}, only_if_version=0
+                )
             except VersionConflict:  # another process was first
                 record = await self._store.get(CHECK, CHECK_ID)
-        if record is None or _data_in(ciphers, record) is None:
+        if record is None or (checked := _data_in(ciphers, record)) is None:
             raise WrongKey(
                 "the store's records were encrypted with another shared_secret. Add that key "
                 "to the list in shared_secret, or use an empty store"
+            )
+        if (found := checked.get("format", "before gate 0.2")) != FORMAT:
+            raise WrongFormat(
+                f"the store's records have another format ({found}; this release has {FORMAT}). "
+                "Use an empty store, in which users sign in again, or the release that wrote them"
             )
         self._checked = ciphers
 

@@ -15,7 +15,7 @@ from config.documents.document import shown_path
 from config.options import Options
 from config.source import ConfigSource
 from databroker.store.open import open_store
-from databroker.store.sealed import SealedStore, WrongKey
+from databroker.store.sealed import SealedStore, UnusableStore
 from foundation.errors import BrokerError, ConfigError, Problem
 from foundation.telemetry.logs import configure_logs
 from foundation.telemetry.output import make_output_non_blocking
@@ -61,8 +61,8 @@ async def _check_secret(options: Options) -> None:
     try:
         if isinstance(store, SealedStore):
             await store.check()
-    except WrongKey as error:
-        raise ConfigError([Problem("shared_secret", str(error))]) from error
+    except UnusableStore as error:
+        raise ConfigError([Problem(error.setting, str(error))]) from error
     except BrokerError as error:
         log.warning("store unavailable at startup", reason=str(error))
     finally:

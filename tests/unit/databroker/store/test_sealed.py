@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from databroker.records import SESSION, USER
 from databroker.store.base import StartOver, StoreBackend
 from databroker.store.memory import MemoryStore
-from databroker.store.sealed import CHECK, Resealed, SealedStore, WrongKey
+from databroker.store.sealed import CHECK, CHECK_ID, Resealed, SealedStore, WrongFormat, WrongKey
 from foundation.telemetry.metrics import registry
 
 OLD, NEW, STRANGE = b"1" * 32, b"2" * 32, b"3" * 32
@@ -108,6 +108,16 @@ async def test_another_secret_is_an_error_before_anything_is_read_or_written(inn
         with pytest.raises(WrongKey, match="shared_secret"):
             await call
     assert await inner.get(SESSION, "b") is None
+
+
+@pytest.mark.parametrize("written", [{}, {"format": 1}, {"format": 3}])
+async def test_records_of_another_format_are_neither_read_nor_written(inner: MemoryStore, written: dict[str, int]) -> None:
+    store = SealedStore(inner, [OLD])
+    await inner.put(CHECK, CHECK_ID, {"sealed": store._sealed(CHECK, CHECK_ID, written)})
+    for call in (store.get(SESSION, "a"), store.put(SESSION, "a", {}), store.check()):
+        with pytest.raises(WrongFormat):
+            await call
+    assert await inner.get(SESSION, "a") is None
 
 
 async def test_a_secret_that_a_reload_brings_is_looked_at_as_that_of_the_start(inner: MemoryStore) -> None:
