@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from databroker.permissions import PERMISSIONS
-from tests.integration.test_temporary_access import HTML, press, until
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
-from tests.support.gate import GateBuilder, sign_in
+from tests.support.gate import HTML, GateBuilder, sign_in, until_status
+from tests.support.grants import press
 from tests.support.postgresql import PostgresServer
 from tests.support.prepared import run
 from tests.support.redis_server import RedisServer
@@ -120,7 +120,7 @@ async def test_sessions_are_read_a_page_at_a_time_and_end_for_every_process(inst
     ended = await installation.ask("POST", "end_sessions", token, {"user_id": left})
     assert ended.json() == {"ended": 1}
     for client in clients.values():
-        await until(client, installation.application, 302)
+        await until_status(client, installation.application, 302)
         await client.aclose()
     assert await installation.until_listed("sessions", token, 0) == []
     (decision,) = await installation.until_listed("decisions?outcome=allowed&person=carol@example.com&limit=1", token, 1)
@@ -155,11 +155,11 @@ async def test_two_programs_let_somebody_in_and_one_ends_it(installation: Instal
             False,
             True,
         ]
-        await until(alice, wages, 200)
+        await until_status(alice, wages, 200)
         (grant,) = await installation.until_listed("grants", second, 1)
         assert grant["by"] == "service_account/first, service_account/second"
         assert (await installation.ask("DELETE", f"grants/{grant['id']}", second)).status_code == 204
-        await until(alice, wages, 403)
+        await until_status(alice, wages, 403)
         assert await installation.until_listed("grants", second, 0) == []
     assert (await installation.ask("POST", "end_sessions", first, {"user_id": "oidc/alice"})).json() == {"ended": 1}
     assert await installation.until_listed("sessions", first, 0) == []

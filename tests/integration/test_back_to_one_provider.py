@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from examples.demo.people import ALICE, BOB
-from tests.integration.test_several_providers import HTML, IDP_KEYS, OPEN, entry
 from tests.support.development_provider import DevelopmentProvider, pick_person
 from tests.support.eventually import eventually_equal
-from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.provider_choice import IDP_KEYS, OPEN, entry
 from tests.support.reloading import hears, rewrite
 from tests.support.upstream import SampleUpstream
 

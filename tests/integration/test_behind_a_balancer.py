@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.support.certs import CertificateFiles, certificate_files
-from tests.support.children import Child, free_port, wait_until
+from tests.support.children import Child, free_port, is_open, wait_until
 from tests.support.options import MINIMAL
 from tests.support.prepared import python
 from tests.support.raw_http import RawClient, ask
@@ -76,11 +76,6 @@ def balanced(request: pytest.FixtureRequest, upstream: SampleUpstream, tmp_path_
         with Child("haproxy", "-db", "-f", configuration) as haproxy:
             haproxy.wait_for(lambda: all(is_open(port) for port in (first, second)), "HAProxy answers")
             yield Balanced(gate, first, second, redirect, child, certificates)
-
-
-def is_open(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def status_from(balanced: Balanced, address: str, port: int, host: str = HOST, line: str = "GET /private") -> int:

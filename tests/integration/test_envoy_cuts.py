@@ -11,9 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.integration.test_behind_a_balancer import is_open
 from tests.integration.test_envoy import DRIP, envoy_of, rest_of, service
-from tests.support.children import Child, free_port, wait_until
+from tests.support.children import Child, free_port, is_open, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out

@@ -13,13 +13,12 @@ import pytest
 from authenticate.views.sign_out import EVERYWHERE
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from examples.demo.people import ALICE, BOB
-from tests.integration.test_several_providers import HTML, IDP_KEYS, OPEN, entry, signed_in
-from tests.integration.test_several_providers_on_planes import PLANES, choose, configure
-from tests.integration.test_temporary_access import command, press, until
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.eventually import eventually_equal
-from tests.support.gate import AUTHENTICATE_HOST, PATIENCE, GateBuilder, RunningGate, follow
+from tests.support.gate import AUTHENTICATE_HOST, HTML, PATIENCE, GateBuilder, RunningGate, follow, until_status
+from tests.support.grants import command, press
+from tests.support.provider_choice import IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
 from tests.support.split import Split
@@ -71,10 +70,10 @@ async def test_linked_accounts_are_one_person_and_keep_what_each_provider_says(
             assert (await follow(clients[id], await clients[id].get(gate.url(WAGES), headers=HTML))).status_code == 403
         given = command(gate.config_file, "give", "--user", "alice@example.com", "--route", "wages", "--for", "1h", "--why", "a test")
         for client in clients.values():
-            await until(client, gate.url(WAGES), 200)
+            await until_status(client, gate.url(WAGES), 200)
         command(gate.config_file, "revoke", "--id", given.partition(":")[0])
         for client in clients.values():
-            await until(client, gate.url(WAGES), 403)
+            await until_status(client, gate.url(WAGES), 403)
         page = (await at_partner.get(gate.url(AUTHENTICATE_HOST, "/.gate/sessions"))).text
         assert page.count('name="end" value="') == 1, "the other account's session can be ended here"
         reload(gate, identity_providers=[{name: value for name, value in each.items() if name != "link_by"} for each in entries])
@@ -122,12 +121,12 @@ async def test_split_services_know_linked_accounts_as_one_person_who_has_asked_a
     async with split.client() as at_corp, split.client() as at_partner, split.client() as bob:
         clients = {"corp": at_corp, "partner": at_partner}
         for id, groups in (("corp", "engineering"), ("partner", "guests")):
-            page = await choose(split, clients[id], id, providers[id])
+            page = await signed_in(split, clients[id], id, providers[id])
             assert told(page) == {"user": LINKED_ALICE, "email": "alice@example.com", "groups": groups}
             for _ in range(4):
                 assert told(await clients[id].get(split.url()))["user"] == LINKED_ALICE
             assert await statuses(clients[id], split, "/wages/") == {403}
-        await choose(split, bob, "corp", providers["corp"], "bob")
+        await signed_in(split, bob, "corp", providers["corp"], "bob")
         refused = await at_corp.get(split.url("/wages/"), headers=HTML)
         (link,) = re.findall(r'href="([^"]+/.gate/access\?route=[^"]+)"', refused.text)
         page, _, route = link.partition("?route=")
@@ -147,10 +146,10 @@ async def test_split_services_know_linked_accounts_as_one_person_who_has_asked_a
 async def test_split_services_show_and_end_the_sessions_of_each_linked_account(split: Split, providers: Providers) -> None:
     pages = f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}/.gate/"
     async with split.client() as at_corp, split.client() as at_partner, split.client() as bob:
-        await choose(split, bob, "corp", providers["corp"], "bob")
-        await choose(split, at_partner, "partner", providers["partner"])
+        await signed_in(split, bob, "corp", providers["corp"], "bob")
+        await signed_in(split, at_partner, "partner", providers["partner"])
         for end in ("one", "others", "everywhere"):
-            await choose(split, at_corp, "corp", providers["corp"])
+            await signed_in(split, at_corp, "corp", providers["corp"])
             await until_all(at_corp, split, "/", 200)
             for _ in range(2):
                 form = (await at_partner.get(f"{pages}sessions", headers=HTML)).text

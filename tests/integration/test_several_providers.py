@@ -6,26 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from authorize.policy.reasons import Reason
 from examples.demo.people import ALICE
 from tests.support.accessibility_checks import errors, findings
 from tests.support.browser import Browser, headless_browser
-from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import AUTHENTICATE_HOST, HTML, GateBuilder, RunningGate, follow
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import AUTHENTICATE_HOST, GateBuilder, RunningGate
+from tests.support.provider_choice import CORP_ONLY, IDP_KEYS, OPEN, entry, signed_in
 from tests.support.upstream import SampleUpstream
 
-OPEN, CORP_ONLY = "open.localhost", "corp.localhost"
 LONG = "Partners with a name of sixty characters, as somebody has it"
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#c33"/></svg>'
-IDP_KEYS = ("idp_provider", "idp_provider_url", "idp_client_id", "idp_client_secret", "idp_scopes")
-
-
-def entry(id: str, provider: DevelopmentProvider, *domains: str, **more: Any) -> dict[str, Any]:
-    client = {"client_id": "gate-tests", "client_secret": "not a secret", "scopes": ["openid", "profile", "email"]}
-    return {"id": id, "provider": "oidc", "url": provider.url, **client, "domains": list(domains), **more}
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +45,6 @@ def gate(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Path
     builder.route(CORP_ONLY, to=upstream.url, allow_any_authenticated_user=True, identity_providers=["corp"])
     with builder.start(tmp_path) as running:
         yield running
-
-
-async def signed_in(gate: RunningGate, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider) -> httpx.Response:
-    """Alice at this provider, who opens the route for everybody."""
-    page = await follow(client, await client.get(gate.url(OPEN), headers=HTML))
-    assert "Choose how to sign in" in page.text
-    (href,) = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="')[1:] if f"gate_idp={id}" in part[:900]][:1]
-    offered = await follow(client, await client.get(gate.url(AUTHENTICATE_HOST, href), headers=HTML))
-    assert str(offered.url).startswith(provider.url)
-    return await follow(client, await pick_person(client, offered, "alice"))
 
 
 async def test_no_secret_and_no_token_is_in_the_log(gate: RunningGate, providers: tuple[DevelopmentProvider, DevelopmentProvider]) -> None:

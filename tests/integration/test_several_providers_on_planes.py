@@ -11,22 +11,17 @@ import httpx
 import pytest
 
 from examples.demo.people import ALICE
-from tests.integration.test_several_providers import CORP_ONLY, HTML, IDP_KEYS, OPEN, entry, signed_in
 from tests.support.cookies import of_client
-from tests.support.development_provider import DevelopmentProvider, pick_person
-from tests.support.gate import PATIENCE, GateBuilder, RunningGate, follow, status_or_cut
+from tests.support.development_provider import DevelopmentProvider
+from tests.support.gate import HTML, PATIENCE, GateBuilder, RunningGate, follow, status_or_cut
 from tests.support.postgresql import PostgresServer
+from tests.support.provider_choice import CORP_ONLY, IDP_KEYS, OPEN, PLANES, configure, entry, signed_in
 from tests.support.raw_http import Broken, RawClient, RawResponse
 from tests.support.redis_server import RedisServer
 from tests.support.reloading import reload
-from tests.support.split import AUTHENTICATE_HOST, Split
+from tests.support.split import Split
 from tests.support.upstream import SampleUpstream
 
-PLANES: dict[str, dict[str, Any]] = {
-    "embedded": {"data_plane": "embedded"},
-    "envoy": {"data_plane": "envoy"},
-    "workers": {"workers": 2},
-}
 GONE = "sessions of removed identity provider ended"
 Providers = tuple[DevelopmentProvider, DevelopmentProvider]
 
@@ -127,27 +122,12 @@ def split(entries: list[dict[str, Any]], upstream: SampleUpstream, tmp_path: Pat
         yield stack.enter_context(split)
 
 
-def configure(split: Split, entries: list[dict[str, Any]]) -> None:
-    public = [{name: value for name, value in each.items() if not name.startswith("client_")} for each in entries]
-    for service in ("authenticate", "authorize", "proxy"):
-        kept = {name: value for name, value in split.settings[service].items() if not name.startswith(("idp_", "groups_claim"))}
-        split.settings[service] = {**kept, "identity_providers": entries if service == "authenticate" else public}
-
-
-async def choose(split: Split, client: httpx.AsyncClient, id: str, provider: DevelopmentProvider, who: str = "alice") -> httpx.Response:
-    page = await follow(client, await client.get(split.url(), headers=HTML))
-    (href,) = [part.partition('"')[0].replace("&amp;", "&") for part in page.text.split('href="')[1:] if f"gate_idp={id}" in part[:900]][:1]
-    offered = await follow(client, await client.get(f"https://{AUTHENTICATE_HOST}:{split.ports['authenticate']}{href}", headers=HTML))
-    assert str(offered.url).startswith(provider.url)
-    return await follow(client, await pick_person(client, offered, who))
-
-
 async def test_split_services_keep_two_providers_apart_and_end_the_sessions_of_one_that_goes(
     split: Split, providers: Providers, entries: list[dict[str, Any]]
 ) -> None:
     async with split.client() as employee, split.client() as guest:
         for client, id, provider in ((employee, "corp", providers[0]), (guest, "partner", providers[1])):
-            page = await choose(split, client, id, provider)
+            page = await signed_in(split, client, id, provider)
             email = {"x-gate-claim-email": "alice@example.com"} if id == "corp" else {}
             assert told(page) == {"x-gate-claim-user": f"{id}/alice", **email}
             for _ in range(4):

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import certificate_files
-from tests.support.children import clean_environment, wait_until
+from tests.support.children import clean_environment, is_open, wait_until
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_out
 from tests.support.prepared import python
@@ -279,7 +279,7 @@ async def test_a_stop_lets_tunnels_go_on_for_a_while_and_then_ends_them(running:
     with running.connect(PEOPLE) as client:
         assert client.open(f"{PEOPLE}:{ECHO_PORT}", token) == 200
         gate.child.process.send_signal(signal.SIGTERM)
-        gate.child.wait_for(lambda: not _listens(gate.port), "gate listens no more")
+        gate.child.wait_for(lambda: not is_open(gate.port), "gate listens no more")
         assert client.send(b"last words").exactly(10) == b"last words"
         assert client.ends() == b""
     assert running.logged(host=f"{PEOPLE}:{ECHO_PORT}")["ending"] == "shutdown"
@@ -288,12 +288,6 @@ async def test_a_stop_lets_tunnels_go_on_for_a_while_and_then_ends_them(running:
 def _unsent(sock: socket.socket) -> int:
     """Bytes that the other end has not acknowledged (tcp(7), SIOCOUTQ)."""
     return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), "little")
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +369,7 @@ def test_the_stock_server_carries_tunnels_too(tmp_path: Path) -> None:
         config = builder.setting(**TLS_ELSEWHERE).write(tmp_path, certificate_files(tmp_path, OPEN))
         arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
         with python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
-            child.wait_for(lambda: _listens(builder.port), "daphne listens")
+            child.wait_for(lambda: is_open(builder.port), "daphne listens")
             with RawClient(builder.port) as client:
                 client.send(f"CONNECT {OPEN}:{ECHO_PORT} HTTP/1.1\r\nHost: {OPEN}:{ECHO_PORT}\r\n\r\n".encode())
                 assert client.one_response("HEAD").status == 200

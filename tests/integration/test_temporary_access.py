@@ -1,44 +1,23 @@
 """Access for a while in the running product: given by a command, believed by every process, and over when it is over."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.integration.test_live_streams import application, ends, open_stream
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.faulty_line import FaultyLine
-from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in
-from tests.support.prepared import run
+from tests.support.gate import HTML, GateBuilder, RunningGate, sign_in, until_status
+from tests.support.grants import command, give, press
 from tests.support.redis_server import RedisServer
 from tests.support.split import Split
 from tests.support.upstream import CanaryUpstream, SampleUpstream
 
 GRANTED: dict[str, Any] = {"name": "app", "policy": [{"allow": {"granted": True}}]}
-SOON = 400  # turns
-
-
-def command(config: Path, *arguments: str) -> str:
-    done = run("manage.py", "grants", *arguments, "-config", config)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def give(config: Path, route: str, lifetime: str) -> str:
-    return command(config, "give", "--user", "alice@example.com", "--route", route, "--for", lifetime, "--why", "a test").partition(":")[0]
-
-
-async def until(client: httpx.AsyncClient, url: str, wanted: int) -> None:
-    for _ in range(SOON):
-        if (await client.get(url, headers=HTML)).status_code == wanted:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"never {wanted}")
 
 
 def started(provider: DevelopmentProvider, to: str, directory: Path) -> RunningGate:
@@ -54,12 +33,12 @@ async def test_a_stream_ends_with_the_access_that_it_rests_on(way: str, provider
                 url = gate.url("app.localhost")
                 assert (await sign_in(client, url, "alice")).status_code == 403
                 id = give(gate.config_file, "app", "6s" if way == "end" else "1h")
-                await until(client, url, 200)
+                await until_status(client, url, 200)
                 events = await open_stream(client, gate)
                 if way == "revoked":
                     command(gate.config_file, "revoke", "--id", id)
                 await ends(events)
-                await until(client, url, 403)
+                await until_status(client, url, 403)
                 assert json.loads(command(gate.config_file, "list", "--json")) == []
             gate.wait_for_event("stream terminated", lambda entry: entry["reason"] == "access revoked")
 
@@ -81,7 +60,7 @@ async def test_a_stream_ends_when_it_must_although_nobody_can_be_asked(
                     url = gate.url("app.localhost")
                     assert (await sign_in(client, url, "alice")).status_code == 403
                     give(gate.config_file, "app", lifetime)
-                    await until(client, url, 200)
+                    await until_status(client, url, 200)
                     events = await open_stream(client, gate)
                     line.silence()
                     await ends(events)
@@ -95,16 +74,8 @@ async def test_nobody_else_gets_in_by_it(provider: DevelopmentProvider, upstream
             assert (await sign_in(alice, url, "alice")).status_code == 403
             assert (await sign_in(bob, url, "bob")).status_code == 403
             give(gate.config_file, "app", "1h")
-            await until(alice, url, 200)
+            await until_status(alice, url, 200)
             assert (await bob.get(url, headers=HTML)).status_code == 403
-
-
-async def press(client: httpx.AsyncClient, page: str, do: str, **fields: str) -> httpx.Response:
-    form = await client.get(page, headers=HTML)
-    (token, *_) = re.findall(r'name="_gate_csrf" value="([^"]+)"', form.text)
-    requests = re.findall(r'name="request" value="([^"]+)"', form.text)
-    sent = {"_gate_csrf": token, "do": do, "request": requests[0] if requests else "", **fields}
-    return await client.post(page.partition("?")[0], data=sent, headers=HTML)
 
 
 async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_own(
@@ -129,7 +100,7 @@ async def test_it_is_asked_for_and_given_between_services_in_processes_of_their_
                 page = link.partition("?")[0]
                 assert (await press(alice, page, "approve")).status_code == 403
                 assert (await press(bob, page, "approve")).status_code == 303
-                await until(alice, split.url(), 200)
+                await until_status(alice, split.url(), 200)
                 assert (await bob.get(split.url(), headers=HTML)).status_code == 403
 
 
@@ -146,6 +117,6 @@ async def test_services_in_processes_of_their_own_hear_of_it(
                 assert (await sign_in(client, split.url(), "alice")).status_code == 403
                 config = split.write("authenticate", 0)
                 id = give(config, "app", "1h")
-                await until(client, split.url(), 200)
+                await until_status(client, split.url(), 200)
                 command(config, "revoke", "--id", id)
-                await until(client, split.url(), 403)
+                await until_status(client, split.url(), 403)

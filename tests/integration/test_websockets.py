@@ -1,9 +1,7 @@
 """Websockets through the running product, by raw bytes and by aiohttp's client: under `rungate` with TLS, and under the stock `daphne`."""
 
 import asyncio
-import contextlib
 import signal
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,7 +16,7 @@ from aiohttp import web
 
 from tests.support.asgi_servers import TLS_ELSEWHERE
 from tests.support.certs import CertificateFiles, certificate_files
-from tests.support.children import Child, clean_environment, wait_until
+from tests.support.children import Child, clean_environment, is_open, wait_until
 from tests.support.cookies import of_client
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in, sign_out
@@ -166,14 +164,8 @@ def server(
     config = builder.setting(**TLS_ELSEWHERE).write(directory, certificate_files(directory, HOST))
     arguments = ("-m", "daphne", "-b", "127.0.0.1", "-p", str(builder.port), "gateproject.asgi:application")
     with python(*arguments, environment=clean_environment(GATE_CONFIG=str(config))) as child:
-        child.wait_for(lambda: _listens(builder.port), "daphne listens")
+        child.wait_for(lambda: is_open(builder.port), "daphne listens")
         yield Server(builder, upstream, child, None)
-
-
-def _listens(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-        return True
-    return False
 
 
 async def test_text_binary_close_codes_and_subprotocols(server: Server) -> None:

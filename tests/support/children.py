@@ -35,6 +35,11 @@ def _give_back() -> None:
         name.close()
 
 
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def free_port() -> int:
     while True:
         port = _chosen.choice(PORTS)

@@ -36,6 +36,7 @@ from examples.demo.loopback import LoopbackTransport
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import clean_environment, free_port
 from tests.support.development_provider import pick_person
+from tests.support.eventually import eventually_equal
 from tests.support.prepared import manage, python
 
 AUTHENTICATE_HOST = "authenticate.localhost"
@@ -241,3 +242,7 @@ async def status_or_cut(client: httpx.AsyncClient, url: str, **options: Any) -> 
         return (await client.get(url, **options)).status_code
     except (httpx.RemoteProtocolError, httpx.ReadError):
         return None
+
+
+async def until_status(client: httpx.AsyncClient, url: str, status: int) -> None:
+    await eventually_equal(lambda: status_or_cut(client, url, headers=HTML), status)

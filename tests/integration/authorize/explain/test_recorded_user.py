@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.test_temporary_access import give
 from tests.support.children import free_port
 from tests.support.development_provider import DevelopmentProvider
 from tests.support.gate import GateBuilder, RunningGate, sign_in
+from tests.support.grants import give
 from tests.support.prepared import run
 from tests.support.upstream import SampleUpstream
 
