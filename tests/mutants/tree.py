@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.mutants.mutant import ROOT, Mutant, ScriptMutant
 
 TEST_SECONDS = 20  # a mutant may leave a test waiting for what never comes
+UNCHANGED_TEST_SECONDS = 120
 RUN_SECONDS = 180  # of the few tests of one mutant
 UNCHANGED_SECONDS = 1800  # of half of all tests that any mutant names, on a busy machine
 FAILED = 1  # pytest's exit status; 2 and more are troubles of another kind, such as a file that can't be imported
@@ -55,11 +56,15 @@ class Tree:
     def outcome_unchanged(self, tests: Iterable[str]) -> Outcome:
         """A test of a file that is named whole is not named again."""
         named = set(tests)
-        return self.outcome(sorted(test for test in named if "::" not in test or test.partition("::")[0] not in named), UNCHANGED_SECONDS)
+        return self.outcome(
+            sorted(test for test in named if "::" not in test or test.partition("::")[0] not in named),
+            UNCHANGED_SECONDS,
+            UNCHANGED_TEST_SECONDS,
+        )
 
-    def outcome(self, tests: Iterable[str], seconds: float = RUN_SECONDS) -> Outcome:
+    def outcome(self, tests: Iterable[str], seconds: float = RUN_SECONDS, test_seconds: float = TEST_SECONDS) -> Outcome:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", *_PLUGINS_LEFT_OUT]
-        command += ["-o", "addopts=--import-mode=importlib", "-o", f"timeout={TEST_SECONDS}", *(f"tests/{test}" for test in tests)]
+        command += ["-o", "addopts=--import-mode=importlib", "-o", f"timeout={test_seconds}", *(f"tests/{test}" for test in tests)]
         # Compiled code of a mutant must not outlive it; that of the tree as it is was written when it was made.
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         try:

@@ -156,3 +156,21 @@ of_envoy.without(
 
 authority = door("proxy.autocert.authority", "unit/proxy/autocert/test_authority.py", "integration/proxy/autocert/test_authority.py")
 authority.without("the authority is who it says", "AcmeAuthority.__init__", replaced("str(trusted_ca)", "False", 2))
+door("proxy.listener.client_socket", "unit/proxy/listener/test_client_socket.py").without(
+    "the kernel takes little for a client that does not read", "ClientSocket.__init__", skips("plain.getHandle().setsockopt(...)")
+)
+door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_channel.py").without(
+    "requests sent ahead are not all kept", "Channel.dataReceived", never("len(self._buffer) > limits.BODY_BUFFER_BYTES")
+)
+door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_request.py").without(
+    "without our 100 nobody knows what follows", "Channel.closes_after", never("head.expects_continue")
+)
+door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_channel.py").without(
+    "a head that takes too long ends", "Channel._next_request", skips("self._deadline.start(...)")
+)
+door("proxy.listener.http1.channel", "unit/proxy/listener/http1/test_body.py").without(
+    "a broken body ends the connection", "Channel._feed", skips("self.refuse(refused)")
+)
+door("proxy.listener.tls.acme_challenge", "unit/proxy/listener/tls/test_acme_challenge.py").without(
+    "a proof is for a challenge of TLS", "HelloReader._validate", never('challenge.kind != "tls-alpn-01"')
+)
