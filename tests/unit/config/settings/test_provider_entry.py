@@ -1,8 +1,6 @@
 """An entry of `identity_providers` alone; what several of them say together is in test_identity_providers.py."""
 
-import pytest
-
-from config.settings.provider_entry import OF_NO_PROVIDER, IdentityProvider
+from config.settings.provider_entry import IdentityProvider
 
 
 def entry(**keys: object) -> IdentityProvider:
@@ -18,9 +16,3 @@ def test_its_issuer_is_the_vendor_s_where_it_names_none() -> None:
     assert entry().issuer == "https://corp.okta.com"
     google = IdentityProvider.model_validate({"id": "corp", "provider": "google"})
     assert google.issuer == "https://accounts.google.com"
-
-
-@pytest.mark.parametrize("id", sorted(OF_NO_PROVIDER - {""}))
-def test_it_is_not_called_as_programs_are(id: str) -> None:
-    with pytest.raises(ValueError, match="is reserved"):
-        entry(id=id)
