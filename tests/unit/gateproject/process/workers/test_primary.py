@@ -1,5 +1,6 @@
 """What the first of several processes makes of what the others answer; with real ones: tests/integration/gateproject/process/workers."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from config.source import ConfigSource
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import ReadinessReport
 from gateproject.process.in_force import InForce
+from gateproject.process.reload import ConfigurationStatus
 from gateproject.process.workers.link import WorkerLost
 from gateproject.process.workers.primary import PrimaryPeers
 from tests.support.options import make_options
@@ -70,3 +72,17 @@ def test_one_process_is_enough_to_be_ready_and_the_others_are_missed(serving: in
     (workers,) = peers_of(SimpleNamespace(serving=dict.fromkeys(range(serving))), count=4).readiness()
     assert ReadinessReport((workers,)).is_ready
     assert str(workers).startswith(told)
+
+
+async def test_a_reload_that_fails_takes_back_what_was_prepared_and_one_that_succeeds_does_not() -> None:
+    links: Any = LinksOfATest()
+    links.change = nullcontext
+    peers = peers_of(links)
+    with pytest.raises(ConfigError):
+        async with peers.change():
+            raise ConfigError([Problem("", "broken")])
+    assert links.asked == ["forget"]
+    async with peers.change():
+        await peers.commit()
+    await peers.report(ConfigurationStatus.of(ConfigSource(None, {})))
+    assert links.asked == ["forget", "commit", "status"]
