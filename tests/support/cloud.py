@@ -11,12 +11,11 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.support.closing import stop_accepting
+from tests.support.fake_api import Answer, FakeApi, Request
 from tests.support.fake_idp import OTHER_RSA_KEY, RSA_KEY
 
 ACCOUNT = "gate@project.iam.gserviceaccount.com"
@@ -30,10 +29,11 @@ def account_json(token_uri: str = "https://oauth2.googleapis.com/token") -> byte
     return json.dumps({"type": "service_account", **names, "token_uri": token_uri}).encode()
 
 
-class Cloud:
+class Cloud(FakeApi):
     """`asked` holds the audiences of the tokens that were asked for; `gate` holds back the answers until it is set."""
 
     def __init__(self, clock: Callable[[], float] = time.time):
+        super().__init__()
         self.asked: list[str] = []
         self.tokens: list[str] = []
         self.bend: dict[str, Any] = {}
@@ -45,41 +45,21 @@ class Cloud:
         self.may_answer.set()
         self._clock = clock
 
-    async def __aenter__(self) -> "Cloud":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await stop_accepting(self._server)
-        await self._server.wait_closed()
-
     def account_json(self) -> bytes:
         return account_json(f"{self.url}/token")
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            line, *lines = head.split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
-            body = await reader.readexactly(int(headers.get("content-length", 0)))
-            status, content = await self._answered(line.split(" ")[1], headers, body.decode())
-            length = len(content)
-            writer.write(f"HTTP/1.1 {status} X\r\nMetadata-Flavor: {self.flavor}\r\nContent-Length: {length}\r\n\r\n".encode() + content)
-            await writer.drain()
-        finally:
-            writer.close()
+    async def handle(self, request: Request) -> Answer:
+        status, content = await self._answered(request)
+        return Answer(status, content, {"Metadata-Flavor": self.flavor})
 
-    async def _answered(self, target: str, headers: dict[str, str], body: str) -> tuple[int, bytes]:
-        url, form = urlsplit(target), parse_qs(body)
-        if url.path == IDENTITY_PATH:
-            query = parse_qs(url.query)
-            if headers.get("metadata-flavor") != "Google" or query.get("format") != ["full"]:
+    async def _answered(self, request: Request) -> tuple[int, bytes]:
+        if request.path == IDENTITY_PATH:
+            if request.headers.get("metadata-flavor") != "Google" or request.query.get("format") != "full":
                 return 403, b"Missing Metadata-Flavor:Google header."
-            audience, as_json = query["audience"][0], False
-        elif url.path == "/token" and form.get("grant_type") == [JWT_BEARER]:
+            audience, as_json = request.query["audience"], False
+        elif request.path == "/token" and request.form.get("grant_type") == JWT_BEARER:
             options = {"require": ["iss", "aud", "exp", "iat"]}
-            claims = jwt.decode(form["assertion"][0], RSA_KEY.public_key(), ["RS256"], audience=f"{self.url}/token", options=options)
+            claims = jwt.decode(request.form["assertion"], RSA_KEY.public_key(), ["RS256"], audience=f"{self.url}/token", options=options)
             if claims["iss"] != ACCOUNT or claims["exp"] - claims["iat"] > 3600:
                 return 400, b'{"error": "invalid_grant"}'
             audience, as_json = claims["target_audience"], True

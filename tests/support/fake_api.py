@@ -6,8 +6,9 @@ async with SomeApi() as api:
 """
 
 import asyncio
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -68,7 +69,7 @@ class FakeApi:
         await asyncio.gather(*self._connections, return_exceptions=True)
         await self._server.wait_closed()
 
-    def handle(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         raise NotImplementedError
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,7 +79,8 @@ class FakeApi:
         try:
             while (request := await _read(reader)) is not None:
                 self.requests.append(request)
-                answer = self.fault(request) or self.handle(request)
+                made = self.fault(request) or self.handle(request)
+                answer = await made if inspect.isawaitable(made) else made
                 if answer.never:
                     await asyncio.Event().wait()
                 if not await _write(writer, answer):
