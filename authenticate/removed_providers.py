@@ -44,10 +44,8 @@ class RemovedProviders:
 
     def _gone(self, record: Record) -> str | None:
         """The id of the provider whose session this was; None for one that counts, or that makes no sense."""
-        try:
-            session = SessionRecord.from_record(record)
-        except (TypeError, ValueError, KeyError, AttributeError):
-            return None  # the reader of sessions says what is wrong with it
+        if (session := SessionRecord.parse(record)) is None:
+            return None
         provider = self._providers.get(session.provider)
         # Another URL in the keys of one provider may be a mistake: sessions count as none meanwhile, and taken back, nothing is lost.
         counts = vouches(provider, session) or (provider is not None and not self._has_entries)

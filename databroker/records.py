@@ -6,6 +6,10 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Self
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 SESSION = "session"
 USER = "user"
 SERVICE_ACCOUNT = "service_account"
@@ -76,6 +80,14 @@ def known_fields(kind: Any, record: Record) -> Mapping[str, Any]:
     return record.data if record.data.keys() <= names else {name: value for name, value in record.data.items() if name in names}
 
 
+# Errors of reading a value from a record that can't be one.
+MALFORMED = (TypeError, ValueError, KeyError, AttributeError)
+
+
+def report_malformed(type: str, id: str, error: Exception) -> None:
+    log.warning("malformed record ignored", type=type, id=id, error=error.__class__.__name__)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordValue:
     """Value inside a record: the fields of a dataclass."""
@@ -86,6 +98,15 @@ class RecordValue:
     @classmethod
     def from_record(cls, record: Record) -> Self:
         return cls(**known_fields(cls, record))
+
+    @classmethod
+    def parse(cls, record: Record) -> Self | None:
+        """Return the value in a record; None, with a warning, where it is malformed: it must keep nobody from reading the others."""
+        try:
+            return cls.from_record(record)
+        except MALFORMED as error:
+            report_malformed(record.type, record.id, error)
+            return None
 
 
 @dataclass(frozen=True, slots=True)

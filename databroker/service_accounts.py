@@ -4,16 +4,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-import structlog
-
 from databroker.client import BrokerClient, every
 from databroker.permissions import PERMISSIONS, in_order, unknown_permissions
-from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccountRecord
+from databroker.records import SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.store.base import VersionConflict
 from foundation.crypto.service_account_token import NAME, hash_of, new_token
 from foundation.errors import GateError
-
-log = structlog.get_logger(__name__)
 
 # "Never" is a date that every clock can tell.
 NEVER = 253_402_300_799.0  # the end of the year 9999
@@ -86,7 +82,7 @@ class ServiceAccounts:
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
             raise NoSuchAccount(f"service account {name} not found")
-        account = _readable(record)
+        account = ServiceAccountRecord.parse(record)
         if account is None:
             raise AccountError(f"the record of {name} is unreadable or from a later release. Revoke it and create another")
         now, token = self._clock(), new_token(name)
@@ -110,7 +106,7 @@ class ServiceAccounts:
             raise NoSuchAccount(f"service account {name} not found")
 
     async def list(self) -> list[ServiceAccountRecord]:
-        read = [_readable(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
+        read = [ServiceAccountRecord.parse(record) async for record in every(self._broker, SERVICE_ACCOUNT)]
         return [account for account in read if account is not None]
 
 
@@ -144,15 +140,6 @@ def ended_with_maker(accounts: Iterable[ServiceAccountRecord], now: float) -> fr
         return maker is not None and len(maker.name) < len(account.name) and now < maker.vouches_until(account) and is_vouched_for(maker)
 
     return frozenset(account.name for account in by_name.values() if not is_vouched_for(account))
-
-
-def _readable(record: Record) -> ServiceAccountRecord | None:
-    """None where a record can't be one, which lets nobody in: it must not keep the others from being listed, and revoked."""
-    try:
-        return ServiceAccountRecord.from_record(record)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("malformed service account ignored", name=record.id, error=type(error).__name__)
-        return None
 
 
 def checked_name(name: str) -> str:

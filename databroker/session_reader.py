@@ -21,10 +21,7 @@ class SessionReader:
 
     def read(self, record: Record) -> SessionRecord | None:
         """The session in a record; None where it makes no sense, or is another provider's: who has it signs in anew."""
-        try:
-            session = SessionRecord.from_record(record)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("malformed session ignored", session_id=record.id, error=type(error).__name__)
+        if (session := SessionRecord.parse(record)) is None:
             return None
         if not vouches(self.providers.get(session.provider), session):
             log.info(

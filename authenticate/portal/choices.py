@@ -42,9 +42,5 @@ def opened(choices: PortalChoices, key: str) -> PortalChoices:
 
 def _of(session: SessionRecord, record: Record | None) -> PortalChoices:
     """None of another issuer's person of the same id."""
-    nothing = PortalChoices(issuer=session.vouched_by)
-    try:
-        found = PortalChoices.from_record(record) if record is not None else nothing
-    except TypeError:
-        return nothing
-    return found if found.issuer == session.vouched_by else nothing
+    found = PortalChoices.parse(record) if record is not None else None
+    return found if found is not None and found.issuer == session.vouched_by else PortalChoices(issuer=session.vouched_by)

@@ -34,10 +34,8 @@ class LinkedIndex:
     async def _index_all(self) -> None:
         page = list[SessionRecord]()
         async for record in every(self._broker, SESSION):
-            try:
-                page.append(SessionRecord.from_record(record))
-            except (TypeError, ValueError, KeyError, AttributeError):
-                continue  # the reader of sessions logs what is wrong with it
+            if (session := SessionRecord.parse(record)) is not None:
+                page.append(session)
             if len(page) == CONCURRENCY:
                 await in_parallel(page, self._sessions.index_linked, CONCURRENCY)
                 page.clear()

@@ -12,7 +12,7 @@ from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEn
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.wanted_tokens import WantedRefreshes
 from databroker.client import BrokerClient, every
-from databroker.records import SESSION, WANTED_TOKENS, Record, SessionRecord
+from databroker.records import MALFORMED, SESSION, WANTED_TOKENS, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses
 from foundation.errors import BrokerError, ProviderError
@@ -116,8 +116,8 @@ class RefreshWorker:
             await self._again(session_id, self._clock() + UNDER_WAY_PAUSE)
         except (ProviderError, BrokerError) as error:
             await self._failed(session_id, error)
-        except (TypeError, ValueError, KeyError) as error:
-            log.error("malformed session not refreshed", session_id=session_id, error=type(error).__name__)
+        except MALFORMED as error:
+            report_malformed(SESSION, session_id, error)
         finally:
             self._running.pop(session_id, None)
             self._news.set()
@@ -201,8 +201,7 @@ class RefreshWorker:
             self._schedule.forget(session_id)
             self._failures.pop(session_id, None)
         elif session_id not in self._running:  # the renewal itself says when the next is due
-            try:
-                self._schedule.saw(SessionRecord.from_record(record), record.modified)
-            except (TypeError, ValueError, KeyError):
-                return  # authorize says what is wrong with it
+            if (session := SessionRecord.parse(record)) is None:
+                return
+            self._schedule.saw(session, record.modified)
         self._news.set()

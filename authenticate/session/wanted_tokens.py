@@ -8,7 +8,7 @@ import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.client import BrokerClient
-from databroker.records import SESSION, WANTED_TOKENS, Record, SessionRecord, WantedTokens
+from databroker.records import MALFORMED, SESSION, WANTED_TOKENS, Record, SessionRecord, WantedTokens, report_malformed
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -47,8 +47,8 @@ class WantedRefreshes:
             pass  # which it has told
         except (ProviderError, BrokerError, TimeoutError) as error:
             log.warning("on-demand token refresh failed", session_id=record.id, reason=str(error))
-        except (TypeError, ValueError, KeyError) as error:
-            log.error("malformed session not refreshed", session_id=record.id, error=type(error).__name__)
+        except MALFORMED as error:
+            report_malformed(SESSION, record.id, error)
         finally:
             with suppress(BrokerError):
                 await self._broker.delete(WANTED_TOKENS, record.id)

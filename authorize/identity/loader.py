@@ -17,6 +17,7 @@ from databroker.access.values import AccessHolder, TemporaryAccess
 from databroker.records import (
     DIRECTORY_GROUP,
     DIRECTORY_USER,
+    MALFORMED,
     SESSION,
     TEMPORARY_ACCESS,
     USER,
@@ -24,6 +25,7 @@ from databroker.records import (
     Record,
     SessionRecord,
     UserRecord,
+    report_malformed,
 )
 from databroker.replica import EVERYTHING, Replica
 from databroker.session_reader import SessionReader, access_of, find_directory_record, group_of, person_of, user_of, vouches
@@ -142,8 +144,8 @@ class IdentityLoader:
             return None
         try:
             sources, identity = await self._build(session, record)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("malformed session ignored", session_id=session_id, error=type(error).__name__)
+        except MALFORMED as error:
+            report_malformed(SESSION, session_id, error)
             return None
         if now >= identity.expires:
             return None
@@ -166,7 +168,7 @@ class IdentityLoader:
             if (person := person_of(session, directory_record)) is not None and person.is_deactivated:
                 return RefusedToken(f"bearer token: {session.user_id} is deactivated")
             identity = await self._identity(session, user, directory_record)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except MALFORMED as error:
             log.warning("malformed bearer token claims", user_id=session.user_id, error=type(error).__name__)
             return RefusedToken("bearer token: its claims are malformed")
         if generation == self._generation:
@@ -192,8 +194,8 @@ class IdentityLoader:
             if person is not None and person.is_deactivated:
                 return RefusedToken(f"{user.id} is deactivated")
             return await self._identity(session, user, directory_record, await self._access_record(session, user))
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            log.warning("malformed user ignored", user_id=record.id, error=type(error).__name__)
+        except MALFORMED as error:
+            report_malformed(USER, record.id, error)
             return None
 
     async def _build(self, session: SessionRecord, record: Record) -> tuple[IdentityRecords, Identity]:

@@ -4,17 +4,13 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-import structlog
-
 from authorize.policy.identity import Identity
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
-from databroker.records import SERVICE_ACCOUNT, Record, ServiceAccountRecord
+from databroker.records import MALFORMED, SERVICE_ACCOUNT, Record, ServiceAccountRecord, report_malformed
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 from foundation.crypto.service_account_token import is_secret, name_in
-
-log = structlog.get_logger(__name__)
 
 # What is attested of an account is good for no longer, however long the account itself lives.
 IDENTITY_SECONDS = 3600.0
@@ -127,8 +123,8 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Refuse
         if account.name != name or now >= identity.expires:
             return RefusedToken(f"service account {name}: it has expired")
         makers, until = await _makers(account, get)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("malformed service account ignored", name=name, error=type(error).__name__)
+    except MALFORMED as error:
+        report_malformed(SERVICE_ACCOUNT, name, error)
         return RefusedToken(f"service account {name}: its record is malformed")
     if now >= until:
         return RefusedToken(f"service account {name}: a creator was revoked, has expired or has another secret")

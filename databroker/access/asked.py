@@ -9,16 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import structlog
-
 from databroker.access.temporary import TRIES, AccessError, TemporaryAccesses, busy
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.client import AT_ONCE, BrokerClient, every
 from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
 from foundation.web.message import Message
-
-log = structlog.get_logger(__name__)
 
 # OPEN waits for approvers; APPROVED has them all, and its access is being given; OVER needs nothing more.
 OPEN, APPROVED, OVER = "open", "approved", "over"
@@ -211,12 +207,8 @@ def _held(record: Record) -> HeldRequest:
 
 
 def _readable(record: Record) -> HeldRequest | None:
-    """None where a record can't be one: it must keep nobody from answering the others."""
-    try:
-        return _held(record)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        log.warning("malformed access request ignored", id=record.id, error=type(error).__name__)
-        return None
+    asked = AskedAccess.parse(record)
+    return HeldRequest(record.id, record.version, asked) if asked is not None else None
 
 
 async def end_early(

@@ -5,8 +5,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 
-import structlog
-
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import BrokerClient, Edited, every, update
 from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
@@ -14,8 +12,6 @@ from databroker.store.base import VersionConflict
 from foundation.errors import GateError
 from foundation.web.message import Message
 from foundation.web.plain_text import is_plain
-
-log = structlog.get_logger(__name__)
 
 LONGEST = 30 * 86400.0  # seconds
 # Somebody else may write the same person's record at that moment; as often in a row they don't.
@@ -94,18 +90,12 @@ class TemporaryAccesses:
     async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
         now = self._clock()
-        async for found in self._all():
+        async for record in every(self._broker, TEMPORARY_ACCESS):
+            if (found := TemporaryAccessRecord.parse(record)) is None:
+                continue
             for access in found.held:
                 if access.is_expired(now) if expired else access.until > now:
                     yield found, access
-
-    async def _all(self) -> AsyncGenerator[TemporaryAccessRecord]:
-        """Each record that can be read: one that can't gives nobody access, and must not keep that of others from being seen or ended."""
-        async for record in every(self._broker, TEMPORARY_ACCESS):
-            try:
-                yield TemporaryAccessRecord.from_record(record)
-            except (TypeError, ValueError, KeyError, AttributeError) as error:
-                log.warning("malformed temporary access ignored", id=record.id, error=type(error).__name__)
 
     def _kept(self, found: TemporaryAccessRecord | None, user: UserRecord) -> tuple[TemporaryAccess, ...]:
         """What goes on of what a record holds: nothing of another issuer's person."""

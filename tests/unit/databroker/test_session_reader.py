@@ -75,7 +75,7 @@ def test_a_session_is_of_the_configured_issuer_or_none(
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, changed: dict[str, Any]) -> None:
     with capture_logs() as logged:
         assert SessionReader(make_options(tmp_path)).read(record({**session(issuer=ISSUER).to_data(), **changed})) is None
-    assert logged[0]["event"] == "malformed session ignored"
+    assert logged[0]["event"] == "malformed record ignored"
 
 
 def test_two_entries_of_one_issuer_are_two_providers() -> None:
