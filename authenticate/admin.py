@@ -6,26 +6,24 @@ from collections.abc import AsyncGenerator
 from itertools import starmap
 from typing import Any
 
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync
 from django.contrib import admin, messages
 from django.contrib.admin.utils import quote
-from django.db import Error, models
+from django.db import models
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from authenticate.access.desk import Caller, duration_words
-from authenticate.access.telling import AuditLogAway
 from authenticate.service import page_context
 from authenticate.views.answers import cookie_headers
-from authenticate.views.callers import audit_record, caller_of
+from authenticate.views.callers import caller_of
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.asked import AskedAccesses, HeldRequest
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import administrator, record_actions
+from databroker.adminsite.audit import AuditLogAway, administrator_log
 from databroker.adminsite.read_only import SESSION_KEY, PageAdmin
-from databroker.models import User
 from foundation.errors import BrokerError
 from foundation.web.times import time_element
 
@@ -85,29 +83,17 @@ async def _step(request: HttpRequest) -> str:
     desk, do = gate.authenticate.access, sent.get("do", "")
     if do == "revoke":
         user_id, _, id = sent.get("access", "").rpartition(" ")
-        await desk.revoke_as_administrator(administrator(request).name, user_id, id, _Notes(request))
+        audit = administrator_log(request)
+        await desk.revoke_as_administrator(audit.actor.name, user_id, id, audit)
         return DONE[do]
     caller, (id, _, nonce) = await caller_in_admin(request), sent.get("request", "").partition(" ")
     if caller is None or do not in DONE:
         raise AccessError("only administrators signed in by single sign-on can decide requests; nothing was changed")
     if do == "refuse":
-        await desk.refuse(caller, id, nonce, audit_record(gate))
+        await desk.refuse(caller, id, nonce)
         return DONE[do]
-    asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session, audit_record(gate))
+    asked = await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
     return DONE[do] if asked.until else "Approved. More approvals are needed."
-
-
-class _Notes:
-    """Notes of what an administrator does, as such, in the audit log."""
-
-    def __init__(self, request: HttpRequest):
-        self._request = request
-
-    async def __call__(self, action: str, user_id: str, words: str) -> None:
-        try:
-            await sync_to_async(record_actions)(self._request, action, [(user_id, words)], User)
-        except Error as error:
-            raise AuditLogAway("audit log write failed") from error
 
 
 async def _shown(request: HttpRequest) -> dict[str, Any]:

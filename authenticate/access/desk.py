@@ -2,12 +2,12 @@
 
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import structlog
 
-from authenticate.access.telling import Tell, audited
 from authenticate.access.webhook import BROKE_GLASS, AccessEvent
 from authorize.access_rules import AccessRules, may_request
 from authorize.identity.person_records import holder_of
@@ -21,26 +21,10 @@ from config.routes.route import Route
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
 from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import (
-    APPROVES,
-    ASKS,
-    BREAKS,
-    GIVES,
-    NOT_APPROVED,
-    NOT_ASKED,
-    NOT_BROKEN,
-    NOT_GIVEN,
-    NOT_REFUSED,
-    NOT_REVOKED,
-    NOT_WITHDRAWN,
-    REFUSES,
-    REVOKES,
-    WITHDRAWS,
-    AccessHolder,
-    TemporaryAccess,
-    TemporaryAccessRecord,
-)
+from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import AuditAction, AuditLog
 from databroker.client import BrokerClient
+from databroker.models import User
 from databroker.records import SessionRecord, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.email_address import canonical_email
@@ -70,6 +54,7 @@ class Caller:
     session: SessionRecord
     identity: Identity
     name: str
+    audit: AuditLog = field(repr=False)
     known_to: tuple[str, ...] = ()  # of a program: all who could answer by it
 
     @property
@@ -89,15 +74,15 @@ class Caller:
         """Whether it is, or may be, this person who has asked: by a second account as well, of the same address, or by a program."""
         return not self.approval(0.0).names.isdisjoint(asked.names)
 
+    def step(self, action: AuditAction, asked: AskedAccess) -> AbstractAsyncContextManager[None]:
+        """Step about a request, recorded before it is taken."""
+        return self.audit.step(action, User, [(asked.user_id, words_of(asked))])
+
     def approval(self, at: float) -> AccessApproval:
         known_to = (self.session.user_id, *self.known_to)
         return AccessApproval(self.holder.id, self.session.id, self.name, at, self.email, known_to)
 
 
-# Writes (action, id of the person whom it is about, words) in the name of a caller; whatever it raises keeps the step from being taken.
-Record = Callable[[Caller, str, str, str], Awaitable[None]]
-# The same of whoever acts already.
-Note = Callable[[str, str, str], Awaitable[None]]
 Identities = Callable[[str], Awaitable[Identity | None]]
 
 
@@ -120,7 +105,7 @@ class AccessDesk:
         """Return the route that accepts access requests and has this id in links (`RouteLinks`), or None."""
         return self._linked.get(link_id)
 
-    async def ask(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
+    async def ask(self, caller: Caller, route: Route, why: str, seconds: float) -> None:
         asking = route.access_requests
         if asking is None or not caller.identity.is_own:
             raise NoSuchRequest(Message("this application does not accept access requests"))
@@ -146,11 +131,11 @@ class AccessDesk:
             account=caller.session.user_id,
         )
         await self._asked.require_place(asked)
-        async with audited(_telling(caller, asked, record), ASKS, NOT_ASKED):
+        async with caller.step(AuditAction.REQUEST_ACCESS, asked):
             await self._asked.add(asked)
         self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_words} for {duration_words(seconds)}: {said}")
 
-    async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float, record: Record) -> None:
+    async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
         asking = route.access_requests.break_glass if route.access_requests is not None else None
         if asking is None or not self.may_break_glass(caller, route):
@@ -163,7 +148,7 @@ class AccessDesk:
         by, until = f"{caller.name} (break-glass)", now + seconds
         access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
         words = f"{caller.name}, {access.route_words}, for {duration_words(seconds)}: {said}"
-        async with audited(lambda action: record(caller, action, holder.id, words), BREAKS, NOT_BROKEN):
+        async with caller.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, words)]):
             log.warning("break-glass access used", user_id=holder.id, route=access.route_words, until=until)
             await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
         line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_words} for {duration_words(seconds)}: {said}"
@@ -172,31 +157,31 @@ class AccessDesk:
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
         return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
 
-    async def withdraw(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
+    async def withdraw(self, caller: Caller, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
         if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
             raise NoSuchRequest(_GONE)
-        await self._end(caller, held, (WITHDRAWS, NOT_WITHDRAWN), record)
+        await self._end(caller, held, AuditAction.WITHDRAW_REQUEST)
         self._say(caller, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_words}")
 
-    async def refuse(self, caller: Caller, id: str, nonce: str, record: Record) -> None:
+    async def refuse(self, caller: Caller, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
-        await self._end(caller, held, (REFUSES, NOT_REFUSED), record)
+        await self._end(caller, held, AuditAction.DENY_REQUEST)
         self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_words}")
 
-    async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities, record: Record) -> AskedAccess:
+    async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         if held.asked.state != APPROVED:
-            async with audited(_telling(caller, held.asked, record), APPROVES, NOT_APPROVED):
+            async with caller.step(AuditAction.APPROVE_REQUEST, held.asked):
                 changed = await self._with_approval(caller, held, identities)
             if changed.state != APPROVED:
                 self._say(caller, "approved", changed, f"{caller.name} approved, more approvals needed: {words_of(changed)}")
                 return changed
             held = await self._found(id, nonce)
-        await self._finish(caller, held, record)
+        await self._finish(caller, held)
         return held.asked
 
     async def _with_approval(self, caller: Caller, held: HeldRequest, identities: Identities) -> AskedAccess:
@@ -214,24 +199,24 @@ class AccessDesk:
             return changed
         raise AccessBusy(_BUSY)
 
-    async def revoke(self, caller: Caller, user_id: str, id: str, record: Record) -> None:
+    async def revoke(self, caller: Caller, user_id: str, id: str) -> None:
         """End access before its time: one's own, or where one is an approver."""
         found = await self._accesses.find(user_id, id)
         if found is None or not self._may_revoke(caller, *found):
             raise NoSuchRequest(_ENDED)
-        await self._revoke(found, caller.name, partial(record, caller))
+        await self._revoke(found, caller.name, caller.audit)
 
-    async def revoke_as_administrator(self, name: str, user_id: str, id: str, note: Note) -> None:
+    async def revoke_as_administrator(self, name: str, user_id: str, id: str, audit: AuditLog) -> None:
         """End anybody's access before its time: that takes away, so no approver need agree.  To give they have no way."""
         found = await self._accesses.find(user_id, id)
         if found is None:
             raise NoSuchRequest(_ENDED)
-        await self._revoke(found, name, note)
+        await self._revoke(found, name, audit)
 
-    async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, note: Note) -> None:
+    async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, audit: AuditLog) -> None:
         held, access = found
         words = f"{held.person}, {access.route_words}"
-        async with audited(lambda action: note(action, held.user_id, words), REVOKES, NOT_REVOKED):
+        async with audit.step(AuditAction.REVOKE_ACCESS, User, [(held.user_id, words)]):
             if not await end_early(self._broker, held, access, self._clock):
                 raise NoSuchRequest(_ENDED)
         line = f"{name} revoked the access of {held.person} to {access.route_words}"
@@ -301,13 +286,13 @@ class AccessDesk:
             return False
         return self.rules.may_approve(asked.route, identity, now)
 
-    async def _finish(self, caller: Caller, held: HeldRequest, record: Record) -> None:
+    async def _finish(self, caller: Caller, held: HeldRequest) -> None:
         """Give what was approved.  Whoever comes again after a failure finishes the same: the access has the request's own number."""
         asked, now = held.asked, self._clock()
         by, approved = ", ".join(each.name for each in asked.approvals), max((each.at for each in asked.approvals), default=asked.asked)
         access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_words)
         try:
-            async with audited(_telling(caller, asked, record), GIVES, NOT_GIVEN):
+            async with caller.step(AuditAction.GRANT_ACCESS, asked):
                 await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access, approved)
         except AccessBusy:
             raise
@@ -327,11 +312,11 @@ class AccessDesk:
         except VersionConflict:
             return  # another approver has finished it, too
 
-    async def _end(self, caller: Caller, held: HeldRequest, actions: tuple[str, str], record: Record) -> None:
+    async def _end(self, caller: Caller, held: HeldRequest, action: AuditAction) -> None:
         if held.asked.state == APPROVED:
             raise NoSuchRequest(Message("this request is already approved; nothing was changed"))
         try:
-            async with audited(_telling(caller, held.asked, record), *actions):
+            async with caller.step(action, held.asked):
                 await self._asked.close(held)
         except VersionConflict:
             raise NoSuchRequest(_GONE) from None
@@ -340,10 +325,6 @@ class AccessDesk:
 _GONE = Message("this request is already closed; nothing was changed")
 _ENDED = Message("this access has already ended; nothing was changed")
 _BUSY = Message("another approver changed this request; reload the page and try again")
-
-
-def _telling(caller: Caller, asked: AskedAccess, record: Record) -> Tell:
-    return lambda action: record(caller, action, asked.user_id, words_of(asked))
 
 
 def words_of(asked: AskedAccess) -> str:

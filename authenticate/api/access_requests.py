@@ -3,7 +3,6 @@
 from pydantic import Field
 
 from authenticate.access.desk import Caller
-from authenticate.access.desk import Record as AccessRecord
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
@@ -11,7 +10,6 @@ from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from authorize.identity.service_accounts import identity_of
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.access.asked import APPROVED, AskedAccesses, HeldRequest
-from databroker.models import User
 from databroker.records import ServiceAccountRecord, SessionRecord
 from foundation.email_address import canonical_email
 
@@ -65,32 +63,25 @@ async def list_requests(call: ApiCall) -> RequestList:
 
 async def approve_request(call: ApiCall) -> AnsweredRequest:
     id, _, nonce = call.id.partition(".")
-    asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities, _recorded(call))
+    asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities)
     return AnsweredRequest(is_given=asked.state == APPROVED, until=told(asked.until))
 
 
 async def refuse_request(call: ApiCall) -> None:
     id, _, nonce = call.id.partition(".")
-    await call.gate.desk.refuse(caller_of(call), id, nonce, _recorded(call))
+    await call.gate.desk.refuse(caller_of(call), id, nonce)
 
 
 def caller_of(call: ApiCall) -> Caller:
     """The program as the access desk knows who answers: by its own id, which is no person's, and never as one."""
     account, id = call.program.account, call.program.id
     session = SessionRecord(id, id, id, PROVIDER, account.created, account.expires)
-    return Caller(session, identity_of(account, call.gate.clock()), id, _known_to(account))
+    return Caller(session, identity_of(account, call.gate.clock()), id, call.audit, _known_to(account))
 
 
 def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
     """Who has seen its secret, as requests name people: addresses in the form that rules compare."""
     return tuple(dict.fromkeys(canonical_email(name) or name for name in account.shown_to))
-
-
-def _recorded(call: ApiCall) -> AccessRecord:
-    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
-        await call.record(action, User, [(user_id, words)])
-
-    return record
 
 
 def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:

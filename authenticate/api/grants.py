@@ -11,7 +11,6 @@ from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from databroker.access.temporary import TemporaryAccesses
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.models import User
 
 LIST = "grants"
 ID = r"[A-Za-z0-9_-]{1,64}"
@@ -59,12 +58,9 @@ async def list_grants(call: ApiCall) -> GrantList:
 
 
 async def revoke_grant(call: ApiCall) -> None:
-    async def note(action: str, user_id: str, words: str) -> None:
-        await call.record(action, User, [(user_id, words)])
-
     async for held, access in _held(call):
         if access.id == call.id:
-            return await call.gate.desk.revoke_as_administrator(call.program.id, held.user_id, access.id, note)
+            return await call.gate.desk.revoke_as_administrator(call.program.id, held.user_id, access.id, call.audit)
     raise no_such("grant")
 
 

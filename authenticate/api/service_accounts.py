@@ -12,7 +12,7 @@ from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
 from authenticate.api.problems import ApiProblem
 from authenticate.api.values import PLAIN, ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
-from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
+from databroker.adminsite.audit import AuditAction
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
@@ -97,7 +97,7 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
     lifetime = lifetime_of(wanted, call.program, call.gate.clock())
     name = wanted.name
     maker = call.program
-    async with call.step(CREATES, FAILED, ServiceAccount, [(name, name)]):
+    async with call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)]):
         token = await _accounts(call).create(
             name,
             wanted.groups,
@@ -112,7 +112,7 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
 
 
 async def revoke_service_account(call: ApiCall) -> None:
-    async with call.step(REVOKES, FAILED, ServiceAccount, [(call.id, call.id)]):
+    async with call.audit.step(AuditAction.REVOKE_ACCOUNT, ServiceAccount, [(call.id, call.id)]):
         await _accounts(call).revoke(call.id)
 
 

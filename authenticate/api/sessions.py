@@ -1,13 +1,10 @@
 """API of sessions: list them, look at one, and end one or all of a person."""
 
-from collections.abc import Iterable
-
 from asgiref.sync import sync_to_async
 from django.db.models import Q
 from django.utils import timezone
 from pydantic import Field
 
-from authenticate.access.telling import audited
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
 from authenticate.api.declarations import ApiOperation
@@ -15,7 +12,7 @@ from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
 from config.options import Options
 from databroker.adminsite import search
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_in_claims
+from databroker.adminsite.audit import AuditAction, name_in_claims
 from databroker.end_sessions import earlier_of, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
 from databroker.records import SESSION, Record
@@ -110,28 +107,21 @@ async def end_session(call: ApiCall) -> None:
     record = await call.gate.broker.get(SESSION, call.id)
     if record is None:
         raise no_such("session")
-    await _end(call, [record])
+    whom = {id: id for id in await earlier_of(call.gate.broker, [record.id])} | {record.id: _words(record, call.gate.options)}
+    over: list[str] = []
+    async with call.audit.step(AuditAction.END_SESSION, Session, whom.items()):
+        try:
+            await end_sessions(call.gate.broker, [record.id], over)
+        finally:
+            for id in over:
+                del whom[id]
 
 
 async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
     whom = call.body.user_id
     person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
-    async with call.step(ENDS_ALL, NOT_ENDED_ALL, User, person):
+    async with call.audit.step(AuditAction.END_ALL_SESSIONS, User, person):
         return EndedSessions(ended=len(await end_sessions_of_user(call.gate.broker, whom)))
-
-
-async def _end(call: ApiCall, records: Iterable[Record]) -> None:
-    chosen = [record.id for record in records]
-    earlier = await earlier_of(call.gate.broker, chosen)
-    words = {record.id: _words(record, call.gate.options) for record in records}
-    over: list[str] = []
-
-    async def tell(action: str) -> None:
-        left = (id for id in dict.fromkeys([*earlier, *chosen]) if id not in over)
-        await call.record(action, Session, [(id, words.get(id, id)) for id in left])
-
-    async with audited(tell, ENDS, NOT_ENDED):
-        await end_sessions(call.gate.broker, chosen, over)
 
 
 def _words(record: Record, options: Options) -> str:

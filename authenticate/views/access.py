@@ -9,11 +9,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.access.desk import Caller, duration_words, route_words
-from authenticate.access.telling import AuditLogAway
 from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
-from authenticate.views.callers import audit_record, caller_of
+from authenticate.views.callers import caller_of
 from authenticate.views.portal import STYLE, portal_files
 from authorize.access_rules import may_request
 from authorize.route_links import RouteLinks
@@ -22,6 +21,7 @@ from config.routes.route import Route
 from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import AuditLogAway
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
 from foundation.web.message import Message, Sentence
@@ -87,7 +87,6 @@ async def _change(request: HttpRequest, service: AuthenticateService, caller: Ca
 
 async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller) -> None:
     gate, desk, sent = page_context(request), service.access, request.POST
-    record = audit_record(gate)
     id, _, nonce = sent.get("request", "").partition(" ")
     match sent.get("do", ""):
         case "ask" | "break_glass" as do:
@@ -95,16 +94,16 @@ async def _do(request: HttpRequest, service: AuthenticateService, caller: Caller
             if route is None:
                 raise AccessError(Message("this application does not accept access requests; nothing was changed"))
             step = desk.ask if do == "ask" else desk.break_glass
-            await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")), record)
+            await step(caller, route, sent.get("why", ""), _seconds(sent.get("duration", "")))
         case "withdraw":
-            await desk.withdraw(caller, id, nonce, record)
+            await desk.withdraw(caller, id, nonce)
         case "refuse":
-            await desk.refuse(caller, id, nonce, record)
+            await desk.refuse(caller, id, nonce)
         case "approve":
-            await desk.approve(caller, id, nonce, gate.authorize.identity_of_session, record)
+            await desk.approve(caller, id, nonce, gate.authorize.identity_of_session)
         case "end":
             user_id, _, access_id = sent.get("access", "").rpartition(" ")
-            await desk.revoke(caller, user_id, access_id, record)
+            await desk.revoke(caller, user_id, access_id)
         case _:
             raise AccessError(Message("unknown action; nothing was changed"))
 

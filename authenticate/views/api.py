@@ -9,12 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from pydantic import BaseModel
 
-from authenticate.access.telling import AuditLogAway
 from authenticate.api.call import ApiCall, ApiSurroundings
 from authenticate.api.openapi import openapi_document
 from authenticate.api.problems import ApiProblem
 from authenticate.api.reading import allowed, body_of, operation_of, query_of
 from authenticate.service import AuthenticateService, page_context
+from databroker.adminsite.audit import AuditLogAway
 from foundation.errors import BrokerError, GateError
 from foundation.web import responses
 from foundation.web.problems import PROBLEM, problem_document

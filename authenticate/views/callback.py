@@ -14,7 +14,7 @@ from authenticate.service import page_context
 from authenticate.step_up import UNMET, UNTOLD, WEAK, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
-from databroker.adminsite.audit import ENDS_OLDEST, session_entry
+from databroker.adminsite.audit import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.errors import BadRequest, ProviderError
 from foundation.web import responses
@@ -136,7 +136,7 @@ class CallbackView(GateCallbackView):
     async def _end_oldest(self, session: SessionRecord, now: float) -> None:
         gate, service = page_context(self.request), self.service
         for ended in await service.sessions.end_oldest(session, now):
-            entry = session_entry(now, session, gate.options.providers, gate.client_address, ENDS_OLDEST, ended)
+            entry = session_entry(now, session, gate.options.providers, gate.client_address, AuditAction.END_OLDEST_SESSION, ended)
             await service.audit_trail.note(entry)
 
     def _deactivated(self) -> HttpResponse:

@@ -12,7 +12,7 @@ from authenticate.views import answers
 from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person
 from authenticate.views.portal import STYLE, portal_files
-from databroker.adminsite.audit import ENDS, NOT_ENDED, session_entry
+from databroker.adminsite.audit import AuditAction, session_entry
 from databroker.adminsite.details import claim_text
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
@@ -98,11 +98,11 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
 
 async def _ended(request: HttpRequest, service: AuthenticateService, session: SessionRecord, chosen: SessionRecord) -> None:
     gate = page_context(request)
-    action = ENDS
+    action: str = AuditAction.END_SESSION
     try:
         await service.sessions.end(chosen)
     except BrokerError:
-        action = NOT_ENDED
+        action = AuditAction.END_SESSION.failure
         raise
     finally:
         await service.audit_trail.note(session_entry(service.clock(), session, gate.options.providers, gate.client_address, action, chosen))

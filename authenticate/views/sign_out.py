@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, session_entry
+from databroker.adminsite.audit import AuditAction, session_entry
 from databroker.records import SessionRecord
 from foundation.crypto.cookies import set_cookie
 from foundation.crypto.csrf_token import FIELD, HEADER
@@ -55,13 +55,14 @@ async def _signed_out(request: HttpRequest, service: AuthenticateService, sessio
 
 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord, *, everywhere: bool) -> None:
-    action, failed = (ENDS_ALL, NOT_ENDED_ALL) if everywhere else (ENDS, NOT_ENDED)
+    done = AuditAction.END_ALL_SESSIONS if everywhere else AuditAction.END_SESSION
+    action: str = done
     try:
         if everywhere:
             await service.sessions.end_all_of(session)
         await service.sessions.end(session)
     except BrokerError:
-        action = failed
+        action = done.failure
         raise
     finally:
         gate, one = page_context(request), None if everywhere else session

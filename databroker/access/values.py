@@ -11,14 +11,6 @@ from databroker.records import Record, RecordValue, known_fields
 LONGEST_WHY = 500
 # What has ended is kept for so long, in seconds: the admin and the API show it as expired.
 KEPT = 86400.0
-# As the audit log calls them; each is written before it is done, and what then fails is told of, too.
-GIVES, NOT_GIVEN = "grants temporary access", "could not grant temporary access"
-REVOKES, NOT_REVOKED = "revokes temporary access", "could not revoke temporary access"
-ASKS, NOT_ASKED = "requests access", "could not request access"
-APPROVES, NOT_APPROVED = "approves an access request", "could not approve an access request"
-REFUSES, NOT_REFUSED = "denies an access request", "could not deny an access request"
-BREAKS, NOT_BROKEN = "uses break-glass access", "could not use break-glass access"
-WITHDRAWS, NOT_WITHDRAWN = "withdraws an access request", "could not withdraw an access request"
 
 
 class AccessHolder(NamedTuple):

@@ -2,14 +2,17 @@
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 import structlog
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import Error, connection
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
@@ -20,17 +23,12 @@ from databroker.client import page_context
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
 from foundation.email_address import name_in_evidence
+from foundation.errors import GateError
 from foundation.web.plain_text import plain_text
 
 log = structlog.get_logger(__name__)
 
 Providers: TypeAlias = Mapping[str, ConfiguredProvider]
-# Written before it is done, so that nothing is done untold; what then fails is told of, too.
-ENDS = "ends the session"
-ENDS_ALL = "ends all sessions of this user"
-ENDS_OLDEST = "signs in at the session limit, which ends the oldest session"
-NOT_ENDED = "could not end the session"
-NOT_ENDED_ALL = "could not end all sessions of this user"
 PUSHED = "the provider (SCIM)"
 # Key of Django's session for the id of the user who entered the admin by single sign-on.
 USER_ID_KEY = "gate_user"
@@ -39,6 +37,32 @@ _FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
 AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_words")
+
+
+class AuditAction(StrEnum):
+    """Action as the audit log names it, recorded before it is taken; `failure` is recorded where it then fails."""
+
+    failure: str
+
+    def __new__(cls, text: str, failure: str = "") -> "AuditAction":
+        action = str.__new__(cls, text)
+        action._value_ = text
+        action.failure = failure
+        return action
+
+    END_SESSION = "ends the session", "could not end the session"
+    END_ALL_SESSIONS = "ends all sessions of this user", "could not end all sessions of this user"
+    END_OLDEST_SESSION = "signs in at the session limit, which ends the oldest session"
+    GRANT_ACCESS = "grants temporary access", "could not grant temporary access"
+    REVOKE_ACCESS = "revokes temporary access", "could not revoke temporary access"
+    REQUEST_ACCESS = "requests access", "could not request access"
+    APPROVE_REQUEST = "approves an access request", "could not approve an access request"
+    DENY_REQUEST = "denies an access request", "could not deny an access request"
+    WITHDRAW_REQUEST = "withdraws an access request", "could not withdraw an access request"
+    BREAK_GLASS = "uses break-glass access", "could not use break-glass access"
+    CREATE_ACCOUNT = "creates the service account", "could not change the service account"
+    ROTATE_ACCOUNT = "rotates the secret of the service account", "could not change the service account"
+    REVOKE_ACCOUNT = "revokes the service account", "could not change the service account"
 
 
 class ActorKind(StrEnum):
@@ -60,6 +84,50 @@ class Actor:
     name: str
 
 
+class AuditLogAway(GateError):
+    """The audit log can't be written: what can't be recorded must not be done."""
+
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """Audit log in the name of one actor.  With `fields`, each entry is a line in the log, too."""
+
+    actor: Actor
+    address: str
+    clock: Callable[[], float] = time.time
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    async def record(self, action: str, model: type[Model], objects: Iterable[tuple[str, str]]) -> None:
+        """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
+        now, kind = self.clock(), str(model._meta.verbose_name)
+        texts = {"address": self.address, "action": action, "object_type": kind}
+        entries = [_entry(self.actor, now, **texts, object_id=id, object_words=words) for id, words in objects]
+        try:
+            await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
+        except Error as error:
+            log.error("audit log write failed", action=str(action), by=self.actor.id, reason=str(error).partition("\n")[0])
+            raise AuditLogAway("audit log write failed") from error
+        for entry in entries if self.fields else ():
+            did = {"action": entry.action, "object": entry.object_words, "object_id": entry.object_id, **self.fields}
+            if self.actor.kind is ActorKind.SERVICE_ACCOUNT:
+                log.info("api action", **did)
+            else:
+                log.info("admin action", **did)
+
+    @asynccontextmanager
+    async def step(self, action: AuditAction, model: type[Model], objects: Collection[tuple[str, str]]) -> AsyncGenerator[None]:
+        """Record an action before it is taken, and its failure where it ends in an error of ours; `objects` are looked at each time."""
+        await self.record(action, model, objects)
+        try:
+            yield
+        except GateError:
+            with suppress(AuditLogAway):  # which has its own line in the log
+                await self.record(action.failure, model, objects)
+            raise
+
+
 def user_actor(session: SessionRecord, providers: Providers) -> Actor:
     """Return the user of a session, named as at their sign-in."""
     return Actor(ActorKind.USER, session.user_id, name_in_claims(session.user_id, session.claims, providers))
@@ -71,6 +139,19 @@ def administrator(request: HttpRequest) -> Actor:
     if user_id is None:
         return Actor(ActorKind.PASSWORD, account.get_username(), account.get_username())
     return Actor(ActorKind.USER, user_id, name_in_evidence(account.email, account.first_name, user_id))
+
+
+def administrator_log(request: HttpRequest) -> AuditLog:
+    """Return the audit log in the name of the administrator of a request."""
+    actor, client = administrator(request), page_context(request).client_address
+    fields = {"by": actor.name, "by_kind": actor.kind.value, "by_id": actor.id, "client": client}
+    return AuditLog(actor, client, fields=fields)
+
+
+def program_log(account: str, address: str, clock: Callable[[], float], request_id: str) -> AuditLog:
+    """Return the audit log in the name of a program that calls the API."""
+    actor = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)")
+    return AuditLog(actor, address, clock, {"by": actor.id, "request_id": request_id})
 
 
 def record_action(request: HttpRequest, message: str, *, object_repr: str, object_id: str = "", stranger: Actor | None = None) -> None:
@@ -95,7 +176,7 @@ def record_actions(
     kind = "" if model is None else str(model._meta.verbose_name)
     entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_words=words) for id, words in objects]
     for entry in entries:
-        did = {"action": message, "object": entry.object_words, "object_id": entry.object_id}
+        did = {"action": entry.action, "object": entry.object_words, "object_id": entry.object_id}
         log.info("admin action", **did, by=entry.who, by_kind=entry.kind, by_id=entry.account, client=address)
     if stranger is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
@@ -130,20 +211,6 @@ def session_entry(
     else:
         kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
     return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_words=words)
-
-
-def access_entry(moment: float, actor: Actor, address: str, action: str, user_id: str, words: str) -> AuditEntry:
-    """Entry of what a person does about somebody's access for a while, to be saved before it is done."""
-    kind = str(User._meta.verbose_name)
-    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=user_id, object_words=words)
-
-
-def program_entry(
-    moment: float, account: str, address: str, action: str, model: type[Model], object_id: str, object_words: str
-) -> AuditEntry:
-    """Entry of what a program does by the API, to be saved before it is done."""
-    actor, kind = Actor(ActorKind.SERVICE_ACCOUNT, f"service_account/{account}", f"{account} (API)"), str(model._meta.verbose_name)
-    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=object_id, object_words=object_words)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:

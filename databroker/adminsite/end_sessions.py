@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from asgiref.sync import async_to_sync
 from django.http import HttpRequest
 
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, name_of, record_actions
+from databroker.adminsite.audit import AuditAction, name_of, record_actions
 from databroker.client import page_context
 from databroker.end_sessions import earlier_of, end_sessions, session_ids_of_user
 from databroker.models import Session, User
@@ -47,17 +47,17 @@ class EndSessionsAction:
             return
         names = {user.pk: str(user) for user in User.objects.filter(pk__in=people)}
         whom = [(id, names.get(id, id)) for id in sorted(people)]
-        record_actions(self.request, ENDS_ALL, whom, User)
+        record_actions(self.request, AuditAction.END_ALL_SESSIONS, whom, User)
         try:
             for id, _ in whom:
                 if self._is_over():
                     break
                 self.end_sessions(async_to_sync(session_ids_of_user)(page_context(self.request).broker, id))
         except BrokerError:
-            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
             raise
         if not self.is_complete:
-            record_actions(self.request, NOT_ENDED_ALL, whom, User)
+            record_actions(self.request, AuditAction.END_ALL_SESSIONS.failure, whom, User)
 
     def _is_over(self) -> bool:
         if self.clock() >= self._until:
@@ -69,13 +69,15 @@ class EndSessionsAction:
         ids = list(dict.fromkeys([*async_to_sync(earlier_of)(broker, chosen), *chosen]))
         names = {row.pk: name_of(row) for row in Session.objects.select_related("user").filter(pk__in=ids)}
         # First the log: what can't be told of must not be done.
-        record_actions(self.request, ENDS, [(id, names.get(id, id)) for id in ids], Session)
+        record_actions(self.request, AuditAction.END_SESSION, [(id, names.get(id, id)) for id in ids], Session)
         over: list[str] = []
         try:
             async_to_sync(end_sessions)(broker, chosen, over)
         except BrokerError:
             done = set(over)
-            record_actions(self.request, NOT_ENDED, [(id, names.get(id, id)) for id in ids if id not in done], Session)
+            record_actions(
+                self.request, AuditAction.END_SESSION.failure, [(id, names.get(id, id)) for id in ids if id not in done], Session
+            )
             raise
         finally:
             self.ended += len(over)

@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
-from databroker.adminsite.audit import administrator, record_actions
+from databroker.adminsite.audit import AuditAction, administrator, record_actions
 from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
 from databroker.adminsite.times import time_column
 from databroker.client import page_context
@@ -22,8 +22,6 @@ from databroker.records import SESSION
 from databroker.service_accounts import AccountError, ServiceAccounts, checked_name, made_by
 from foundation.errors import BrokerError
 
-CREATES, ROTATES, REVOKES = "creates the service account", "rotates the secret of the service account", "revokes the service account"
-FAILED = "could not change the service account"
 LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "1 year"), ("", "unlimited"))
 AWAY = "The data broker is unavailable; nothing was changed."
 
@@ -79,7 +77,16 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             try:
                 checked_name(name)
                 groups, may = said["groups"].splitlines(), said["permissions"]
-                token = self._done(request, CREATES, name, groups, form.seconds, administrator(request).name, may, shown_to=_eyes(request))
+                token = self._done(
+                    request,
+                    AuditAction.CREATE_ACCOUNT,
+                    name,
+                    groups,
+                    form.seconds,
+                    administrator(request).name,
+                    may,
+                    shown_to=_eyes(request),
+                )
                 return self._shown(request, name, token)
             except (AccountError, BrokerError) as error:
                 form.add_error(None, AWAY if isinstance(error, BrokerError) else _sentence(error))
@@ -92,7 +99,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, "Select exactly one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            token = self._done(request, ROTATES, names[0], shown_to=_eyes(request))
+            token = self._done(request, AuditAction.ROTATE_ACCOUNT, names[0], shown_to=_eyes(request))
             self._report_ended_with(request, names)
             return self._shown(request, names[0], token)
         except (AccountError, BrokerError) as error:
@@ -104,7 +111,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         revoked, names = 0, list(accounts.values_list("pk", flat=True))
         for name in names:
             try:
-                self._done(request, REVOKES, name)
+                self._done(request, AuditAction.REVOKE_ACCOUNT, name)
                 revoked += 1
             except AccountError:
                 continue  # somebody was faster
@@ -127,15 +134,19 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             if made := made_by(name, accounts):
                 self.message_user(request, f"Created by {name} and no longer valid: {', '.join(made)}.", messages.WARNING)
 
-    def _done(self, request: HttpRequest, action: str, name: str, *arguments: Any, **more: Any) -> Any:
+    def _done(self, request: HttpRequest, action: AuditAction, name: str, *arguments: Any, **more: Any) -> Any:
         """Record and do: first the log, because what can't be told of must not be done."""
         record_actions(request, action, [(name, name)], ServiceAccount)
         accounts = ServiceAccounts(page_context(request).broker)
-        work: Any = {CREATES: accounts.create, ROTATES: accounts.rotate, REVOKES: accounts.revoke}[action]
+        work: Any = {
+            AuditAction.CREATE_ACCOUNT: accounts.create,
+            AuditAction.ROTATE_ACCOUNT: accounts.rotate,
+            AuditAction.REVOKE_ACCOUNT: accounts.revoke,
+        }[action]
         try:
             return async_to_sync(work)(name, *arguments, **more)
         except (AccountError, BrokerError):
-            record_actions(request, FAILED, [(name, name)], ServiceAccount)
+            record_actions(request, action.failure, [(name, name)], ServiceAccount)
             raise
 
     def _shown(self, request: HttpRequest, name: str, token: str) -> HttpResponse:

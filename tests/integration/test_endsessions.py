@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from config.options import Options
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import SESSION, USER
 from gateproject.management.broker_access import opened_broker
@@ -59,12 +59,12 @@ def run(options: Options, *arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("arguments", "left", "told", "logged"),
     [
-        (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [(ENDS, "a2")]),
-        (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [(ENDS, "a1"), (ENDS, "b1")]),
-        (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [(ENDS, "none")]),
-        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [(ENDS_ALL, "ann@A.org")]),
-        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [(ENDS_ALL, "oidc/gone")]),
-        (("--everybody",), [], "4 sessions ended", [(ENDS_ALL, "everybody")]),
+        (("--session", "a2"), ["a1", "b1", "c1"], "1 session ended", [(AuditAction.END_SESSION, "a2")]),
+        (("--session", "a1", "b1"), ["c1"], "3 sessions ended", [(AuditAction.END_SESSION, "a1"), (AuditAction.END_SESSION, "b1")]),
+        (("--session", "none"), ["a1", "a2", "b1", "c1"], "0 sessions ended", [(AuditAction.END_SESSION, "none")]),
+        (("--user", "ann@A.org"), ["b1", "c1"], "2 sessions ended", [(AuditAction.END_ALL_SESSIONS, "ann@A.org")]),
+        (("--user", "oidc/gone"), ["a1", "a2", "b1"], "1 session ended", [(AuditAction.END_ALL_SESSIONS, "oidc/gone")]),
+        (("--everybody",), [], "4 sessions ended", [(AuditAction.END_ALL_SESSIONS, "everybody")]),
     ],
 )
 def test_the_chosen_sessions_end(options: Options, arguments: tuple[str, ...], left: list[str], told: str, logged: list[Any]) -> None:
@@ -125,7 +125,7 @@ def test_a_store_that_is_away_is_told_and_logged(tmp_path: Path) -> None:
     )
     with pytest.raises(CommandError, match="not ended"):
         run(options, "--session", "a1")
-    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [ENDS, NOT_ENDED]
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure]
 
 
 def test_what_has_no_audit_log_says_where_to_run_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 
-from databroker.adminsite.audit import ENDS_ALL
+from databroker.adminsite.audit import AuditAction
 from tests.support.gate import HTML, RunningGate, follow, sign_in
 from tests.support.prepared import run
 
@@ -52,10 +52,10 @@ async def test_all_sessions_of_a_person_end_at_once_and_nobody_elses(gate: Runni
         after = [(await browser.get(gate.url("app.localhost"), headers=HTML)).status_code for browser in (desk, phone, bob)]
         assert after == [302, 302, 200]
         assert await rows(alice, gate, "databroker/session/", q="carol") == []
-        told, *_ = await rows(alice, gate, "databroker/auditentry/", q=ENDS_ALL)
+        told, *_ = await rows(alice, gate, "databroker/auditentry/", q=AuditAction.END_ALL_SESSIONS)
     assert "alice@example.com" in told
     assert "carol@example.com" in told
-    line = gate.wait_for_event("admin action", lambda entry: entry["action"] == ENDS_ALL)
+    line = gate.wait_for_event("admin action", lambda entry: entry["action"] == AuditAction.END_ALL_SESSIONS)
     assert (line["by"], line["object_id"]) == ("alice@example.com", "oidc/carol")
 
 

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 GUARDS = {
     "authenticate": "admin audit_trail bearer_tokens post_logout_redirect provider_choice published_keys redirect_targets "
     "removed_directories removed_providers service step_up",
-    "authenticate.access": "desk telling webhook",
+    "authenticate.access": "desk webhook",
     "authenticate.api": "access access_requests call cursors reading service_accounts sessions",
     "authenticate.directory": "file provider_directory reading sync",
     "authenticate.directory.vendors": "api auth0 azure builder gitlab okta vendor",

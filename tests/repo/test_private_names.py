@@ -76,8 +76,8 @@ USED = {
     ),
     ("django", "databroker/admin.py", "_delete_view"): "unit/databroker/test_admin.py::test_deleting_a_session_ends_it_in_the_broker",
 }
-# Documented in spite of its name: Django's models, named tuples.
-DOCUMENTED = {"_meta", "_replace"}
+# Documented in spite of its name: enums, Django's models, named tuples.
+DOCUMENTED = {"_value_", "_meta", "_replace"}
 
 
 def test_each_private_name_of_others_has_its_test() -> None:

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
 from config.options import Options
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL, record_command
+from databroker.adminsite.audit import AuditAction, record_command
 from databroker.client import BrokerClient, every
 from databroker.end_sessions import batches, end_sessions, end_sessions_of_user
 from databroker.models import Session, User
@@ -43,11 +43,11 @@ class Command(ConfiguredCommand):
 
 async def _end(options: Options, sessions: list[str] | None, people: list[str]) -> int:
     async with opened_broker(options) as broker:
-        whom = [(id, Session, ENDS, NOT_ENDED) for id in sessions or ()]
-        whom += [(id, User, ENDS_ALL, NOT_ENDED_ALL) for id in people or ([] if sessions else [EVERYBODY])]
+        whom = [(id, Session, AuditAction.END_SESSION) for id in sessions or ()]
+        whom += [(id, User, AuditAction.END_ALL_SESSIONS) for id in people or ([] if sessions else [EVERYBODY])]
         ids = await _people(broker, people, options) if people else None
         # First the log: what can't be told of must not be done.
-        for id, model, action, _ in whom:
+        for id, model, action in whom:
             await asyncio.to_thread(record_command, command_line_user(), action, id, model)
         try:
             if sessions is not None:
@@ -57,8 +57,8 @@ async def _end(options: Options, sessions: list[str] | None, people: list[str]) 
             everybody = (record.id async for record in every(broker, SESSION))
             return sum([len(await end_sessions(broker, batch)) async for batch in batches(everybody)])
         except BrokerError:
-            for id, model, _, failed in whom:
-                await asyncio.to_thread(record_command, command_line_user(), failed, id, model)
+            for id, model, action in whom:
+                await asyncio.to_thread(record_command, command_line_user(), action.failure, id, model)
             raise
 
 

@@ -21,8 +21,8 @@ from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.types.fields import duration
 from databroker.access.asked import end_early
 from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
-from databroker.access.values import GIVES, NOT_GIVEN, NOT_REVOKED, REVOKES, TemporaryAccess, TemporaryAccessRecord
-from databroker.adminsite.audit import record_command
+from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
+from databroker.adminsite.audit import AuditAction, record_command
 from databroker.claims import verified_email
 from databroker.client import BrokerClient
 from databroker.models import User
@@ -76,11 +76,11 @@ class Command(ConfiguredCommand):
             access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
             words = f"{_name(user.email or user.name, user.id)}, {access.route_words}, until {_moment(until)}: {why}"
             # First the log: what can't be told of must not be done.
-            await _record(GIVES, user.id, words)
+            await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
                 await TemporaryAccesses(broker).give(user, access)
             except (AccessError, BrokerError):
-                await _record(NOT_GIVEN, user.id, words)
+                await _record(AuditAction.GRANT_ACCESS.failure, user.id, words)
                 raise
         self.stdout.write(f"{access.id}: {words}")
 
@@ -89,14 +89,14 @@ class Command(ConfiguredCommand):
             accesses, ended = TemporaryAccesses(broker), 0
             for record, access in _chosen([each async for each in accesses.list()], arguments, options):
                 words = f"{_name(record.person, record.user_id)}, {access.route_words}"
-                await _record(REVOKES, record.user_id, words)
+                await _record(AuditAction.REVOKE_ACCESS, record.user_id, words)
                 try:
                     is_ended = await end_early(broker, record, access)
                 except (AccessError, BrokerError):
-                    await _record(NOT_REVOKED, record.user_id, words)
+                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, words)
                     raise
                 if not is_ended:
-                    await _record(NOT_REVOKED, record.user_id, words)
+                    await _record(AuditAction.REVOKE_ACCESS.failure, record.user_id, words)
                 ended += is_ended
         self.stdout.write(f"{ended} grants revoked" if ended != 1 else "1 grant revoked")
 

@@ -12,8 +12,7 @@ from django.db import Error
 
 from config.options import Options
 from config.types.fields import duration
-from databroker.adminsite.audit import record_command
-from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
+from databroker.adminsite.audit import AuditAction, record_command
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
@@ -62,7 +61,7 @@ class Command(ConfiguredCommand):
         lifetime = _seconds("--expires", arguments["expires"])
         token = _logged(
             options,
-            CREATES,
+            AuditAction.CREATE_ACCOUNT,
             arguments["name"],
             lambda accounts, name: accounts.create(name, arguments["group"], lifetime, command_line_user(), arguments["permission"]),
         )
@@ -71,7 +70,9 @@ class Command(ConfiguredCommand):
     def _rotate(self, options: Options, arguments: dict[str, Any]) -> None:
         overlap = _seconds("--overlap", arguments["overlap"]) or 0.0
         end = KEEP if arguments["expires"] is None else _seconds("--expires", arguments["expires"])
-        self._show(_logged(options, ROTATES, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end)))
+        self._show(
+            _logged(options, AuditAction.ROTATE_ACCOUNT, arguments["name"], lambda accounts, name: accounts.rotate(name, overlap, end))
+        )
         for each in _made_by(options, arguments["name"]):
             self.stderr.write(f"{each} ends with the old secret that created it")
 
@@ -94,7 +95,7 @@ class Command(ConfiguredCommand):
             made = _made_by(options, name)
 
     def _end(self, options: Options, name: str) -> None:
-        _logged(options, REVOKES, name, lambda accounts, name: accounts.revoke(name))
+        _logged(options, AuditAction.REVOKE_ACCOUNT, name, lambda accounts, name: accounts.revoke(name))
         self.stderr.write(f"{name} revoked")
 
     def _list(self, options: Options, arguments: dict[str, Any]) -> None:
@@ -125,14 +126,14 @@ def _made_by(options: Options, name: str) -> list[str]:
     return made_by(name, _run(options, lambda accounts: accounts.list()))
 
 
-def _logged(options: Options, action: str, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
+def _logged(options: Options, action: AuditAction, name: str, work: Callable[[ServiceAccounts, str], Awaitable[Any]]) -> Any:
     """First the log: what can't be told of must not be done."""
     checked_name(name)
     record_command(command_line_user(), action, name, ServiceAccount)
     try:
         return _run(options, lambda accounts: work(accounts, name))
     except (AccountError, BrokerError):
-        record_command(command_line_user(), FAILED, name, ServiceAccount)
+        record_command(command_line_user(), action.failure, name, ServiceAccount)
         raise
 
 

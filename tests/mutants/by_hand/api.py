@@ -17,7 +17,7 @@ made.without("an end is the maker's at the latest", "create_service_account", om
 made.without(
     "an account is made when the log has been told",
     "create_service_account",
-    replaced("call.step(CREATES, FAILED, ServiceAccount, [(name, name)])", UNTOLD),
+    replaced("call.audit.step(AuditAction.CREATE_ACCOUNT, ServiceAccount, [(name, name)])", UNTOLD),
 )
 
 inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/test_access_requests.py")
@@ -39,11 +39,13 @@ in_admin.without("an administrator sees a secret as the person they are", "_eyes
 sessions = door("authenticate.api.sessions", "unit/authenticate/api/test_sessions.py")
 sessions.without(
     "an end is told of before",
-    "_end",
-    replaced("audited(tell, ENDS, NOT_ENDED)", UNTOLD),
+    "end_session",
+    replaced("call.audit.step(AuditAction.END_SESSION, Session, whom.items())", UNTOLD),
 )
 sessions.without(
-    "an end of all is told of before", "end_sessions_of_person", replaced("call.step(ENDS_ALL, NOT_ENDED_ALL, User, person)", UNTOLD)
+    "an end of all is told of before",
+    "end_sessions_of_person",
+    replaced("call.audit.step(AuditAction.END_ALL_SESSIONS, User, person)", UNTOLD),
 )
 
 # Defences of the portal: what is listed, for whom, and what its buttons may change.

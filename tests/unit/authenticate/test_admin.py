@@ -15,7 +15,8 @@ import authenticate.admin as admin_page
 import databroker.admin
 from authenticate.access.desk import Caller
 from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import KEPT, NOT_REVOKED, REVOKES, TemporaryAccess
+from databroker.access.values import KEPT, TemporaryAccess
+from databroker.adminsite.audit import Actor, ActorKind, AuditAction, AuditLog
 from databroker.models import AuditEntry
 from databroker.records import Record, UserRecord
 from foundation.errors import BrokerError
@@ -45,7 +46,10 @@ class Admin:
         )
 
         async def caller(request: Any) -> Caller | None:
-            return None if self.is_person is None else self.world.caller(self.is_person)
+            if self.is_person is None:
+                return None
+            actor = Actor(ActorKind.USER, f"oidc/{self.is_person}", self.is_person)
+            return replace(self.world.caller(self.is_person), audit=AuditLog(actor, "192.0.2.9"))
 
         monkeypatch.setattr(admin_page, "caller_in_admin", caller)
 
@@ -106,7 +110,7 @@ async def test_an_answer_is_that_of_the_sign_in_by_which_the_admin_was_entered(
         return world.identity("ann", id)
 
     service = SimpleNamespace(sessions=SimpleNamespace(find=find), host_port="", clock=lambda: NOW, broker=world.broker)
-    gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(identity_of_session=identity_of_session))
+    gate = SimpleNamespace(authenticate=service, authorize=SimpleNamespace(identity_of_session=identity_of_session), client_address="")
     request: Any = SimpleNamespace(scope={"gate": gate, "headers": []}, session={"gate_session": entered_by} if entered_by else {})
     caller = await admin_page.caller_in_admin(request)
     assert (None if caller is None else caller.identity.user_id) == answers_as
@@ -185,7 +189,7 @@ def test_without_the_broker_the_page_says_so_and_the_log_knows_what_failed(admin
         broken.setattr(admin.world.broker, "page", away)
         assert "The data broker" in text_of(admin.pages.get(PAGE))
     assert admin.given() == ["oidc/ann"]
-    assert [action for _, action, _ in told()] == [REVOKES, NOT_REVOKED]
+    assert [action for _, action, _ in told()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
 
 
 def test_markup_in_names_and_reasons_stays_text(admin: Admin) -> None:

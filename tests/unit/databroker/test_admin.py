@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from databroker import admin
 from databroker.admin import SessionAdmin
 from databroker.adminsite import group_admin
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
+from databroker.adminsite.audit import AuditAction
 from databroker.claims import CountedWords
 from databroker.models import AuditEntry, Group, Membership, Session, User
 from databroker.records import SESSION, USER, Record
@@ -216,14 +216,14 @@ def test_the_audit_log_says_who_did_what_to_whom(pages, people):
     pages.post("databroker/user/", action="end_all", _selected_action=["oidc/bob"])
     text = text_of(pages.get("databroker/auditentry/"))
     assert "3 entries" in text
-    for words in (f"{ENDS} alice@a.org, from 192.0.2.1", f"{ENDS_ALL} bob@a.org"):
+    for words in (f"{AuditAction.END_SESSION} alice@a.org, from 192.0.2.1", f"{AuditAction.END_ALL_SESSIONS} bob@a.org"):
         assert f"ann account with a password ann {words}" in text
     assert "boss@a.org" not in text
     assert "1 entry" in text_of(pages.get("databroker/auditentry/", q="bob@a.org"))
     assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="ann"))
     entry = AuditEntry.objects.get(object_id="s1")
     detail = text_of(pages.get(f"databroker/auditentry/{entry.pk}/change/"))
-    assert [words for words in ("account with a password", ENDS, "s1", "192.0.2.9") if words not in detail] == []
+    assert [words for words in ("account with a password", AuditAction.END_SESSION, "s1", "192.0.2.9") if words not in detail] == []
     assert "3 entries" in text_of(pages.get("databroker/auditentry/", q="192.0.2."))
 
 
@@ -309,7 +309,7 @@ def test_a_broker_that_is_away_is_said_and_no_row_is_lost(people):
         assert "data broker is unavailable" in text_of(response)
     assert Session.objects.filter(pk="s1").exists()
     told = list(AuditEntry.objects.order_by("id").values_list("action", "object_id"))
-    assert told == 2 * [(ENDS, "s1"), (NOT_ENDED, "s1")]
+    assert told == 2 * [(AuditAction.END_SESSION, "s1"), (AuditAction.END_SESSION.failure, "s1")]
 
 
 def test_without_the_broker_a_page_still_shows_what_the_tables_know(people):

@@ -15,7 +15,7 @@ from databroker.access.asked import AskedAccess, AskedAccesses
 from databroker.access.temporary import TemporaryAccesses
 from databroker.access.values import TemporaryAccess
 from databroker.adminsite import group_admin, service_account_admin
-from databroker.adminsite.audit import ENDS_ALL
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
 from databroker.records import PROGRAM, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
@@ -166,7 +166,7 @@ def test_its_button_ends_all_of_their_sessions(people: People) -> None:
     assert 'name="_selected_action" value="oidc/ann"' in page
     assert "1 session ended." in text_of(people.pages.post("databroker/user/", action="end_all", _selected_action="oidc/ann"))
     assert list(Session.objects.values_list("pk", flat=True)) == ["s-bob"]
-    assert AuditEntry.objects.filter(object_id="oidc/ann", action=ENDS_ALL).count() == 1
+    assert AuditEntry.objects.filter(object_id="oidc/ann", action=AuditAction.END_ALL_SESSIONS).count() == 1
 
 
 def test_markup_in_reasons_and_addresses_stays_text(people: People) -> None:

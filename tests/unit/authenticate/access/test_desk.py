@@ -1,8 +1,8 @@
 """Who asks, who answers, and what comes of it: nobody says yes to themselves, and nothing is done that the audit log was not told."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from authenticate.access.desk import AccessDesk, Caller, NoSuchRequest, NotYours, duration_words
-from authenticate.access.telling import AuditLogAway
 from authenticate.access.webhook import AccessEvent
 from authorize.policy.identity import Identity
 from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
-from databroker.access.values import APPROVES, GIVES, NOT_APPROVED, NOT_BROKEN, NOT_GIVEN, NOT_REVOKED, REVOKES
+from databroker.adminsite.audit import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
 from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -27,6 +26,22 @@ HOUR = 3600.0
 ISSUER = MINIMAL["idp_provider_url"]
 KEYS: dict[str, Any] = {"approvers": [{"groups": "leads"}], "max_duration": "2h"}
 WAGES = {"from": "https://wages.example.com", "to": "http://127.0.0.1:9", "name": "wages", "allowed_groups": ["payroll"]}
+
+
+@dataclass(frozen=True)
+class Told(AuditLog):
+    """The audit log of a world, in somebody's name; `then` is what happens after each entry."""
+
+    world: Any = None
+    then: Callable[[str], Awaitable[None]] | None = None
+
+    async def record(self, action: str, model: Any, objects: Any) -> None:
+        if self.world.is_full:
+            raise AuditLogAway("full")
+        self.world.told.append((self.actor.name, action))
+        await asyncio.sleep(0)
+        if self.then is not None:
+            await self.then(action)
 
 
 class World:
@@ -51,10 +66,11 @@ class World:
         self.options: Options = make_options(self.directory, policy=[route])
         self.desk = AccessDesk(self.options, self.broker, lambda: self.now, self.events.append)
 
-    def caller(self, name: str, issuer: str = ISSUER, session: str = "") -> Caller:
+    def caller(self, name: str, issuer: str = ISSUER, session: str = "", then: Callable[[str], Awaitable[None]] | None = None) -> Caller:
         id = session or name
         held = SessionRecord(id, f"oidc/{name}", name, "oidc", NOW, NOW + 9e5, {"email": self.unverified_emails.get(name)}, issuer=issuer)
-        return Caller(held, self.identity(name, id), name)
+        audit = Told(Actor(ActorKind.USER, held.user_id, name), "", world=self, then=then)
+        return Caller(held, self.identity(name, id), name, audit)
 
     def identity(self, name: str, session: str = "") -> Identity:
         groups = frozenset(self.groups.get(name, ()))
@@ -65,19 +81,13 @@ class World:
         await asyncio.sleep(0)
         return None if session_id in self.gone else self.identity(session_id.partition("-")[0], session_id)
 
-    async def record(self, by: Caller, action: str, user_id: str, words: str) -> None:
-        if self.is_full:
-            raise AuditLogAway("full")
-        self.told.append((by.name, action))
-        await asyncio.sleep(0)
-
     async def ask(self, name: str = "ann", why: str = "the year's end", seconds: float = HOUR) -> HeldRequest:
         known = {held.asked.nonce for held in await self.desk.own(self.caller(name))}
-        await self.desk.ask(self.caller(name), self.desk.rules.routes[0], why, seconds, self.record)
+        await self.desk.ask(self.caller(name), self.desk.rules.routes[0], why, seconds)
         return next(held for held in await self.desk.own(self.caller(name)) if held.asked.nonce not in known)
 
     async def approve(self, held: HeldRequest, name: str = "bob", session: str = "") -> Any:
-        return await self.desk.approve(self.caller(name, session=session), held.id, held.asked.nonce, self.identities, self.record)
+        return await self.desk.approve(self.caller(name, session=session), held.id, held.asked.nonce, self.identities)
 
     async def given(self) -> list[tuple[str, float, str]]:
         accesses = TemporaryAccesses(self.broker, lambda: self.now)
@@ -112,7 +122,7 @@ async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> 
     held = await world.ask("bob")
     for caller in (world.caller("bob"), world.caller("bob", session="bob-2"), world.caller("bob", issuer="https://other.example.com")):
         with pytest.raises(NotYours):
-            await world.desk.approve(caller, held.id, held.asked.nonce, world.identities, world.record)
+            await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
     assert await world.waiting("bob") == []
     assert await world.given() == []
     await world.approve(held, "carol")
@@ -122,7 +132,7 @@ async def test_nobody_says_yes_to_themselves_whatever_they_are(world: World) -> 
 async def test_who_is_no_approver_any_more_answers_nothing(world: World) -> None:
     held = await world.ask()
     world.groups["bob"] = set()
-    for step in (world.approve(held), world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce, world.record)):
+    for step in (world.approve(held), world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce)):
         with pytest.raises(NotYours):
             await step
     assert (await world.given(), world.told[1:]) == ([], [])
@@ -158,7 +168,7 @@ async def test_two_who_answer_at_once_give_one_access(world: World, approvals: i
 
 async def test_of_a_yes_and_a_no_at_once_one_counts(world: World) -> None:
     held = await world.ask()
-    refuse = world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+    refuse = world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
     outcomes = await asyncio.gather(refuse, world.approve(held), return_exceptions=True)
     assert sum(isinstance(each, NoSuchRequest) for each in outcomes) == 1
     assert bool(await world.given()) is not isinstance(outcomes[1], NoSuchRequest)
@@ -174,16 +184,19 @@ async def test_an_approval_that_does_not_count_is_in_the_audit_log_as_failed(wor
     async def meanwhile(session_id: str) -> Identity | None:
         match end:
             case "refused":
-                await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+                await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
             case "withdrawn":
-                await world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce, world.record)
+                await world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce)
             case _:
                 raise BrokerError("away")
         return await world.identities(session_id)
 
     with pytest.raises((NoSuchRequest, BrokerError)):
-        await world.desk.approve(world.caller("bob"), held.id, held.asked.nonce, meanwhile, world.record)
-    assert [action for name, action in world.told[earlier:] if name == "bob"] == [APPROVES, NOT_APPROVED]
+        await world.desk.approve(world.caller("bob"), held.id, held.asked.nonce, meanwhile)
+    assert [action for name, action in world.told[earlier:] if name == "bob"] == [
+        AuditAction.APPROVE_REQUEST,
+        AuditAction.APPROVE_REQUEST.failure,
+    ]
     assert await world.given() == []
 
 
@@ -192,22 +205,25 @@ async def test_an_end_between_an_approval_and_its_access_prevents_it(world: Worl
     await world.approve(first)
     ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
 
-    async def record(by: Caller, action: str, user_id_: str, words: str) -> None:
-        await world.record(by, action, user_id_, words)
-        if action == GIVES:
-            await world.desk.revoke(world.caller("bob"), user_id, place, world.record)
+    async def then(action: str) -> None:
+        if action == AuditAction.GRANT_ACCESS:
+            await world.desk.revoke(world.caller("bob"), user_id, place)
 
     with pytest.raises(AccessError):
-        await world.desk.approve(world.caller("carol"), second.id, second.asked.nonce, world.identities, record)
+        await world.desk.approve(world.caller("carol", then=then), second.id, second.asked.nonce, world.identities)
     assert await world.given() == []
-    assert world.told[-3:] == [("carol", GIVES), ("bob", REVOKES), ("carol", NOT_GIVEN)]
+    assert world.told[-3:] == [
+        ("carol", AuditAction.GRANT_ACCESS),
+        ("bob", AuditAction.REVOKE_ACCESS),
+        ("carol", AuditAction.GRANT_ACCESS.failure),
+    ]
 
 
 async def test_access_that_was_ended_early_is_restored_by_no_request_that_waited(world: World) -> None:
     first, second = await world.ask(), await world.ask(why="once more")
     await world.approve(first)
     ((user_id, access_id),) = [(record.user_id, access.id) async for record, access in world.desk.given(world.caller("bob"))]
-    await world.desk.revoke(world.caller("bob"), user_id, access_id, world.record)
+    await world.desk.revoke(world.caller("bob"), user_id, access_id)
     assert await world.desk.own(world.caller("ann")) == []
     with pytest.raises(NoSuchRequest):
         await world.approve(second, "carol")
@@ -224,16 +240,15 @@ async def test_glass_that_is_broken_again_does_not_keep_approvers_from_ending_it
 
     async def breaks() -> None:
         world.now += 1
-        await world.desk.break_glass(world.caller("ann"), route, "an incident", 600, world.record)
+        await world.desk.break_glass(world.caller("ann"), route, "an incident", 600)
 
-    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
-        await world.record(by, action, user_id, words)
+    async def then(action: str) -> None:
         await breaks()  # between the entry and the end
 
     await breaks()
     ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
     await breaks()
-    await world.desk.revoke(world.caller("bob"), user_id, place, record)
+    await world.desk.revoke(world.caller("bob", then=then), user_id, place)
     assert await world.given() == []
 
 
@@ -241,24 +256,27 @@ async def test_who_ends_what_another_has_just_ended_is_on_record_with_a_failure(
     await world.approve(await world.ask())
     ((user_id, place),) = [(record.user_id, access.place) async for record, access in world.desk.given(world.caller("bob"))]
 
-    async def record(by: Caller, action: str, user_id: str, words: str) -> None:
-        await world.record(by, action, user_id, words)
-        if action == REVOKES:
-            await world.desk.revoke(world.caller("carol"), user_id, place, world.record)
+    async def then(action: str) -> None:
+        if action == AuditAction.REVOKE_ACCESS:
+            await world.desk.revoke(world.caller("carol"), user_id, place)
 
     events = len(world.events)
     with pytest.raises(NoSuchRequest):
-        await world.desk.revoke(world.caller("bob"), user_id, place, record)
-    assert world.told[-3:] == [("bob", REVOKES), ("carol", REVOKES), ("bob", NOT_REVOKED)]
+        await world.desk.revoke(world.caller("bob", then=then), user_id, place)
+    assert world.told[-3:] == [
+        ("bob", AuditAction.REVOKE_ACCESS),
+        ("carol", AuditAction.REVOKE_ACCESS),
+        ("bob", AuditAction.REVOKE_ACCESS.failure),
+    ]
     assert [each.by for each in world.events[events:]] == ["carol"]
 
 
 async def test_what_was_refused_or_withdrawn_can_not_be_approved(world: World) -> None:
     refused, withdrawn = await world.ask(), await world.ask(why="another")
-    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce, world.record)
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce)
     with pytest.raises(NoSuchRequest):
-        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.asked.nonce, world.record)
-    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.asked.nonce, world.record)
+        await world.desk.withdraw(world.caller("bob"), withdrawn.id, withdrawn.asked.nonce)
+    await world.desk.withdraw(world.caller("ann"), withdrawn.id, withdrawn.asked.nonce)
     await world.ask(why="a third, at the same place")
     for held in (refused, withdrawn):
         with pytest.raises(NoSuchRequest):
@@ -298,9 +316,9 @@ async def test_a_user_of_a_provider_that_the_route_does_not_accept_requests_noth
     ann, route = world.caller("ann"), world.desk.rules.routes[0]
     partner = replace(ann, identity=replace(ann.identity, provider="partner"))
     with pytest.raises(NotYours):
-        await world.desk.ask(partner, route, "the year's end", HOUR, world.record)
+        await world.desk.ask(partner, route, "the year's end", HOUR)
     assert (world.told, await world.desk.own(ann)) == ([], [])
-    await world.desk.ask(ann, route, "the year's end", HOUR, world.record)
+    await world.desk.ask(ann, route, "the year's end", HOUR)
     assert await world.waiting("bob") == ["ann"]
 
 
@@ -363,7 +381,7 @@ async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: Worl
     held = await world.ask()
     program = replace(world.caller("carol"), known_to=("oidc/bob",))
     for caller in (program, world.caller("bob"), program):
-        await world.desk.approve(caller, held.id, held.asked.nonce, world.identities, world.record)
+        await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
     assert await world.given() == []
     await world.approve(held, "dave")
     assert await world.given() == [("oidc/ann", HOUR, "carol, dave")]
@@ -382,7 +400,7 @@ async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(wo
         await world.approve(held)
     world.broker.put = put  # type: ignore[method-assign]
     ((id,),) = [(access.id,) async for _, access in world.desk.given(world.caller("ann"))]
-    await world.desk.revoke(world.caller("ann"), "oidc/ann", id, world.record)
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", id)
     with pytest.raises(NoSuchRequest):
         await world.approve(held, "carol")
     assert (await world.given(), await world.desk.own(world.caller("ann"))) == ([], [])
@@ -394,8 +412,8 @@ async def test_without_the_audit_log_nothing_is_done(world: World) -> None:
     steps: list[Callable[[], Any]] = [
         lambda: world.ask(),
         lambda: world.approve(held),
-        lambda: world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce, world.record),
-        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce, world.record),
+        lambda: world.desk.refuse(world.caller("bob"), held.id, held.asked.nonce),
+        lambda: world.desk.withdraw(world.caller("ann"), held.id, held.asked.nonce),
     ]
     for step in steps:
         with pytest.raises(AuditLogAway):
@@ -415,11 +433,11 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     world.broker.put = fails  # type: ignore[method-assign]
     with pytest.raises(BrokerError):
         await world.approve(held)
-    assert world.told[-1] == ("bob", NOT_GIVEN)
+    assert world.told[-1] == ("bob", AuditAction.GRANT_ACCESS.failure)
     (left,) = await world.desk.own(world.caller("ann"))
     assert left.asked.state == APPROVED
     with pytest.raises(NoSuchRequest):
-        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
     world.broker.put = put  # type: ignore[method-assign]
     world.now += 60
     await world.approve(held, "carol")
@@ -442,11 +460,11 @@ async def test_access_is_ended_by_who_has_it_and_by_its_approvers(world: World) 
     assert set(found) == {"oidc/ann", "oidc/ben"}
     assert [record.user_id async for record, _ in world.desk.given(world.caller("ann"))] == ["oidc/ann"]
     with pytest.raises(NoSuchRequest):
-        await world.desk.revoke(world.caller("ann"), "oidc/ben", found["oidc/ben"], world.record)
+        await world.desk.revoke(world.caller("ann"), "oidc/ben", found["oidc/ben"])
     with pytest.raises(NoSuchRequest):
-        await world.desk.revoke(world.caller("ann", issuer="https://other.example.com"), "oidc/ann", found["oidc/ann"], world.record)
-    await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"], world.record)
-    await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"], world.record)
+        await world.desk.revoke(world.caller("ann", issuer="https://other.example.com"), "oidc/ann", found["oidc/ann"])
+    await world.desk.revoke(world.caller("ann"), "oidc/ann", found["oidc/ann"])
+    await world.desk.revoke(world.caller("carol"), "oidc/ben", found["oidc/ben"])
     assert await world.given() == []
     assert world.told[-2:] == [("ann", "revokes temporary access"), ("carol", "revokes temporary access")]
 
@@ -467,32 +485,32 @@ async def test_who_may_break_the_glass_is_in_at_once_and_loudly(world: World) ->
     world.groups["olga"] = {"on-call"}
     caller, route = world.caller("olga"), world.desk.rules.routes[0]
     with capture_logs() as logs:
-        await world.desk.break_glass(caller, route, "the site is down", 1800, world.record)
+        await world.desk.break_glass(caller, route, "the site is down", 1800)
     assert [(each["log_level"], each["user_id"]) for each in logs] == [("warning", "oidc/olga")]
     assert await world.given() == [("oidc/olga", 1800, "olga (break-glass)")]
     assert world.told == [("olga", "uses break-glass access")]
     with pytest.raises(AccessError, match="already"):
-        await world.desk.break_glass(caller, route, "again", 600, world.record)
-    assert world.told[-1] == ("olga", NOT_BROKEN)
+        await world.desk.break_glass(caller, route, "again", 600)
+    assert world.told[-1] == ("olga", AuditAction.BREAK_GLASS.failure)
 
 
 async def test_nobody_else_breaks_it_nor_for_longer_nor_in_silence(world: World) -> None:
     route = world.desk.rules.routes[0]
     with pytest.raises(NotYours):
-        await world.desk.break_glass(world.caller("bob"), route, "it is late", 600, world.record)
+        await world.desk.break_glass(world.caller("bob"), route, "it is late", 600)
     world.use(keys=GLASS)
     world.groups["olga"] = {"on-call"}
     route = world.desk.rules.routes[0]
     for name in ("ann", "bob"):
         with pytest.raises(NotYours):
-            await world.desk.break_glass(world.caller(name), route, "it is late", 600, world.record)
+            await world.desk.break_glass(world.caller(name), route, "it is late", 600)
     for why, seconds in (("", 600.0), ("down", 1801.0), ("down", 0.0), ("down", float("nan"))):
         with pytest.raises(AccessError):
-            await world.desk.break_glass(world.caller("olga"), route, why, seconds, world.record)
+            await world.desk.break_glass(world.caller("olga"), route, why, seconds)
     assert world.told == []
     world.is_full = True
     with pytest.raises(AuditLogAway):
-        await world.desk.break_glass(world.caller("olga"), route, "down", 600, world.record)
+        await world.desk.break_glass(world.caller("olga"), route, "down", 600)
     assert await world.given() == []
     assert await world.waiting("olga") == [], "who may break the glass is no approver by that"
 
@@ -504,12 +522,12 @@ async def test_whoever_listens_hears_of_each_step_that_was_taken(world: World) -
     await world.approve(held)
     await world.approve(held, "carol")
     refused = await world.ask("ben")
-    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce, world.record)
+    await world.desk.refuse(world.caller("bob"), refused.id, refused.asked.nonce)
     withdrawn = await world.ask("ben")
-    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.asked.nonce, world.record)
-    await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600, world.record)
+    await world.desk.withdraw(world.caller("ben"), withdrawn.id, withdrawn.asked.nonce)
+    await world.desk.break_glass(world.caller("olga"), world.desk.rules.routes[0], "the site is down", 600)
     ((id, _),) = [(access.id, 0) async for _, access in world.desk.given(world.caller("ann"))]
-    await world.desk.revoke(world.caller("bob"), "oidc/ann", id, world.record)
+    await world.desk.revoke(world.caller("bob"), "oidc/ann", id)
     expected = ["asked", "approved", "given", "asked", "refused", "asked", "withdrawn", "broke_glass", "revoked"]
     assert [event.event for event in world.events] == expected
     given, broken = world.events[2], world.events[7]
@@ -534,12 +552,12 @@ async def test_who_has_two_linked_accounts_is_one_person_and_answers_themselves_
     with pytest.raises(NotYours):
         await world.approve(held, "carol")
     with pytest.raises(NotYours):
-        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce, world.record)
+        await world.desk.refuse(world.caller("carol"), held.id, held.asked.nonce)
     assert [each.asked.nonce for each in await world.desk.own(world.caller("carol"))] == [held.asked.nonce]
     assert (await world.approve(held, "bob")).state == APPROVED
     assert await world.given() == [(ANN, HOUR, "bob")]
     ((record, access),) = [each async for each in world.desk.given(world.caller("carol"))]
-    await world.desk.revoke(world.caller("carol", issuer="https://idp.other.example"), record.user_id, access.id, world.record)
+    await world.desk.revoke(world.caller("carol", issuer="https://idp.other.example"), record.user_id, access.id)
     assert await world.given() == []
 
 
@@ -564,7 +582,7 @@ async def test_an_approver_whose_account_is_another_person_s_by_now_has_not_appr
 async def test_who_breaks_the_glass_holds_it_by_each_of_their_accounts(world: World) -> None:
     world.use(keys={"break_glass": {"allowed": [{"groups": "leads"}], "max_duration": "1h"}})
     world.linked = {"bob": ANN}
-    await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR, world.record)
+    await world.desk.break_glass(world.caller("bob"), world.desk.rules.routes[0], "the house burns", HOUR)
     assert [person for person, _, _ in await world.given()] == [ANN]
 
 

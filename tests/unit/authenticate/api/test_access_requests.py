@@ -9,7 +9,7 @@ from django.core.handlers.asgi import ASGIHandler
 
 from databroker.access.asked import AskedAccess, AskedAccesses
 from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import APPROVES, GIVES, REFUSES
+from databroker.adminsite.audit import AuditAction
 from tests.support.api_site import ApiSite
 from tests.support.authenticate_site import Site
 from tests.support.fake_idp import FakeIdP
@@ -70,7 +70,10 @@ async def test_a_program_that_is_named_gives_access_as_itself(sites: Any) -> Non
     answer = await api.done("POST", f"requests/{item['id']}/approve")
     assert answer["is_given"] is True
     assert await given(api) == ["oidc/alice"]
-    assert await api.told() == [("robot (API)", APPROVES, "oidc/alice"), ("robot (API)", GIVES, "oidc/alice")]
+    assert await api.told() == [
+        ("robot (API)", AuditAction.APPROVE_REQUEST, "oidc/alice"),
+        ("robot (API)", AuditAction.GRANT_ACCESS, "oidc/alice"),
+    ]
     assert (await api.done("GET", "requests"))["items"] == []
     assert (await api.done("GET", "grants"))["items"][0]["by"] == "service_account/robot"
     await api.problem(404, "POST", f"requests/{item['id']}/approve")
@@ -80,7 +83,7 @@ async def test_a_program_that_is_named_says_no(sites: Any) -> None:
     api = await sites([{"user": {"in": ["alice@example.com", "service_account/robot"]}}])
     await ask(api)
     await api.done("POST", f"requests/{(await the_one(api))['id']}/refuse", status=204)
-    assert (await given(api), await api.told()) == ([], [("robot (API)", REFUSES, "oidc/alice")])
+    assert (await given(api), await api.told()) == ([], [("robot (API)", AuditAction.DENY_REQUEST, "oidc/alice")])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 from django.db import OperationalError
 
-from authenticate.access.telling import AuditLogAway
 from authenticate.api.access import ApiProgram
 from authenticate.api.call import ApiCall
+from databroker.adminsite.audit import AuditLogAway
 from databroker.models import AuditEntry, User
 from databroker.records import ServiceAccountRecord
 from tests.support.database import in_database
@@ -22,7 +22,7 @@ def call() -> ApiCall:
 
 
 async def test_an_entry_names_the_program(database: None) -> None:
-    await call().record("does something", User, [("oidc/alice", "Alice"), ("oidc/bob", "Bob")])
+    await call().audit.record("does something", User, [("oidc/alice", "Alice"), ("oidc/bob", "Bob")])
     found = await in_database(lambda: list(AuditEntry.objects.order_by("pk")))
     assert [(each.object_id, each.object_words, each.object_type) for each in found] == [
         ("oidc/alice", "Alice", "user"),
@@ -39,4 +39,4 @@ async def test_a_log_that_can_not_be_written_stops_the_call(database: None, monk
 
     monkeypatch.setattr(type(AuditEntry.objects), "bulk_create", is_full)
     with pytest.raises(AuditLogAway):
-        await call().record("does something", User, [("oidc/alice", "Alice")])
+        await call().audit.record("does something", User, [("oidc/alice", "Alice")])

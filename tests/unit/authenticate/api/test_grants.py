@@ -3,7 +3,8 @@
 import pytest
 
 from databroker.access.temporary import TemporaryAccesses
-from databroker.access.values import NOT_REVOKED, REVOKES, TemporaryAccess
+from databroker.access.values import TemporaryAccess
+from databroker.adminsite.audit import AuditAction
 from databroker.records import UserRecord
 from foundation.errors import BrokerError
 from tests.support.api_site import ApiSite
@@ -40,7 +41,7 @@ async def test_a_revoked_grant_is_over_and_in_the_audit_log(api: ApiSite) -> Non
     await give(api, "alice", "a1", "a2")
     await api.done("DELETE", "grants/a1", status=204)
     assert await listed(api) == ["a2"]
-    assert await api.told() == [("robot (API)", REVOKES, "oidc/alice")]
+    assert await api.told() == [("robot (API)", AuditAction.REVOKE_ACCESS, "oidc/alice")]
     await api.problem(404, "DELETE", "grants/a1")
     assert len(await api.told()) == 1
 
@@ -53,7 +54,7 @@ async def test_a_grant_that_could_not_be_revoked_is_told_of(api: ApiSite, monkey
 
     monkeypatch.setattr(api.site.broker, "put", away)
     await api.problem(503, "DELETE", "grants/a1")
-    assert [action for _, action, _ in await api.told()] == [REVOKES, NOT_REVOKED]
+    assert [action for _, action, _ in await api.told()] == [AuditAction.REVOKE_ACCESS, AuditAction.REVOKE_ACCESS.failure]
 
 
 async def test_an_expired_grant_is_listed_as_such_for_a_day(api: ApiSite) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES
+from databroker.adminsite.audit import AuditAction
 from databroker.records import SERVICE_ACCOUNT
 from databroker.service_accounts import NEVER, ServiceAccounts
 from foundation.errors import BrokerError
@@ -22,7 +22,7 @@ async def test_a_program_makes_an_account_that_works(api: ApiSite) -> None:
     made = await api.done("POST", "service_accounts", wanted, status=201)
     assert (await api.ask("GET", "routes", token=made["token"])).status == 200
     assert (await api.ask("GET", "people", token=made["token"])).status == 403
-    assert await api.told() == [("robot (API)", CREATES, "robot--reader")]
+    assert await api.told() == [("robot (API)", AuditAction.CREATE_ACCOUNT, "robot--reader")]
     (account,) = (await api.done("GET", "service_accounts?q=reader"))["items"]
     assert (account["created_by"], account["permissions"], account["groups"]) == ("service_account/robot", ["routes:read"], [])
     assert made["token"] not in str(account)
@@ -129,10 +129,10 @@ async def test_a_revoked_account_is_out_at_once_the_own_one_too(api: ApiSite) ->
     await api.done("DELETE", "service_accounts/robot", status=204)
     assert (await api.ask("GET", "routes")).status == 401
     assert [(action, id) for _, action, id in await api.told()] == [
-        (REVOKES, "other"),
-        (REVOKES, "other"),
-        (FAILED, "other"),
-        (REVOKES, "robot"),
+        (AuditAction.REVOKE_ACCOUNT, "other"),
+        (AuditAction.REVOKE_ACCOUNT, "other"),
+        (AuditAction.CREATE_ACCOUNT.failure, "other"),
+        (AuditAction.REVOKE_ACCOUNT, "robot"),
     ]
 
 
@@ -142,7 +142,7 @@ async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest
 
     monkeypatch.setattr(api.site.broker, "put", away)
     await api.problem(503, "POST", "service_accounts", {"name": "robot--x"})
-    assert [action for _, action, _ in await api.told()] == [CREATES, FAILED]
+    assert [action for _, action, _ in await api.told()] == [AuditAction.CREATE_ACCOUNT, AuditAction.CREATE_ACCOUNT.failure]
 
 
 async def test_accounts_are_listed_a_page_at_a_time(api: ApiSite) -> None:

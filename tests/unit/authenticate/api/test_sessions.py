@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
@@ -71,7 +71,7 @@ async def test_an_end_is_told_before_it_takes_effect(api: ApiSite) -> None:
     session = await api.signed_in("alice")
     await api.done("DELETE", f"sessions/{session.id}", status=204)
     assert await api.site.broker.get(SESSION, session.id) is None
-    assert await api.told() == [("robot (API)", ENDS, session.id)]
+    assert await api.told() == [("robot (API)", AuditAction.END_SESSION, session.id)]
     (entry,) = await in_database(lambda: list(AuditEntry.objects.all()))
     assert (entry.account, entry.address, entry.object_words) == (
         "service_account/robot",
@@ -108,7 +108,12 @@ async def test_what_failed_is_in_the_audit_log(api: ApiSite, monkeypatch: pytest
     monkeypatch.setattr(api.site.broker, "delete", away)
     await api.problem(503, "DELETE", f"sessions/{session.id}")
     await api.problem(503, "POST", "end_sessions", {"user_id": "oidc/alice"})
-    assert [action for _, action, _ in await api.told()] == [ENDS, NOT_ENDED, ENDS_ALL, NOT_ENDED_ALL]
+    assert [action for _, action, _ in await api.told()] == [
+        AuditAction.END_SESSION,
+        AuditAction.END_SESSION.failure,
+        AuditAction.END_ALL_SESSIONS,
+        AuditAction.END_ALL_SESSIONS.failure,
+    ]
 
 
 async def test_all_sessions_of_a_person_end_with_or_without_a_row(api: ApiSite) -> None:
@@ -118,4 +123,4 @@ async def test_all_sessions_of_a_person_end_with_or_without_a_row(api: ApiSite) 
     answer = await api.done("POST", "end_sessions", {"user_id": "oidc/alice"})
     assert answer == {"ended": 2}
     assert [await api.site.broker.get(SESSION, each.id) is None for each in (first, second, other)] == [True, True, False]
-    assert await api.told() == [("robot (API)", ENDS_ALL, "oidc/alice")]
+    assert await api.told() == [("robot (API)", AuditAction.END_ALL_SESSIONS, "oidc/alice")]

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from authenticate.portal.own_sessions import others_of
 from authenticate.session import sessions
-from databroker.adminsite.audit import ENDS_OLDEST
+from databroker.adminsite.audit import AuditAction
 from databroker.end_sessions import end_sessions
 from databroker.models import AuditEntry
 from databroker.records import PROVIDER_SESSION, SESSION, SessionRecord
@@ -198,7 +198,7 @@ async def test_one_sign_in_too_many_ends_the_oldest_session_of_the_account(site:
     assert (event["user_id"], event["sessions"], event["maximum"]) == ("oidc/alice", 1, 3)
     await site.service.audit_trail.stop()
     (entry,) = await in_database(lambda: list(AuditEntry.objects.values_list("account", "action", "object_id")))
-    assert entry == ("oidc/alice", ENDS_OLDEST, oldest)
+    assert entry == ("oidc/alice", AuditAction.END_OLDEST_SESSION, oldest)
 
 
 async def test_sessions_that_are_over_count_for_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,10 +269,10 @@ async def test_with_the_broker_away_a_page_says_so_and_nothing_is_half_done(site
 async def test_without_the_audit_log_nothing_is_done(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     alice = await signed_in(site)
 
-    async def broken(*args: Any, **more: Any) -> None:
+    def broken(*args: Any, **more: Any) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr(AuditEntry, "asave", broken)
+    monkeypatch.setattr(type(AuditEntry.objects), "bulk_create", broken)
     answer = await ask(alice)
     assert (answer.status, "audit log" in answer.text) == (503, True)
     assert "Your requests" not in await text(alice)

@@ -1,16 +1,11 @@
-"""Who acts at the access desk: a person by their records of this moment, under a name that is no other's; nothing is done untold."""
+"""Who acts at the access desk: a person by their records of this moment, under a name that is no other's."""
 
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from django.db import OperationalError
-
-from authenticate.access.telling import AuditLogAway
-from authenticate.views.callers import audit_record, caller_of
+from authenticate.views.callers import caller_of
 from authorize.policy.identity import Identity
-from databroker.models import AuditEntry
 from databroker.records import USER
 from tests.unit.authenticate.access.test_desk import ISSUER, NOW, World
 
@@ -41,13 +36,3 @@ async def test_who_chooses_their_own_name_is_told_with_their_id(tmp_path: Path) 
     caller = await caller_of(gate_of(world, Identity("ann", "oidc/ann", "", "oidc", NOW + 9)), world.caller("ann").session)
     assert caller is not None
     assert caller.name == "The Boss (oidc/ann)"
-
-
-async def test_what_the_audit_log_does_not_take_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*arguments: object) -> None:
-        raise OperationalError("full")
-
-    world = World(tmp_path)
-    monkeypatch.setattr(AuditEntry, "asave", full)
-    with pytest.raises(AuditLogAway):
-        await audit_record(gate_of(world, None))(world.caller("ann"), "requests access", "oidc/ann", "wages")

@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 
 from authenticate.portal import programs
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, Session
 from databroker.records import SESSION, ProgramRecord, Record, SessionRecord
 from foundation.errors import BrokerError
@@ -94,7 +94,7 @@ async def test_one_session_ends_and_is_in_the_audit_log(mine: Site) -> None:
     assert (answer.status, answer.headers["location"]) == (303, PAGE)
     assert (await phone.get(PAGE)).status == 302
     assert other not in ends(await text(third))
-    assert await audited(mine) == [("alice@corp.example", "oidc/alice", ENDS, other)]
+    assert await audited(mine) == [("alice@corp.example", "oidc/alice", AuditAction.END_SESSION, other)]
 
 
 async def test_all_others_end_and_this_one_stays(mine: Site) -> None:
@@ -104,7 +104,7 @@ async def test_all_others_end_and_this_one_stays(mine: Site) -> None:
     assert (await press(browser, end_others="yes")).status == 303
     assert [(await each.get(PAGE)).status for each in (*others, bob, browser)] == [302, 302, 302, 200, 200]
     assert "End all other sessions" not in await text(browser)
-    assert {(action, id) for _, _, action, id in await audited(mine)} == {(ENDS, id) for id in ids}
+    assert {(action, id) for _, _, action, id in await audited(mine)} == {(AuditAction.END_SESSION, id) for id in ids}
 
 
 @pytest.mark.parametrize("everywhere", [{}, {"gate_everywhere": "yes"}])
@@ -114,7 +114,7 @@ async def test_signing_out_is_in_the_audit_log(mine: Site, everywhere: dict[str,
     (token,) = re.findall(r'name="_gate_csrf" value="([^"]+)"', await text(browser))
     await browser.post("/.gate/signout/", {"_gate_csrf": token, **everywhere})
     assert (await other.get(PAGE)).status == (302 if everywhere else 200)
-    expected = (ENDS_ALL, "oidc/alice") if everywhere else (ENDS, this)
+    expected = (AuditAction.END_ALL_SESSIONS, "oidc/alice") if everywhere else (AuditAction.END_SESSION, this)
     assert [entry[2:] for entry in await audited(mine)] == [expected]
 
 
@@ -181,7 +181,7 @@ async def test_where_the_broker_fails_halfway_the_page_says_how_far_it_came(mine
     assert answer.status == 503
     assert "1 of 3 sessions were ended" in answer.text
     assert sorted([(await each.get(PAGE)).status for each in others]) == [200, 200, 302]
-    assert [action for _, _, action, _ in await audited(mine)] == [ENDS, NOT_ENDED]
+    assert [action for _, _, action, _ in await audited(mine)] == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure]
 
 
 async def test_it_tells_what_applications_are_told_and_folds_the_rest_away(mine: Site, monkeypatch: pytest.MonkeyPatch) -> None:

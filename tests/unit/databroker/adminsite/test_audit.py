@@ -1,13 +1,14 @@
 """Is every action told once, with who did it, and can nobody fill the log who is not let in?"""
 
 import csv
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
@@ -15,24 +16,25 @@ from django.http import HttpRequest
 from django.utils import timezone
 from structlog.testing import capture_logs
 
+from databroker.access.temporary import AccessError
 from databroker.admin import record_action
 from databroker.adminsite.audit import (
-    ENDS,
-    ENDS_ALL,
     USER_ID_KEY,
     Actor,
     ActorKind,
-    access_entry,
+    AuditAction,
+    AuditLog,
+    AuditLogAway,
     administrator,
     csv_lines,
     name_of,
-    program_entry,
+    program_log,
     record_command,
     session_entry,
-    user_actor,
 )
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SessionRecord
+from foundation.errors import BrokerError
 from tests.support.database import row
 from tests.support.options import make_options
 from tests.support.several_providers import several
@@ -155,13 +157,20 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
     providers = make_options(tmp_path).providers
     ann = SessionRecord("s1", "oidc/ann", "ann", "oidc", 0.0, 9e9, {"email": "ann@a.org", "name": "Ann"}, client_address="192.0.2.1")
     for session in (ann, None):
-        session_entry(1_800_000_000.0, ann, providers, "192.0.2.9", ENDS if session else ENDS_ALL, session).save()
+        session_entry(
+            1_800_000_000.0, ann, providers, "192.0.2.9", AuditAction.END_SESSION if session else AuditAction.END_ALL_SESSIONS, session
+        ).save()
     one, every = AuditEntry.objects.order_by("pk")
     assert (one.who, one.account, one.address, one.when.timestamp()) == ("ann@a.org", "oidc/ann", "192.0.2.9", 1_800_000_000.0)
     assert (one.object_type, one.object_id, one.object_words) == ("session", "s1", "ann@a.org, from 192.0.2.1")
-    assert (every.action, every.object_type, every.object_id, every.object_words) == (ENDS_ALL, "user", "oidc/ann", "ann@a.org")
+    assert (every.action, every.object_type, every.object_id, every.object_words) == (
+        AuditAction.END_ALL_SESSIONS,
+        "user",
+        "oidc/ann",
+        "ann@a.org",
+    )
     nameless = SessionRecord("s2", "oidc/x", "x", "oidc", 0.0, 9e9, {"email": 7})
-    assert session_entry(0.0, nameless, providers, "", ENDS, nameless).object_words == "oidc/x, from an unknown address"
+    assert session_entry(0.0, nameless, providers, "", AuditAction.END_SESSION, nameless).object_words == "oidc/x, from an unknown address"
 
 
 @pytest.mark.parametrize(
@@ -186,9 +195,43 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
 def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name):
     providers = make_options(tmp_path, **several("corp", "partner")).providers
     eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
-    assert session_entry(0.0, eve, providers, "", ENDS, eve).who == name
-    assert session_entry(0.0, eve, providers, "", ENDS_ALL).object_words == name
-    assert access_entry(0.0, user_actor(eve, providers), "", "asks", "partner/eve", "wages").who == name
+    assert session_entry(0.0, eve, providers, "", AuditAction.END_SESSION, eve).who == name
+    assert session_entry(0.0, eve, providers, "", AuditAction.END_ALL_SESSIONS).object_words == name
+
+
+@dataclass(frozen=True)
+class Recorded(AuditLog):
+    """An audit log that takes `most` entries."""
+
+    most: int = 9
+    actions: list[str] = field(default_factory=list)
+
+    async def record(self, action, model, objects):
+        if len(self.actions) == self.most:
+            raise AuditLogAway("full")
+        self.actions.append(action)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("error", [BrokerError, AccessError])
+async def test_a_step_is_told_of_before_it_is_taken_and_where_it_fails_if_that_can_be(error, most):
+    """Whoever asked reads of what failed, not that the log was full by then."""
+    log = Recorded(BOB, "", most=most)
+
+    async def fail():
+        async with log.step(AuditAction.END_SESSION, Session, []):
+            assert log.actions == [AuditAction.END_SESSION]
+            raise error("away")
+
+    with pytest.raises(error, match="away"):
+        await fail()
+    assert log.actions == [AuditAction.END_SESSION, AuditAction.END_SESSION.failure][:most]
+
+
+async def test_what_can_not_be_told_of_is_not_done():
+    step = Recorded(BOB, "", most=0).step(AuditAction.END_SESSION, Session, [])
+    with pytest.raises(AuditLogAway):
+        await step.__aenter__()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +246,7 @@ def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name
     ids=ascii,
 )
 def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored):
-    program_entry(0.0, text, text, text, Session, text, text).save()
+    async_to_sync(program_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
     entry = AuditEntry.objects.get()
     assert (entry.who, entry.account) == (f"{stored} (API)", f"service_account/{stored}")
     assert (entry.address, entry.action, entry.object_id, entry.object_words) == (stored,) * 4

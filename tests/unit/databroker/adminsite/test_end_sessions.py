@@ -10,7 +10,7 @@ from django.db import Error, connection
 from django.http import HttpRequest
 from structlog.testing import capture_logs
 
-from databroker.adminsite.audit import ENDS, ENDS_ALL, NOT_ENDED, NOT_ENDED_ALL
+from databroker.adminsite.audit import AuditAction
 from databroker.adminsite.end_sessions import AT_ONCE, EndSessionsAction
 from databroker.models import AuditEntry, Session, User
 from databroker.records import SESSION
@@ -86,8 +86,8 @@ def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
     assert left(store) == ["s3"]
     assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
     assert told() == [
-        (ENDS, "s1", "bob@a.org, from 192.0.2.1"),
-        (ENDS, "s2", "an unknown user, from 192.0.2.1"),
+        (AuditAction.END_SESSION, "s1", "bob@a.org, from 192.0.2.1"),
+        (AuditAction.END_SESSION, "s2", "an unknown user, from 192.0.2.1"),
     ]
     assert [(entry["event"], entry["object_id"], entry["by"]) for entry in logged] == [
         ("admin action", "s1", "ann"),
@@ -113,8 +113,8 @@ def test_what_had_ended_when_the_broker_failed_is_told_of():
     assert left(store) == ["s3"]
     assert list(Session.objects.values_list("pk", flat=True)) == ["s3"]
     assert [(what, id) for what, id, _ in told()] == [
-        (NOT_ENDED, "s3"),
-        *((ENDS, f"s{n}") for n in (1, 2, 3)),
+        (AuditAction.END_SESSION.failure, "s3"),
+        *((AuditAction.END_SESSION, f"s{n}") for n in (1, 2, 3)),
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_broker_that_fails_while_a_persons_sessions_end_is_told_of_once_more()
         put(store, id, "oidc/bob")
     with pytest.raises(BrokerError):
         end_all_sessions(store, ["oidc/bob"])
-    assert (NOT_ENDED_ALL, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
 
 
 def test_an_action_that_takes_too_long_stops_and_says_so(store):
@@ -167,7 +167,7 @@ def test_an_action_that_takes_too_long_stops_and_says_so(store):
     ending.end_all_sessions(["oidc/bob"])
     assert (ending.ended, ending.is_complete) == (AT_ONCE, False)
     assert len(left(store)) == AT_ONCE
-    assert (NOT_ENDED_ALL, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS.failure, "oidc/bob", "oidc/bob") in told()
 
 
 def test_all_sessions_of_a_person_end_and_nobody_elses(store):
@@ -175,7 +175,7 @@ def test_all_sessions_of_a_person_end_and_nobody_elses(store):
         put(store, id, user_id)
     assert end_all_sessions(store, ["oidc/bob"]) == 2
     assert left(store) == ["s2", "s4", "s5"]
-    assert (ENDS_ALL, "oidc/bob", "oidc/bob") in told()
+    assert (AuditAction.END_ALL_SESSIONS, "oidc/bob", "oidc/bob") in told()
 
 
 def test_a_session_too_young_to_have_a_row_ends_with_the_others(store):

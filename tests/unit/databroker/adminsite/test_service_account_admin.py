@@ -6,6 +6,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from databroker.adminsite import service_account_admin
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, ServiceAccount
 from databroker.records import SERVICE_ACCOUNT, SESSION
 from databroker.service_accounts import ServiceAccounts
@@ -57,7 +58,7 @@ def test_an_account_is_made_and_its_secret_shown_once(pages: AdminPages, store: 
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
     assert record is not None
     assert (list(record.data["groups"]), record.data["created_by"]) == (["a", "b"], "ann")
-    assert told() == [(service_account_admin.CREATES, "ci")]
+    assert told() == [(AuditAction.CREATE_ACCOUNT, "ci")]
     row(ServiceAccount, id="ci", groups="a, b")
     assert secret not in pages.get(LIST).content.decode()
     assert "ci" in text_of(pages.get(LIST))
@@ -89,9 +90,9 @@ def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:
     assert "already" in text_of(pages.post(ADD, name="ci", groups="", lifetime=""))
     assert "A name must have" in text_of(pages.post(ADD, name="C I", groups="", lifetime=""))
     assert told() == [
-        (service_account_admin.CREATES, "ci"),
-        (service_account_admin.CREATES, "ci"),
-        (service_account_admin.FAILED, "ci"),
+        (AuditAction.CREATE_ACCOUNT, "ci"),
+        (AuditAction.CREATE_ACCOUNT, "ci"),
+        (AuditAction.CREATE_ACCOUNT.failure, "ci"),
     ]
     assert "Add service account" in text_of(pages.get(ADD))
 
@@ -102,7 +103,7 @@ def test_a_new_secret_replaces_the_old_one(pages: AdminPages, store: MemoryStore
     second = secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
     assert is_secret(second, kept_hash(store))
     assert not is_secret(first, kept_hash(store))
-    assert told()[-1] == (service_account_admin.ROTATES, "ci")
+    assert told()[-1] == (AuditAction.ROTATE_ACCOUNT, "ci")
 
 
 def test_who_revokes_a_program_is_told_of_what_it_made(pages: AdminPages, store: MemoryStore) -> None:
@@ -118,7 +119,7 @@ def test_revoked_is_gone(pages: AdminPages, store: MemoryStore) -> None:
     row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert kept_hash(store) == ""
-    assert told()[-1] == (service_account_admin.REVOKES, "ci")
+    assert told()[-1] == (AuditAction.REVOKE_ACCOUNT, "ci")
     assert not ServiceAccount.objects.exists()
 
 
@@ -135,7 +136,7 @@ def test_a_broker_that_is_away_is_told_of() -> None:
     row(ServiceAccount, id="ci")
     pages.post(LIST, action="revoke", _selected_action="ci")
     assert ServiceAccount.objects.filter(pk="ci").exists()
-    assert told()[-1] == (service_account_admin.FAILED, "ci")
+    assert told()[-1] == (AuditAction.CREATE_ACCOUNT.failure, "ci")
 
 
 def test_nobody_else_is_let_near(store: MemoryStore) -> None:

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from config.options import Options
-from databroker.access.values import GIVES, NOT_GIVEN
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry
 from databroker.records import TEMPORARY_ACCESS, USER, UserRecord
 from gateproject.management.broker_access import opened_broker
@@ -195,8 +195,8 @@ def test_the_log_tells_of_what_then_fails(options: Options) -> None:
     with pytest.raises(CommandError, match="lasts longer"):
         run(options, *GIVE[:-3], "1h", "--why", "again")
     assert [entry.action for entry in AuditEntry.objects.order_by("id")][1:] == [
-        GIVES,
-        NOT_GIVEN,
+        AuditAction.GRANT_ACCESS,
+        AuditAction.GRANT_ACCESS.failure,
     ]
 
 

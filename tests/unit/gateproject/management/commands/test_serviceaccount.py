@@ -12,7 +12,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from config.options import Options
-from databroker.adminsite.service_account_admin import CREATES, FAILED, REVOKES, ROTATES
+from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, ServiceAccount
 from databroker.service_accounts import ServiceAccounts
 from foundation.crypto.service_account_token import name_in
@@ -60,7 +60,7 @@ def test_the_life_of_an_account(options: Options) -> None:
     assert json.loads(run(options, "list", "--json"))[0]["expires"] == ""
     run(options, "revoke", "ci")
     assert json.loads(run(options, "list", "--json")) == []
-    names = [CREATES, ROTATES, ROTATES, REVOKES]
+    names = [AuditAction.CREATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.ROTATE_ACCOUNT, AuditAction.REVOKE_ACCOUNT]
     assert told() == [(name, "ci") for name in names]
 
 
@@ -75,7 +75,7 @@ def test_what_fails_is_told_and_changes_nothing(options: Options) -> None:
         with pytest.raises(CommandError, match=words):
             run(options, *wrong)
     assert json.loads(run(options, "list", "--json")) == []
-    assert (FAILED, "nobody") in told()
+    assert (AuditAction.CREATE_ACCOUNT.failure, "nobody") in told()
 
 
 def test_only_who_has_the_audit_log_may_be_asked(options: Options) -> None:
