@@ -16,7 +16,7 @@ from django.utils.http import urlencode
 
 from authenticate.access.desk import Caller, duration_words
 from authenticate.service import page_context
-from authenticate.views.answers import cookie_headers
+from authenticate.views.answers import session_of
 from authenticate.views.callers import caller_of
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.asked import AskedAccesses, HeldRequest
@@ -73,8 +73,7 @@ class AccessForAWhileAdmin(PageAdmin):
 async def caller_in_admin(request: HttpRequest) -> Caller | None:
     """The administrator as the desk knows people; None of one who came in by password, or whose session has just ended."""
     gate = page_context(request)
-    service, entered_by = gate.authenticate, request.session.get(SESSION_KEY)
-    session = await service.sessions.find(cookie_headers(request), service.host_port, service.clock())
+    entered_by, session = request.session.get(SESSION_KEY), await session_of(request)
     return await caller_of(gate, session) if session is not None and session.id == entered_by else None
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.access.desk import Caller, duration_words, route_words
@@ -22,6 +22,7 @@ from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.adminsite.audit import AuditLogAway
+from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses
 from foundation.web.message import Message, Sentence
@@ -29,6 +30,7 @@ from foundation.web.times import time_element
 
 log = structlog.get_logger(__name__)
 
+METHODS = ("GET", "HEAD", "POST")
 BACK = ((Message("Back to access"), PAGE),)
 AGAIN = Message("Press the button again in a minute.")
 YOU = Message("You")
@@ -39,32 +41,26 @@ DAY = 24 * HOUR
 DURATIONS = (HOUR // 4, HOUR // 2, HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY)
 
 
-# Django's token guards the admin; this form has ours, bound to the session.
 @csrf_exempt
-@answers.errors_as_pages
 async def access(request: HttpRequest) -> HttpResponse:
-    service = page_context(request).authenticate
-    if request.method not in ("GET", "HEAD", "POST"):
-        return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-    if not service.access.rules:
+    if request.method in METHODS and not page_context(request).authenticate.access.rules:
         return responses.error_page(request, 404, Message("This page does not exist."), links=((Message("Your applications"), "/.gate/"),))
-    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
-    if session is None:
-        if request.method == "POST":
-            return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
-        chosen = service.access.linked(request.GET.get("route", ""))
-        return responses.redirect(service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}"))
+    return await _access(request)
+
+
+def _sign_in_url(request: HttpRequest) -> str:
+    service = page_context(request).authenticate
+    chosen = service.access.linked(request.GET.get("route", ""))
+    return service.sign_in_url_for(PAGE if chosen is None else f"{PAGE}?route={service.access.links.id_of(chosen)}")
+
+
+@answers.requires_session(*METHODS, back=BACK, sign_in_url=_sign_in_url)
+async def _access(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     caller = await caller_of(page_context(request), session)
     if caller is None:
         reason = Message("Your session has ended, or your profile could not be loaded.")
         return responses.error_page(request, 403, reason, links=(answers.SIGN_IN_AGAIN,))
-    if request.method != "POST":
-        return await _page(request, service, caller)
-    if not answers.is_from_our_page(request, service, caller.session):
-        return responses.error_page(
-            request, 400, Message("This page has expired; nothing was changed. Reload it and try again."), links=BACK
-        )
-    return await _change(request, service, caller)
+    return await (_change if request.method == "POST" else _page)(request, service, caller)
 
 
 async def _change(request: HttpRequest, service: AuthenticateService, caller: Caller) -> HttpResponse:

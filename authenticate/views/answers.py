@@ -1,4 +1,4 @@
-"""Shared by the authenticate host's views: the raw cookies, the limit on sign-ins, and expected errors as pages."""
+"""Shared by the authenticate host's views: the raw cookies, session and form token, the limit on sign-ins, expected errors as pages."""
 
 import functools
 from collections.abc import Awaitable, Callable, Iterator
@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import structlog
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
 
 from authenticate.service import AuthenticateService, page_context
 from databroker.records import SessionRecord
@@ -15,14 +16,17 @@ from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
 from foundation.telemetry import metrics
 from foundation.web.message import Message, Sentence
+from foundation.web.pages import Links
 from foundation.web.preferences import preferred_type
-from foundation.web.responses import error_page
+from foundation.web.responses import error_page, redirect
 
 log = structlog.get_logger(__name__)
 
 View = Callable[..., Awaitable[HttpResponse]]
+SignedInView = Callable[[HttpRequest, AuthenticateService, SessionRecord], Awaitable[HttpResponse]]
 SIGN_IN_AGAIN = (Message("Sign in again"), "/.gate/")
 NOT_SIGNED_IN = Message("You are not signed in.")
+EXPIRED = Message("This page has expired; nothing was changed. Reload it and try again.")
 START_AGAIN = Message("Start again.")
 TRY_AGAIN = Message("Try again")
 
@@ -30,6 +34,12 @@ TRY_AGAIN = Message("Try again")
 def cookie_headers(request: HttpRequest) -> list[bytes]:
     """The raw Cookie headers: Django's own dictionary keeps only one of several cookies with the same name."""
     return [value for name, value in request.scope["headers"] if name == b"cookie"]
+
+
+async def session_of(request: HttpRequest) -> SessionRecord | None:
+    """Return the live session of the browser that sends this request."""
+    service = page_context(request).authenticate
+    return await service.sessions.find(cookie_headers(request), service.host_port, service.clock())
 
 
 def is_from_our_page(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
@@ -94,6 +104,35 @@ def too_many_sign_ins(request: HttpRequest) -> HttpResponse:
     )
     response.headers["Retry-After"] = "5"
     return response
+
+
+def requires_session(
+    *methods: str, back: Links, sign_in_url: Callable[[HttpRequest], str] = lambda request: ""
+) -> Callable[[SignedInView], View]:
+    """Decorator of a view of signed-in people, with its session.  A change (not GET, not HEAD) needs the session's form token; `back`
+    is where its page is.
+
+    `sign_in_url` is where somebody without a session is redirected, not after a change; where it is empty, the answer is 401.
+    """
+
+    def decorate(view: SignedInView) -> View:
+        @functools.wraps(view)
+        async def answer(request: HttpRequest) -> HttpResponse:
+            if request.method not in methods:
+                return HttpResponseNotAllowed(methods)
+            is_change, session = request.method not in ("GET", "HEAD"), await session_of(request)
+            if session is None:
+                url = "" if is_change else sign_in_url(request)
+                return redirect(url) if url else error_page(request, 401, NOT_SIGNED_IN, links=(SIGN_IN_AGAIN,))
+            service = page_context(request).authenticate
+            if is_change and not is_from_our_page(request, service, session):
+                return error_page(request, 400, EXPIRED, links=back)
+            return await view(request, service, session)
+
+        # Django's token guards the admin; a form of ours has its own, bound to the session.
+        return csrf_exempt(errors_as_pages(answer))
+
+    return decorate
 
 
 def errors_as_pages(view: View) -> View:

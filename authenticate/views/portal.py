@@ -3,8 +3,7 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.views.decorators.csrf import csrf_exempt
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authenticate.portal import choices
@@ -23,20 +22,22 @@ from foundation.web.message import Message
 from foundation.web.times import time_element
 
 PAGE, CHANGE = "/.gate/", "/.gate/portal"
+BACK = ((Message("Back"), PAGE),)
 SCRIPT, STYLE = "portal.js", "portal.css"
 LONGEST_PROVIDER = 32  # characters of an id
 LONGEST_NUMBER = 6  # digits of a page's number
 
 
-@require_safe
-@answers.errors_as_pages
-async def portal(request: HttpRequest) -> HttpResponse:
-    service = page_context(request).authenticate
-    session = await _session(request)
-    if session is None:
-        if answers.wants_json(request):
-            return responses.error_page(request, 401, answers.NOT_SIGNED_IN)
-        return responses.redirect(service.sign_in_url_for(PAGE, **_wanted_provider(request)))
+def _sign_in_url(request: HttpRequest) -> str:
+    """URL of the sign-in, at the provider that a link to this page names, for the page of sign-in to judge."""
+    named = request.GET.get("gate_idp", "")
+    return page_context(request).authenticate.sign_in_url_for(PAGE, **({"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {}))
+
+
+@answers.requires_session(
+    "GET", "HEAD", back=BACK, sign_in_url=lambda request: "" if answers.wants_json(request) else _sign_in_url(request)
+)
+async def portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     if answers.wants_json(request):
         return responses.json_page(await described_person(service, session))
     shown, search = await _applications(request, session), request.GET.get("q", "")[:LONGEST_SEARCH]
@@ -64,13 +65,9 @@ async def portal(request: HttpRequest) -> HttpResponse:
     return responses.with_cookies(response, [cookie] if cookie else [])
 
 
-@require_safe
-@answers.errors_as_pages
-async def portal_json(request: HttpRequest) -> HttpResponse:
+@answers.requires_session("GET", "HEAD", back=BACK)
+async def portal_json(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """The applications for programs that show them elsewhere, in the order of the page."""
-    session = await _session(request)
-    if session is None:
-        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
     shown = await _applications(request, session)
     favourites = {each.id for each in shown.favourites}
     return responses.json_page(
@@ -81,25 +78,14 @@ async def portal_json(request: HttpRequest) -> HttpResponse:
     )
 
 
-# Django's token guards the admin; this form has ours, bound to the session.
-@csrf_exempt
-@answers.errors_as_pages
-async def change_portal(request: HttpRequest) -> HttpResponse:
+@answers.requires_session("POST", back=BACK)
+async def change_portal(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """Make an application a favourite or none any more, or note that it was opened.  One that is not listed is none to anybody."""
-    service = page_context(request).authenticate
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
-    session = await _session(request)
-    if session is None:
-        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
-    if not answers.is_from_our_page(request, service, session):
-        reason = Message("This page has expired; nothing was changed. Reload it and try again.")
-        return responses.error_page(request, 400, reason, links=((Message("Back"), PAGE),))
     wanted = request.POST.get("favourite", "") or request.POST.get("opened", "")
     found = (await _applications(request, session)).find(wanted)
     if found is None:
         reason = Message("Application not found; nothing was changed.")
-        return responses.error_page(request, 404, reason, links=((Message("Back"), PAGE),))
+        return responses.error_page(request, 404, reason, links=BACK)
     edit = choices.toggled if "favourite" in request.POST else choices.opened
     await choices.change(service.broker, session, edit, found.key, service.clock())
     if "favourite" not in request.POST:
@@ -109,14 +95,9 @@ async def change_portal(request: HttpRequest) -> HttpResponse:
     return response
 
 
-@require_safe
-@answers.errors_as_pages
-async def why(request: HttpRequest) -> HttpResponse:
+@answers.requires_session("GET", "HEAD", back=BACK, sign_in_url=_sign_in_url)
+async def why(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     """Why somebody can't see what they look for.  Only what is listed for them is looked at: of all else it says the same, there or not."""
-    service = page_context(request).authenticate
-    session = await _session(request)
-    if session is None:
-        return responses.redirect(service.sign_in_url_for(PAGE, **_wanted_provider(request)))
     wanted = " ".join(request.GET.get("address", "")[:LONGEST_SEARCH].split())
     person = (await described_person(service, session))["user"]
     return responses.page(
@@ -146,12 +127,6 @@ async def icon(request: HttpRequest, name: str) -> HttpResponse:
     return responses.finished(response)
 
 
-def _wanted_provider(request: HttpRequest) -> dict[str, str]:
-    """The provider that a link to this page names, for the page of sign-in to judge."""
-    named = request.GET.get("gate_idp", "")
-    return {"gate_idp": named} if 0 < len(named) <= LONGEST_PROVIDER else {}
-
-
 def _number(said: str) -> int:
     return int(said) if said.isdecimal() and len(said) <= LONGEST_NUMBER else 1
 
@@ -164,11 +139,6 @@ def portal_files(service: AuthenticateService) -> pages.PageFiles:
         icons=f"{origin}{ICONS}",
         target=f"{origin}{CHANGE}",
     )
-
-
-async def _session(request: HttpRequest) -> SessionRecord | None:
-    service = page_context(request).authenticate
-    return await service.sessions.find(answers.cookie_headers(request), service.host_port, service.clock())
 
 
 async def _applications(request: HttpRequest, session: SessionRecord) -> Applications:

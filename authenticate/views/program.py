@@ -14,7 +14,6 @@ from authenticate.views import answers
 from authorize.policy.reasons import Reason
 from databroker.records import USER, ProgramRecord, SessionRecord
 from databroker.session_reader import user_of
-from foundation.crypto.csrf_token import FIELD
 from foundation.crypto.program_tokens import ProgramRequest
 from foundation.errors import BadRequest, SealError
 from foundation.web import responses
@@ -66,13 +65,13 @@ async def program(request: HttpRequest) -> HttpResponse:
             request, 400, Message("The redirect address of this program is no longer configured."), advice=START_AGAIN
         )
     now, asked = service.clock(), StepUpRequest(wanted.acr_values, wanted.max_age)
-    session = await service.sessions.find(answers.cookie_headers(request), service.host_port, now)
+    session = await answers.session_of(request)
     if session is None or asked.shortfall(session.claims, session.issued, now):
         named = {"gate_providers": " ".join(wanted.providers)} if wanted.providers else {}
         return responses.redirect(service.sign_in_url_for(f"{PATH}?request={sealed}", **asked.to_url(), **named))
     if wanted.providers and session.provider not in wanted.providers:
         return _elsewhere(request, service, sealed)
-    if request.method == "POST" and _is_proven(request, service, session):
+    if request.method == "POST" and answers.is_from_our_page(request, service, session):
         return await _agreed(request, service, session, route, wanted)
     return await _question(request, service, session, route, wanted, sealed)
 
@@ -86,10 +85,6 @@ def _elsewhere(request: HttpRequest, service: AuthenticateService, sealed: str) 
         Sentence("%(error)s.", error=Reason.SIGNED_IN_ELSEWHERE.value),
         links=((Message("Sign in as another user"), f"{SIGN_OUT_PATH}?{back}"),),
     )
-
-
-def _is_proven(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> bool:
-    return service.csrf.check(request.POST.get(FIELD, ""), answers.cookie_headers(request), service.clock(), bound_to=session.id)
 
 
 async def _agreed(

@@ -1,9 +1,8 @@
 """Refresh button: new claims at once, for who was just put into a group; with proof that our page asked, and not too often."""
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.views.decorators.csrf import csrf_exempt
+from django.http import HttpRequest, HttpResponse
 
-from authenticate.service import AuthenticateService, page_context
+from authenticate.service import AuthenticateService
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded
 from authenticate.views import answers
 from databroker.records import SessionRecord
@@ -15,21 +14,8 @@ DASHBOARD = "/.gate/"
 BACK = ((Message("Back"), DASHBOARD),)
 
 
-# Django's token guards the admin; this form has ours, bound to the session.
-@csrf_exempt
-@answers.errors_as_pages
-async def refresh(request: HttpRequest) -> HttpResponse:
-    service = page_context(request).authenticate
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
-    headers = answers.cookie_headers(request)
-    session = await service.sessions.find(headers, service.host_port, service.clock())
-    if session is None:
-        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
-    if not answers.is_from_our_page(request, service, session):
-        return responses.error_page(
-            request, 400, Message("This form has expired; nothing was changed. Reload the page and try again."), links=BACK
-        )
+@answers.requires_session("POST", back=BACK)
+async def refresh(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
     if (wait := too_soon(service, session)) > 0:
         return _later(request, Message("Your session was refreshed a moment ago."), wait)
     return await _refreshed(request, service, session)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
-from django.views.decorators.csrf import csrf_exempt
+from django.http import HttpRequest, HttpResponse
 
 from authenticate.portal.own_sessions import MOST_SHOWN, others_of, own_sessions
 from authenticate.service import AuthenticateService, page_context
@@ -45,24 +44,11 @@ _TECHNICAL = frozenset(
 )
 
 
-# Django's token guards the admin; this form has ours, bound to the session.
-@csrf_exempt
-@answers.errors_as_pages
-async def sessions(request: HttpRequest) -> HttpResponse:
-    service = page_context(request).authenticate
-    if request.method not in ("GET", "HEAD", "POST"):
-        return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-    headers = answers.cookie_headers(request)
-    session = await service.sessions.find(headers, service.host_port, service.clock())
-    if request.method != "POST":
-        return await _page(request, service, session) if session is not None else responses.redirect(service.sign_in_url_for(PAGE))
-    if session is None:
-        return responses.error_page(request, 401, answers.NOT_SIGNED_IN, links=(answers.SIGN_IN_AGAIN,))
-    if not answers.is_from_our_page(request, service, session):
-        return responses.error_page(
-            request, 400, Message("This page has expired; nothing was changed. Reload it and try again."), links=BACK
-        )
-    return await _end(request, service, session)
+@answers.requires_session(
+    "GET", "HEAD", "POST", back=BACK, sign_in_url=lambda request: page_context(request).authenticate.sign_in_url_for(PAGE)
+)
+async def sessions(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:
+    return await (_end if request.method == "POST" else _page)(request, service, session)
 
 
 async def _end(request: HttpRequest, service: AuthenticateService, session: SessionRecord) -> HttpResponse:

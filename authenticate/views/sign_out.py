@@ -30,7 +30,7 @@ async def sign_out(request: HttpRequest) -> HttpResponse:
     if request.method not in METHODS:
         return HttpResponseNotAllowed(METHODS)
     headers = answers.cookie_headers(request)
-    session = await service.sessions.find(headers, service.host_port, service.clock())
+    session = await answers.session_of(request)
     token = request.headers.get(HEADER, "") or _field(request, FIELD)
     is_proven = service.csrf.check(token, headers, service.clock(), bound_to=_bound_to(session))
     if request.method == "HEAD" or not is_proven:

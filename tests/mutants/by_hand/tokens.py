@@ -22,8 +22,8 @@ program_views.without(
     replaced("own.proxy.programs.redirect_uri(hand_over.redirect_uri)", "hand_over.redirect_uri"),
 )
 
-program = door("authenticate.views.program", "unit/authenticate/views/test_program.py")
-program.without("an answer is the signed-in person's", "_is_proven", omits("bound_to"))
+program = door("authenticate.views.answers", "unit/authenticate/views/test_program.py")
+program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
 
 sealed = door("foundation.crypto.program_tokens", "unit/foundation/crypto/test_program_tokens.py")
 sealed.without("a hand-over to a program is none to a browser", "ProgramHandOvers.__init__", in_text("programmatic hand", "hand"))
