@@ -53,6 +53,12 @@ def test_the_matched_prefix_is_canonical(keys: dict[str, str], matched: str) -> 
         ({"prefix": "/..;/"}, "policy[7].prefix"),
         ({"regex": "/ä"}, "policy[7].regex"),
         ({"allowed_domains": ["corp.com", "*.corp.com"]}, "policy[7].allowed_domains[1]"),
+        ({"allowed_users": ["ann@corp.com", "oidc/"]}, "policy[7].allowed_users[1]"),
+        ({"access_requests": {"approvers": [{"user": "oidc/"}]}}, "policy[7].access_requests.approvers"),
+        (
+            {"access_requests": {"approvers": [{"user": "oidc/1"}], "break_glass": {"allowed": [{"user": "oidc/"}]}}},
+            "policy[7].access_requests.break_glass.allowed",
+        ),
     ],
 )
 def test_a_route_that_could_never_work_is_a_problem_with_its_key(keys: dict[str, Any], key: str) -> None:
