@@ -5,7 +5,7 @@ from pydantic import Field
 from authenticate.access.desk import Caller
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from authorize.identity.service_accounts import identity_of
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
@@ -46,6 +46,7 @@ class AnsweredRequest(ApiAnswer):
     until: Told
 
 
+@operation("GET", "requests", "requests:read", "Pending access requests", query=RequestQuery)
 async def list_requests(call: ApiCall) -> RequestList:
     query: RequestQuery = call.query
     after, caller = keys_in(LIST, query.cursor), caller_of(call)
@@ -61,12 +62,28 @@ async def list_requests(call: ApiCall) -> RequestList:
     return RequestList(items=items, next=cursor_at(LIST, shown[-1].id) if len(page) > len(shown) else None)
 
 
+@operation(
+    "POST",
+    "requests/{id}/approve",
+    "requests:decide",
+    "Approve an access request as an approver of its route",
+    id_pattern=ID,
+    problems=(404, 409),
+)
 async def approve_request(call: ApiCall) -> AnsweredRequest:
     id, _, nonce = call.id.partition(".")
     asked = await call.gate.desk.approve(caller_of(call), id, nonce, call.gate.identities)
     return AnsweredRequest(is_given=asked.state == APPROVED, until=told(asked.until))
 
 
+@operation(
+    "POST",
+    "requests/{id}/refuse",
+    "requests:decide",
+    "Deny an access request as an approver of its route",
+    id_pattern=ID,
+    problems=(404, 409),
+)
 async def refuse_request(call: ApiCall) -> None:
     id, _, nonce = call.id.partition(".")
     await call.gate.desk.refuse(caller_of(call), id, nonce)
@@ -98,29 +115,3 @@ def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
         approved_by=[each.name for each in asked.approvals],
         may_answer=call.gate.desk.may_answer(caller, asked),
     )
-
-
-OPERATIONS = (
-    ApiOperation("list_requests", "GET", "requests", "requests:read", "Pending access requests", list_requests, RequestList, RequestQuery),
-    ApiOperation(
-        "approve_request",
-        "POST",
-        "requests/{id}/approve",
-        "requests:decide",
-        "Approve an access request as an approver of its route",
-        approve_request,
-        AnsweredRequest,
-        id_pattern=ID,
-        problems=(404, 409),
-    ),
-    ApiOperation(
-        "refuse_request",
-        "POST",
-        "requests/{id}/refuse",
-        "requests:decide",
-        "Deny an access request as an approver of its route",
-        refuse_request,
-        id_pattern=ID,
-        problems=(404, 409),
-    ),
-)

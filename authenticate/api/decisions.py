@@ -8,7 +8,7 @@ from pydantic import Field
 
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.problems import wrong
 from authenticate.api.values import ApiAnswer, Moment, PageQuery, PlainText, Told, told
 from authorize.models import LoggedDecision
@@ -55,6 +55,7 @@ class DecisionList(ApiAnswer):
     next: str | None
 
 
+@operation("GET", "decisions", "decisions:read", "Decisions, newest first", query=DecisionQuery)
 async def list_decisions(call: ApiCall) -> DecisionList:
     query: DecisionQuery = call.query
     keys = keys_in(LIST, query.cursor)
@@ -83,10 +84,3 @@ def _page(query: DecisionQuery, before: int | None) -> list[LoggedDecision]:
 def _of_row(row: LoggedDecision) -> TakenDecision:
     texts = {name: getattr(row, name) for name in (*EXACT, "method", "url", "reason")}
     return TakenDecision(id=row.pk, at=told(row.at), **texts)
-
-
-OPERATIONS = (
-    ApiOperation(
-        "list_decisions", "GET", "decisions", "decisions:read", "Decisions, newest first", list_decisions, DecisionList, DecisionQuery
-    ),
-)

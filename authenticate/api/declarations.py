@@ -44,6 +44,26 @@ class ApiOperation:
         return id if re.fullmatch(self.id_pattern, id, re.ASCII) else None
 
 
+def operation(
+    method: str,
+    path: str,
+    permission: str,
+    summary: str,
+    *,
+    query: type[ApiModel] = NoQuery,
+    body: type[ApiModel] | None = None,
+    id_pattern: str = "",
+    problems: tuple[int, ...] = (),
+) -> Callable[[Handler], ApiOperation]:
+    """Decorator that makes an operation of a function: its name is the operation's, its return type the answer."""
+
+    def declare(handle: Handler) -> ApiOperation:
+        name, answer = handle.__name__, handle.__annotations__["return"]
+        return ApiOperation(name, method, path, permission, summary, handle, answer, query, body, id_pattern, problems)
+
+    return declare
+
+
 def operations_at(path: str, operations: Iterable[ApiOperation]) -> Iterator[tuple[ApiOperation, str]]:
     """Operations of a path, each with the id that is in it."""
     for operation in operations:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from databroker.access.temporary import TemporaryAccesses
@@ -41,6 +41,7 @@ class GrantList(ApiAnswer):
     next: str | None
 
 
+@operation("GET", "grants", "grants:read", "Temporary access grants", query=GrantQuery)
 async def list_grants(call: ApiCall) -> GrantList:
     query: GrantQuery = call.query
     after = keys_in(LIST, query.cursor, 2)
@@ -57,6 +58,7 @@ async def list_grants(call: ApiCall) -> GrantList:
     )
 
 
+@operation("DELETE", "grants/{id}", "grants:revoke", "Revoke a temporary access grant", id_pattern=ID, problems=(404, 409))
 async def revoke_grant(call: ApiCall) -> None:
     async for held, access in _held(call):
         if access.id == call.id:
@@ -81,18 +83,3 @@ def _shown(call: ApiCall, each: Held) -> GivenAccess:
         why=access.why,
         is_expired=access.is_expired(call.gate.clock()),
     )
-
-
-OPERATIONS = (
-    ApiOperation("list_grants", "GET", "grants", "grants:read", "Temporary access grants", list_grants, GrantList, GrantQuery),
-    ApiOperation(
-        "revoke_grant",
-        "DELETE",
-        "grants/{id}",
-        "grants:revoke",
-        "Revoke a temporary access grant",
-        revoke_grant,
-        id_pattern=ID,
-        problems=(404, 409),
-    ),
-)

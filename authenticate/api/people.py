@@ -5,7 +5,7 @@ from pydantic import Field
 
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText, Told, told
 from databroker.adminsite import search
 from databroker.models import Group, Membership, User
@@ -51,6 +51,7 @@ class PeopleList(ApiAnswer):
     next: str | None
 
 
+@operation("GET", "people", "people:read", "Users with their groups, by id", query=PeopleQuery)
 async def list_people(call: ApiCall) -> PeopleList:
     query: PeopleQuery = call.query
     return await sync_to_async(_page)(query, keys_in(LIST, query.cursor))
@@ -95,8 +96,3 @@ def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
         told_of = GroupOfPerson(id=group, name=names.get(group, ""), by_directory=by_directory, by_claim=by_claim)
         found.setdefault(user, []).append(told_of)
     return found
-
-
-OPERATIONS = (
-    ApiOperation("list_people", "GET", "people", "people:read", "Users with their groups, by id", list_people, PeopleList, PeopleQuery),
-)

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.problems import wrong
 from authenticate.api.values import ApiAnswer, PageQuery, PlainText
 from config.routes.route import Route
@@ -51,6 +51,7 @@ class RouteList(ApiAnswer):
     next: str | None
 
 
+@operation("GET", "routes", "routes:read", "Routes, in their order", query=RouteQuery)
 async def list_routes(call: ApiCall) -> RouteList:
     query: RouteQuery = call.query
     keys = keys_in(LIST, query.cursor)
@@ -88,6 +89,3 @@ def _shown(place: int, route: Route) -> ListedRoute:
             may_be_asked_for=route.access_requests is not None,
         ),
     )
-
-
-OPERATIONS = (ApiOperation("list_routes", "GET", "routes", "routes:read", "Routes, in their order", list_routes, RouteList, RouteQuery),)

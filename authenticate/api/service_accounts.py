@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from authenticate.api.access import ApiProgram
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.problems import ApiProblem
 from authenticate.api.values import PLAIN, ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
 from databroker.adminsite.audit import AuditAction
@@ -80,6 +80,7 @@ class MadeAccount(ApiAnswer):
     expires: Told
 
 
+@operation("GET", "service_accounts", "service_accounts:read", "Service accounts, by name", query=AccountQuery)
 async def list_service_accounts(call: ApiCall) -> AccountList:
     query: AccountQuery = call.query
     after = keys_in(LIST, query.cursor)
@@ -92,6 +93,14 @@ async def list_service_accounts(call: ApiCall) -> AccountList:
     return AccountList(items=items, next=cursor_at(LIST, page[-1].name) if len(fits) > len(page) else None)
 
 
+@operation(
+    "POST",
+    "service_accounts",
+    "service_accounts:write",
+    "Create a service account with at most the rights of the caller",
+    body=AccountToMake,
+    problems=(409,),
+)
 async def create_service_account(call: ApiCall) -> MadeAccount:
     wanted: AccountToMake = call.body
     lifetime = lifetime_of(wanted, call.program, call.gate.clock())
@@ -111,6 +120,9 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
     return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
 
 
+@operation(
+    "DELETE", "service_accounts/{id}", "service_accounts:write", "Revoke a service account permanently", id_pattern=ID, problems=(404,)
+)
 async def revoke_service_account(call: ApiCall) -> None:
     async with call.audit.step(AuditAction.REVOKE_ACCOUNT, ServiceAccount, [(call.id, call.id)]):
         await _accounts(call).revoke(call.id)
@@ -156,38 +168,3 @@ def _shown(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ListedAc
         last_route=row.last_route if row is not None else "",
         ended_with_maker=has_ended,
     )
-
-
-OPERATIONS = (
-    ApiOperation(
-        "list_service_accounts",
-        "GET",
-        "service_accounts",
-        "service_accounts:read",
-        "Service accounts, by name",
-        list_service_accounts,
-        AccountList,
-        AccountQuery,
-    ),
-    ApiOperation(
-        "create_service_account",
-        "POST",
-        "service_accounts",
-        "service_accounts:write",
-        "Create a service account with at most the rights of the caller",
-        create_service_account,
-        MadeAccount,
-        body=AccountToMake,
-        problems=(409,),
-    ),
-    ApiOperation(
-        "revoke_service_account",
-        "DELETE",
-        "service_accounts/{id}",
-        "service_accounts:write",
-        "Revoke a service account permanently",
-        revoke_service_account,
-        id_pattern=ID,
-        problems=(404,),
-    ),
-)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from authenticate.api.call import ApiCall
 from authenticate.api.cursors import cursor_at, keys_in
-from authenticate.api.declarations import ApiOperation
+from authenticate.api.declarations import operation
 from authenticate.api.problems import no_such
 from authenticate.api.values import ApiAnswer, ApiModel, PageQuery, PlainText, Told, told
 from config.options import Options
@@ -52,6 +52,7 @@ class EndedSessions(ApiAnswer):
     ended: int
 
 
+@operation("GET", "sessions", "sessions:read", "Sessions, by id", query=SessionQuery)
 async def list_sessions(call: ApiCall) -> SessionList:
     query: SessionQuery = call.query
     after = keys_in(LIST, query.cursor)
@@ -84,6 +85,7 @@ def _of_row(row: Session) -> LiveSession:
     )
 
 
+@operation("GET", "sessions/{id}", "sessions:read", "One session", id_pattern=ID, problems=(404,))
 async def get_session(call: ApiCall) -> LiveSession:
     """By the data broker, which knows of an end at once; the table follows it."""
     record = await call.gate.broker.get(SESSION, call.id)
@@ -103,6 +105,7 @@ async def get_session(call: ApiCall) -> LiveSession:
     )
 
 
+@operation("DELETE", "sessions/{id}", "sessions:end", "End a session immediately", id_pattern=ID, problems=(404,))
 async def end_session(call: ApiCall) -> None:
     record = await call.gate.broker.get(SESSION, call.id)
     if record is None:
@@ -117,6 +120,7 @@ async def end_session(call: ApiCall) -> None:
                 del whom[id]
 
 
+@operation("POST", "end_sessions", "sessions:end", "End all sessions of a user immediately", body=PersonToEnd)
 async def end_sessions_of_person(call: ApiCall) -> EndedSessions:
     whom = call.body.user_id
     person = [(whom, str(await User.objects.filter(pk=whom).afirst() or whom))]
@@ -128,39 +132,3 @@ def _words(record: Record, options: Options) -> str:
     claims, user_id = record.data.get("claims"), str(record.data.get("user_id") or "")
     name = name_in_claims(user_id, claims if isinstance(claims, dict) else {}, options.providers)
     return f"{name}, from {record.data.get('client_address') or 'an unknown address'}"
-
-
-OPERATIONS = (
-    ApiOperation("list_sessions", "GET", "sessions", "sessions:read", "Sessions, by id", list_sessions, SessionList, SessionQuery),
-    ApiOperation(
-        "get_session",
-        "GET",
-        "sessions/{id}",
-        "sessions:read",
-        "One session",
-        get_session,
-        LiveSession,
-        id_pattern=ID,
-        problems=(404,),
-    ),
-    ApiOperation(
-        "end_session",
-        "DELETE",
-        "sessions/{id}",
-        "sessions:end",
-        "End a session immediately",
-        end_session,
-        id_pattern=ID,
-        problems=(404,),
-    ),
-    ApiOperation(
-        "end_sessions_of_person",
-        "POST",
-        "end_sessions",
-        "sessions:end",
-        "End all sessions of a user immediately",
-        end_sessions_of_person,
-        EndedSessions,
-        body=PersonToEnd,
-    ),
-)
