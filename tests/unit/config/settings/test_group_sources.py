@@ -8,14 +8,21 @@ import pytest
 
 from config.options import Options
 from config.settings.directory_account import DirectoryAccount
-from config.settings.group_sources import account_of, groups_are_recorded
-from config.settings.identity_providers import provider_entries
+from config.settings.group_sources import account_of, groups_are_claimed, groups_are_recorded
+from config.settings.identity_providers import IN_PLACE, provider_entries
+from tests.support.options import MINIMAL
 from tests.unit.config.conftest import OKTA, Load, Problems
 
 AZURE = {"idp_provider": "azure", "idp_provider_url": "https://login.microsoftonline.com/corp.example/v2.0"}
 KEY = base64.b64encode(b'{"api_key": "k"}').decode()
+TOKEN = "a-token-of-32-characters-and-more"
+AZURE_ENTRY = {"id": "corp", "provider": "azure", "url": AZURE["idp_provider_url"], "client_id": "gate", "client_secret": "secret"}
 GROUPS = [{"from": "https://a.example.com", "to": "http://127.0.0.1:1", "allowed_groups": ["g"]}]
 APART = {"services": "proxy", "databroker_service_url": "https://d:1", "authorize_service_url": "https://a:1"}
+
+
+def several(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {**dict.fromkeys(IN_PLACE), "identity_providers": list(entries)}
 
 
 def account(options: Options) -> DirectoryAccount | None:
@@ -53,7 +60,7 @@ def test_in_split_mode_another_process_may_have_them(problems: Problems) -> None
     ("settings", "is_recorded"),
     [
         ({}, False),
-        ({"scim_token": "a-token-of-32-characters-and-more"}, True),
+        ({"scim_token": TOKEN}, True),
         ({**OKTA}, False),
         ({**OKTA, "idp_service_account": KEY}, True),
         ({**OKTA, "idp_service_account": KEY, "groups_claim": "groups"}, True),
@@ -74,12 +81,43 @@ def test_groups_of_whom_there_is_no_record_are_unknown_where_a_directory_is_to_t
     assert groups_are_recorded(options, *provider_entries(options)) is is_recorded
 
 
-def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Problems) -> None:
+def test_azure_can_ask_with_the_client_of_the_sign_in(load: Load, problems: Problems, tmp_path: Path) -> None:
     assert problems(**AZURE, policy=GROUPS) == {}
     found = account(load(**AZURE, policy=GROUPS))
     assert found is not None
-    assert (found.reveal("client_id"), found.reveal("directory_id")) == ("gate", "corp.example")
+    revealed = [found.reveal(name) for name in ("client_id", "client_secret", "directory_id")]
+    assert revealed == ["gate", MINIMAL["idp_client_secret"], "corp.example"]
     assert account(load(**AZURE)) is None
-    assert account(load(**AZURE, policy=GROUPS, groups_claim="groups")) is None
+    (tmp_path / "directory.yaml").write_text("users: []")
+    apart = ({**APART, "idp_provider": "okta"}, {**APART, **several(AZURE_ENTRY)})
+    for other in ({"groups_claim": "groups"}, {"scim_token": TOKEN}, {"directory_file": "directory.yaml"}, *apart):
+        assert account(load(**{**AZURE, "policy": GROUPS, **other})) is None
     shared = {**AZURE, "idp_provider_url": None}
     assert set(problems(**shared, policy=GROUPS)) == {"policy[0].allowed_groups"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_claimed"),
+    [
+        ({}, True),
+        ({"groups_claim": ""}, False),
+        ({"scim_token": TOKEN}, False),
+        ({"directory_file": "directory.yaml"}, False),
+        ({"scim_token": TOKEN, "groups_claim": "groups"}, True),
+        (several({**AZURE_ENTRY, "groups_claim": "roles", "scim_token": TOKEN}), True),
+        (several(AZURE_ENTRY), False),
+    ],
+)
+def test_a_claim_that_stands_by_for_a_directory_is_not_expected(
+    load: Load, tmp_path: Path, settings: dict[str, Any], is_claimed: bool
+) -> None:
+    (tmp_path / "directory.yaml").write_text("users: []")
+    options = load(**settings)
+    assert groups_are_claimed(options, *provider_entries(options)) is is_claimed
+
+
+def test_the_ways_to_groups_are_those_of_the_provider(problems: Problems) -> None:
+    entry = problems(**several(AZURE_ENTRY), policy=GROUPS)["policy[0].allowed_groups"]
+    generic = problems(groups_claim="", policy=GROUPS)["policy[0].allowed_groups"]
+    assert "identity_providers" in entry
+    assert "idp_service_account" not in generic
