@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.repo.test_layout import ROOT
+from tests.support import prepared
 
 OUTCOMES = """
 import sys, warnings
@@ -90,3 +91,7 @@ def test_after_the_first_failure_that_is_to_end_all_no_other_file_is_begun(tmp_p
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "stopping after 1 failures" in text
     assert "1 failed in" in text
+
+
+def test_a_process_can_be_prepared_without_the_settings_of_a_gate() -> None:
+    assert prepared.run("-c", "print(1)").stdout == "1\n"
