@@ -94,6 +94,26 @@ def test_a_route_lets_somebody_in_where_anything_allows(keys: dict[str, Any], al
     assert lets_somebody_in(route) is bool(allows)
 
 
+AT_NIGHT = {"allow": {"time_of_day": {"after": "22:00", "before": "06:00"}}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "client_ca", "with_shadow", "is_timed"),
+    [
+        ({"allow_any_authenticated_user": True}, None, False, False),
+        ({"allow_any_authenticated_user": True}, b"PEM", False, True),
+        ({"allow_any_authenticated_user": True, "max_age": "1h"}, None, False, True),
+        ({"policy": [AT_NIGHT]}, None, False, True),
+        ({"policy": [AT_NIGHT | {"mode": "shadow"}]}, None, False, False),
+        ({"policy": [AT_NIGHT | {"mode": "shadow"}]}, None, True, True),
+    ],
+)
+def test_where_a_decision_changes_with_time_is_known(
+    keys: dict[str, Any], client_ca: bytes | None, with_shadow: bool, is_timed: bool
+) -> None:
+    assert compile_route(make_route(**keys), "policy[0]", client_ca, with_shadow=with_shadow).is_timed is is_timed
+
+
 @pytest.mark.parametrize(
     ("keys", "client_ca", "is_for_people"),
     [
