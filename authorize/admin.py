@@ -18,8 +18,7 @@ from authorize.explain.replay import TITLES, BoundedReplay, ReplayUnderWay, repl
 from authorize.models import LoggedDecision
 from authorize.policy.compiled_route import name_of
 from authorize.timeline.filters import OUTCOMES, WITHIN, TimelineFilters
-from authorize.timeline.hours import page_of
-from authorize.timeline.zone import zone_of, zones
+from authorize.timeline.hours import page_of, zone_of, zones
 from config.options import Options
 from databroker.adminsite.read_only import ReadOnlyAdmin
 

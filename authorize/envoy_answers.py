@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from authorize.client import Authorizer, Check
-from authorize.decision_log.recorder import DecisionRecorder
+from authorize.decision_log.log import DecisionRecorder
 from authorize.policy.decision import Outcome
 from authorize.policy.request import AccessRequest
 from databroker.replica import Replica

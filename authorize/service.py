@@ -3,11 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from authorize.client import Attestation, Authorizer, Check, ShadowOutcome
 from authorize.decision_log.shadow import EnforcedDecision, ShadowPolicy
 from authorize.identity import credentials
-from authorize.identity.bearer_port import BearerVerifier
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.loader import IdentityLoader
 from authorize.identity.service_accounts import ServiceAccountLoader
@@ -25,6 +25,7 @@ from config.options import Options
 from config.routes.policy.language import Comparison
 from config.routes.route import Route
 from databroker.client import BrokerClient
+from databroker.records import SessionRecord, UserRecord
 from databroker.replica import Replica
 from foundation.challenges import RefusedToken
 from foundation.crypto.program_tokens import ProgramTokens
@@ -34,6 +35,23 @@ from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 
 # The administrators' rules look at the person only.
 ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
+
+
+class TokenBearer(Protocol):
+    """Person whom a good token names.  There is no record of the session: it ends with the token."""
+
+    @property
+    def session(self) -> SessionRecord: ...
+
+    @property
+    def user(self) -> UserRecord: ...
+
+
+class BearerVerifier(Protocol):
+    async def bearer_of(self, route_id: str, token: str, asker: str = "") -> TokenBearer | RefusedToken:
+        """RefusedToken for one that this route does not take; ProviderError where nobody can tell.  While a token is remembered, the same
+        object.  `asker` is the address that it came from, "" where that is in doubt."""
+        ...
 
 
 class AuthorizeService(RouteHosts):

@@ -1,8 +1,13 @@
-"""State that authorize derives from the configuration alone: default ports, own hosts, and the route table."""
+"""State that authorize derives from the configuration alone: default ports, own hosts, the route table, and the ids of routes in links."""
 
+import hashlib
+import hmac
 from typing import Any
 
 from authorize.policy.route_table import RouteTable
+from config.options import Options
+from config.routes.route import Route
+from foundation.crypto.sealing import derive_key
 
 
 def default_ports(options: Any) -> frozenset[int]:
@@ -21,3 +26,16 @@ def route_table(options: Any, previous: RouteTable | None = None, *, with_shadow
     return RouteTable.build(
         options.policy, ports, client_ca=client_ca, with_shadow=with_shadow, previous=previous, own_hosts=own_hosts(options)
     )
+
+
+class RouteLinks:
+    """Ids of routes in links and forms: 16 hex digits of HMAC-SHA256, keyed by `shared_secret`.
+
+    `Route.id` is a plain hash of the route and its upstreams. A user who had it could test guesses of an upstream's address.
+    """
+
+    def __init__(self, options: Options):
+        self._key = derive_key(options.shared_secret[0], "route links")
+
+    def id_of(self, route: Route) -> str:
+        return hmac.new(self._key, route.id.encode(), hashlib.sha256).hexdigest()[:16]

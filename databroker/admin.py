@@ -17,8 +17,7 @@ from databroker.adminsite import search
 from databroker.adminsite.audit import AUDIT_COLUMNS, csv_lines, name_of, record_action, user_of
 from databroker.adminsite.details import broker_answer, shown_claims, shown_facts
 from databroker.adminsite.end_sessions import EndSessionsAction
-from databroker.adminsite.read_only import ReadOnlyAdmin
-from databroker.adminsite.times import time_column
+from databroker.adminsite.read_only import ReadOnlyAdmin, time_column
 from databroker.models import AuditEntry, Group, Session, User
 from databroker.records import DIRECTORY_USER, SESSION, USER
 from foundation.errors import BrokerError

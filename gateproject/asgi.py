@@ -23,9 +23,8 @@ from foundation.errors import BadRequest, ConfigError  # noqa: E402
 from foundation.readiness import ReadinessReport  # noqa: E402
 from foundation.web.asgi import Receive, Send  # noqa: E402
 from foundation.web.message import Message  # noqa: E402
-from gateproject.process.in_force import InForce  # noqa: E402
 from gateproject.process.other_server import OtherServer, open_under_daphne  # noqa: E402
-from gateproject.process.reload import ConfigurationStatus  # noqa: E402
+from gateproject.process.reload import ConfigurationStatus, InForce  # noqa: E402
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402

@@ -15,9 +15,8 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 from foundation.challenges import missing_headers
 from foundation.errors import BrokerError
-from foundation.web.languages import LANGUAGES
+from foundation.web.languages import LANGUAGES, preferred_language
 from foundation.web.message import Message
-from foundation.web.preferences import preferred_language
 from foundation.web.responses import error_page
 from proxy.service import page_context
 

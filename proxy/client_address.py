@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache, partial
 
 from foundation.bounded_cache import bounded_lru_cache
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from foundation.values import ip_of
 from proxy.incoming import IncomingRequest
 

@@ -10,8 +10,8 @@ from authorize.policy.paths.canonical import canonical_host
 from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
 from foundation.errors import BadRequest
 from foundation.web.asgi import Receive
+from foundation.web.brand import NO_SITE_FACTS, SiteFacts
 from foundation.web.message import Message
-from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
 
 # What the listener says of the TLS connection: the name that the client asked for (None: none), and the chain it showed, DER.
 TLS = "gate.tls"

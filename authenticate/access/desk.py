@@ -14,7 +14,7 @@ from authorize.identity.person_records import holder_of
 from authorize.identity.service_accounts import identity_of_account
 from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
-from authorize.route_links import RouteLinks
+from authorize.state import RouteLinks
 from config.options import Options
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route

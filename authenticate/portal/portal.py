@@ -15,7 +15,7 @@ from authenticate.portal.icons import DRAWN, Icons
 from authorize.client import Authorizer
 from authorize.openings import SLICE, Opening
 from authorize.policy.request import AccessRequest
-from authorize.route_links import RouteLinks
+from authorize.state import RouteLinks
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord

@@ -17,7 +17,7 @@ from databroker.client import BrokerClient, consume_once
 from databroker.end_sessions import batches, end_sessions
 from databroker.records import SESSION, SPENT
 from foundation.errors import BadRequest
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from foundation.web.message import Message
 
 # Back-channel tokens are signed; of a front-channel request only this can't be guessed.

@@ -15,7 +15,7 @@ from authenticate.views import answers
 from authenticate.views.callers import caller_of
 from authenticate.views.portal import STYLE, portal_files
 from authorize.access_rules import may_request
-from authorize.route_links import RouteLinks
+from authorize.state import RouteLinks
 from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
 from databroker.access.asked import HeldRequest

@@ -15,9 +15,9 @@ from foundation.client_network import client_network
 from foundation.crypto.csrf_token import FIELD, HEADER
 from foundation.errors import BadRequest, ProviderError
 from foundation.telemetry import metrics
+from foundation.web.languages import preferred_type
 from foundation.web.message import Message, Sentence
 from foundation.web.pages import Links
-from foundation.web.preferences import preferred_type
 from foundation.web.responses import error_page, redirect
 
 log = structlog.get_logger(__name__)

@@ -1,11 +1,12 @@
-"""Timeline hours: one page of decisions, the newest first, by the days and hours of a time zone."""
+"""Timeline hours: one page of decisions, the newest first, by the days and hours of the time zone that its reader has chosen."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import cache
 from itertools import groupby
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from django.db.models import Q, QuerySet
 
@@ -73,3 +74,35 @@ def _hour(row: Any, zone: ZoneInfo) -> datetime:
     """Moment at which the hour begins; in UTC, because in autumn two hours of a night have the same name."""
     local: datetime = row.at.astimezone(zone)
     return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
+
+
+KEPT = "timeline_zone"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineZone:
+    """Zone; `problem` says what is wrong with the one that was asked for, `is_chosen` whether anybody has asked for any."""
+
+    zone: ZoneInfo
+    problem: str
+    is_chosen: bool
+
+
+def zone_of(request: Any, default: str) -> TimelineZone:
+    """Zone that the page is asked for, else the one that was chosen before, else `default`."""
+    wanted, kept = request.GET.get("zone", "").strip(), request.session.get(KEPT, "")
+    if wanted in _known() and wanted != kept:
+        kept = request.session[KEPT] = wanted
+    problem = "" if wanted in ("", kept) else f"{wanted} is no time zone that is known here; Europe/Berlin is one."
+    return TimelineZone(ZoneInfo(kept if kept in _known() else default), problem, bool(wanted or kept))
+
+
+@cache
+def zones() -> tuple[str, ...]:
+    """Names that people choose from: of places, and UTC."""
+    return ("UTC", *sorted(name for name in _known() if "/" in name and not name.startswith("Etc/")))
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(available_timezones())

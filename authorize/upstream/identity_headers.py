@@ -9,8 +9,7 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest
-from authorize.upstream.header_values import header_value
-from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, of_request
+from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
 from config.options import Options
 from config.routes.policy.language import comparisons
 from config.routes.route import Route

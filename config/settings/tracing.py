@@ -9,7 +9,7 @@ from pydantic import Field
 from config.types.fields import Number, WebUrl, host_port
 from config.types.reader import HOST_PORT, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
-from foundation.telemetry.tracing.settings import SAME_AS
+from foundation.telemetry.tracing.tracer import SAME_AS
 from foundation.values import HostPort
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from config.options import Options
-from databroker.adminsite.read_only import ReadOnlyAdmin
-from databroker.adminsite.times import time_column
+from databroker.adminsite.read_only import ReadOnlyAdmin, time_column
 from databroker.client import page_context
 from databroker.models import DirectoryRun
 from foundation.web.times import time_element

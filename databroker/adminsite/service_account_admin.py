@@ -13,8 +13,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
 from databroker.adminsite.audit import AuditAction, administrator, record_actions
-from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin
-from databroker.adminsite.times import time_column
+from databroker.adminsite.read_only import SESSION_KEY, ReadOnlyAdmin, time_column
 from databroker.client import page_context
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS

@@ -5,8 +5,7 @@ import secrets
 from collections.abc import Iterable
 
 from foundation.crypto import cookies
-from foundation.crypto.sealing import Sealer, from_text, to_text
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings, Sealer, from_text, to_text
 from foundation.errors import SealError
 
 LIFETIME = 12 * 3600.0

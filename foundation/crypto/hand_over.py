@@ -3,8 +3,7 @@
 import secrets
 from dataclasses import dataclass
 
-from foundation.crypto.sealing import Sealer
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings, Sealer
 
 LIFETIME = 300.0
 

@@ -6,9 +6,8 @@ Three values, never interchangeable, nor with a session cookie: each is sealed f
 import secrets
 from dataclasses import dataclass
 
-from foundation.crypto.sealing import Sealer
+from foundation.crypto.sealing import CryptoSettings, Sealer
 from foundation.crypto.session_cookie import SessionToken
-from foundation.crypto.settings import CryptoSettings
 from foundation.errors import SealError
 
 PROGRAM_HAND_OVER_LIFETIME = 300.0

@@ -5,7 +5,7 @@ import binascii
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from foundation.errors import SealError
+from foundation.values import SecretBytes, Url
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -106,3 +107,17 @@ class Claims(dict[str, Any]):
 
 class Expired(SealError):
     """A sealed value that is ours, unchanged and for this audience, but too old."""
+
+
+class CryptoSettings(Protocol):
+    """Values of the configuration; the keys of `cookie_secret` and `shared_secret` are 32 bytes each, the newest first."""
+
+    cookie_name: str
+    cookie_secret: tuple[SecretBytes, ...]
+    cookie_secure: bool
+    cookie_domain: str | None
+    cookie_http_only: bool
+    shared_secret: tuple[SecretBytes, ...]
+    authenticate_service_url: Url
+    signing_key: SecretBytes | None
+    signing_key_algorithm: str

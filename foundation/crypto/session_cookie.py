@@ -12,8 +12,7 @@ import structlog
 
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.crypto import cookies
-from foundation.crypto.sealing import Expired, Sealer, derive_keys, to_text
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings, Expired, Sealer, derive_keys, to_text
 from foundation.errors import SealError
 
 log = structlog.get_logger(__name__)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from foundation.crypto import cookies
-from foundation.crypto.sealing import Sealer
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings, Sealer
 from foundation.errors import SealError
 
 LIFETIME = 600.0

@@ -4,8 +4,7 @@ import hashlib
 import hmac
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from foundation.crypto.sealing import derive_keys, to_text
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings, derive_keys, to_text
 from foundation.errors import SealError
 
 LIFETIME = 300

@@ -11,7 +11,7 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, load_pem_private_key
 
-from foundation.crypto.settings import CryptoSettings
+from foundation.crypto.sealing import CryptoSettings
 
 log = structlog.get_logger(__name__)
 

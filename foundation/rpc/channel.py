@@ -5,18 +5,36 @@ import contextlib
 import ssl
 import time
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
 from foundation.errors import GateError
-from foundation.rpc.settings import RpcOptions
 from foundation.rpc.shared_secret import TOKEN, NotProven, SharedSecret
 from foundation.telemetry.rpc_calls import RpcCalls
 from foundation.telemetry.tracing.context import TRACEPARENT
 from foundation.telemetry.tracing.spans import CLIENT, span
-from foundation.values import DEFAULT_PORTS, Url
+from foundation.values import DEFAULT_PORTS, CertificatePair, Url
+
+
+class RpcOptions(Protocol):
+    """Values of the configuration, for both ends of a call."""
+
+    grpc_insecure: bool
+    certificate_authority: bytes | None
+    override_certificate_name: str | None
+    grpc_client_timeout: timedelta
+    grpc_client_dns_roundrobin: bool
+    grpc_server_max_connection_age: timedelta
+    grpc_server_max_connection_age_grace: timedelta
+
+    @property
+    def service_label(self) -> str: ...
+    @property
+    def certificate_pairs(self) -> tuple[CertificatePair, ...]: ...
+
 
 PAUSE = 0.05  # seconds before a call is repeated; until its connection is back it waits by itself
 LARGEST_ANSWER = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from foundation.readiness import ReadinessReport
 from foundation.web.asgi import Send, respond
-from foundation.web.preferences import preferred_type
+from foundation.web.languages import preferred_type
 
 _PLAIN = "text/plain; charset=utf-8"
 

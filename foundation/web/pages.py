@@ -10,14 +10,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from foundation.web.brand import NO_BRAND, Brand, hash_source
-from foundation.web.languages import ENGLISH, catalogue, in_language, number_in
+from foundation.web.brand import NO_BRAND, Brand, Links, hash_source
+from foundation.web.languages import ENGLISH, catalogue, in_language, number_in, preferred_type
 from foundation.web.message import Message
-from foundation.web.next_steps import next_step
 from foundation.web.plain_text import plain_text
-from foundation.web.preferences import preferred_type
-from foundation.web.problems import PROBLEM, phrase, problem_document
-from foundation.web.site_facts import Links
+from foundation.web.problems import PROBLEM, next_step, phrase, problem_document
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 STATIC = Path(__file__).parents[1] / "static"

@@ -8,12 +8,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import get_language
 
 from foundation.web import pages
-from foundation.web.brand import NO_BRAND, Brand
+from foundation.web.brand import NO_BRAND, Brand, Links
 from foundation.web.languages import ENGLISH, LANGUAGES
 from foundation.web.message import Message
 from foundation.web.page_context import PageContext, request_context
 from foundation.web.problems import PROBLEM, is_api
-from foundation.web.site_facts import Links
 
 page_context: Callable[[HttpRequest], PageContext] = request_context
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from foundation.readiness import PartReadiness
 from foundation.telemetry.exposition import TextFamilies
-from gateproject.process.in_force import InForce
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.services import Services
 from gateproject.worker_process import WorkerProcess
 

@@ -3,15 +3,20 @@ and nothing is undone.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Self
 
 import structlog
 
+from config.options import Options
+from config.shown.changes import MOST, ValueChange, Version, changes, setting_changes
+from config.shown.places import Places
 from config.source import ConfigSource
 from foundation.errors import Problem
 from foundation.readiness import PartReadiness, degraded, moment
 from foundation.telemetry import metrics
+from gateproject.process.restart_only import kept_until_restart
 
 log = structlog.get_logger(__name__)
 
@@ -89,3 +94,30 @@ class Reload:
         if not reason:
             return
         self.problems = (*self.problems, Problem(part, f"failed to apply the new configuration, which is active otherwise: {reason}"))
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """Last change of the configuration.  `before` is the status of what was in force until then; `found` are the first of `number`."""
+
+    before: ConfigurationStatus
+    found: Sequence[ValueChange]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What is known of the configuration in force; `waiting` are values of its file that wait for a restart."""
+
+    places: Places = field(default_factory=Places)
+    waiting: Sequence[ValueChange] = ()
+    last: LastChange | None = None
+
+    def after(self, running: Options, status: ConfigurationStatus, written: Version, taken: Options) -> Self:
+        """What is known once `taken` is in force in place of `running`: that is what was `written`, but for what waits for a restart."""
+        kept = kept_until_restart(written.options, running)
+        places = written.places.keeping(kept, self.places)
+        before = Version(running, self.places)
+        found = list(changes(before, Version(taken, places)))
+        last = LastChange(status, tuple(told() for told in found[:MOST]), len(found)) if found else self.last
+        return type(self)(places, tuple(told() for told in setting_changes(before, written, kept)), last)

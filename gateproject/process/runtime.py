@@ -17,8 +17,7 @@ from django.conf import settings
 
 from authenticate.service import STOP_GRACE
 from authorize.decision_log import rows
-from authorize.decision_log.log import DecisionLog
-from authorize.decision_log.recorder import DecisionRecorder
+from authorize.decision_log.log import DecisionLog, DecisionRecorder
 from authorize.envoy_answers import ExtAuthzParts
 from config.options import Options
 from config.shown.changes import Version
@@ -38,10 +37,9 @@ from foundation.telemetry.tracing import tracer
 from foundation.version import version
 from foundation.web.asgi import Application
 from gateproject.process.gc_tuning import made_beside_requests, settle
-from gateproject.process.in_force import InForce
 from gateproject.process.metrics_listener import MetricsListener
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus, Reload, ReloadStep
+from gateproject.process.reload import ConfigurationStatus, InForce, Reload, ReloadStep
 from gateproject.process.restart_only import without_restart_only_changes
 from gateproject.process.rpc import Rpc, rpc_of
 from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served

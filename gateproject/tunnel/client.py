@@ -11,8 +11,7 @@ from typing import Any
 
 from foundation.tasks import spawn
 from foundation.values import Url
-from gateproject.tunnel.connection import TlsConnection, TunnelFailed
-from gateproject.tunnel.http_exchange import ask
+from gateproject.tunnel.connection import TlsConnection, TunnelFailed, ask
 from gateproject.tunnel.token_file import TokenFile
 from proxy.forwarding.tunnel import OPENING, ByteTunnel
 

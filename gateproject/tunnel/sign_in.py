@@ -1,17 +1,20 @@
 """Sign-in of a person with their browser, as RFC 8252 has it for native programs: the token comes back to a loopback address."""
 
 import asyncio
+import contextlib
 import hmac
 import os
 import secrets
+import socket
 import ssl
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from foundation.values import Url
-from gateproject.tunnel.connection import TunnelFailed
-from gateproject.tunnel.http_exchange import ask
-from gateproject.tunnel.socket_owner import ROOT, is_of_another_user
+from gateproject.tunnel.connection import TunnelFailed, ask
 from gateproject.tunnel.token_file import is_token
 
 SIGN_IN_SECONDS = 600.0
@@ -99,3 +102,37 @@ class _LoopbackReceiver:
         if method != "GET" or len(states) != 1 or len(tokens) != 1 or not hmac.compare_digest(states[0].encode(), self.state.encode()):
             return ""
         return tokens[0] if is_token(tokens[0]) else ""
+
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED = "01"
+ROOT = 0
+
+
+def is_of_another_user(connection: Any, uid: int) -> bool:
+    """Whether the other end of `connection`, a socket accepted over IPv4, is another user's.  Where nobody can tell, it is not.
+
+    Root is nobody else: it may be what forwards our browser's connection, and needs no tricks.
+    """
+    owners = _owners(connection.getpeername(), connection.getsockname())
+    return owners is not None and not owners & {ROOT, uid}
+
+
+def _owners(here: tuple[str, int], there: tuple[str, int]) -> set[int] | None:
+    """Of the socket from `here` to `there`, in whichever table; none of one that was closed, whose row names no owner any more."""
+    wanted = {(_written(*here, is_mapped), _written(*there, is_mapped)) for is_mapped in (False, True)}
+    owners, is_known = set(), False
+    for table in _TABLES:
+        with contextlib.suppress(OSError):
+            for row in table.read_text("ascii").splitlines()[1:]:
+                is_known, columns = True, row.split()
+                if (columns[1], columns[2]) in wanted and columns[3] == _ESTABLISHED:
+                    owners.add(int(columns[7]))
+    return owners if is_known else None
+
+
+def _written(address: str, port: int, is_mapped: bool) -> str:
+    """Each 32 bits of the address as a number of this machine; a socket for IPv6 has IPv4 addresses mapped (RFC 4291 2.5.5.2)."""
+    packed = (bytes(10) + b"\xff\xff" if is_mapped else b"") + socket.inet_aton(address)
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

@@ -8,7 +8,7 @@ from authorize.identity import credentials
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.decision_text import is_denied, sentence
 from authorize.policy.identity import Identity
-from authorize.route_links import RouteLinks
+from authorize.state import RouteLinks
 from config.options import Options
 from foundation import challenges
 from foundation.errors import (

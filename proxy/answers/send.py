@@ -6,7 +6,7 @@ from config.options import Options
 from foundation.challenges import missing_headers
 from foundation.web import pages
 from foundation.web.asgi import AsgiMessage, Header, Headers, Send, respond
-from foundation.web.preferences import preferred_language
+from foundation.web.languages import preferred_language
 from foundation.web.problems import PROBLEM, is_api
 from proxy.incoming import IncomingRequest
 from proxy.sign_in.redirects import SignInRedirects

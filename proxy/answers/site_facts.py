@@ -5,8 +5,7 @@ import base64
 from config.options import Options
 from config.settings.brand import BrandKeys
 from config.types import picture
-from foundation.web.brand import NO_BRAND, Brand
-from foundation.web.site_facts import SiteFacts
+from foundation.web.brand import NO_BRAND, Brand, SiteFacts
 
 
 def site_facts(options: Options, headers: tuple[tuple[bytes, bytes], ...] = ()) -> SiteFacts:

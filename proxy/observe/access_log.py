@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from authorize.decision_log.log import DecisionLog, DecisionLogEntry, failure_of
-from authorize.decision_log.recorder import Saw
+from authorize.decision_log.log import DecisionLog, DecisionLogEntry, Saw, failure_of
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from foundation.telemetry.http_calls import CLIENT_LEFT

@@ -5,7 +5,7 @@ from config.options import Options
 from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.web.asgi import Header
-from foundation.web.site_facts import SiteFacts
+from foundation.web.brand import SiteFacts
 from proxy.answers.send import CapturedResponse
 from proxy.answers.site_facts import site_facts
 from proxy.incoming import IncomingRequest, new_request_id

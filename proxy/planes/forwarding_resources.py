@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from authorize.decision_log.log import DecisionLog
-from authorize.decision_log.recorder import Saw
+from authorize.decision_log.log import DecisionLog, Saw
 from config.options import Options
 from databroker.client import BrokerClient
 from proxy.forwarding.http import WatchLine

@@ -26,7 +26,7 @@ PAGES = """
     databroker.store.open databroker.templatetags.times django.contrib.admin.templatetags.admin_list
     django.contrib.auth.middleware django.contrib.messages.storage.fallback django.contrib.sessions.backends.db
     django.contrib.sessions.middleware django.db.models.sql.compiler django.template.loaders.app_directories
-    gateproject.management.commands.rungate gateproject.process.in_force gateproject.process.services gateproject.urls
+    gateproject.management.commands.rungate gateproject.process.reload gateproject.process.services gateproject.urls
     proxy.autocert.service proxy.consumers proxy.envoy.child.process proxy.envoy.internal_listener proxy.envoy.judge
     proxy.envoy.resources.hosts proxy.listener.http1.channel proxy.listener.proxy_protocol.wrapper
     proxy.listener.tls.acme_challenge proxy.other_servers.http proxy.urls

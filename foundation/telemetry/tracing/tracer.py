@@ -4,13 +4,32 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from decimal import Decimal
+from typing import Any, Protocol
 
 from foundation.telemetry.tracing.context import TRACEPARENT, ParentSpan, parent_of
-from foundation.telemetry.tracing.settings import SAME_AS, TracerSettings
 from foundation.telemetry.tracing.spans import SERVER, Span
 from foundation.values import HostPort, Url
 from foundation.web.asgi import Header
+
+# What back-ends are called elsewhere -> the specification's word.
+SAME_AS = {"datadog": "monitor", "jaeger": "thrift", "zipkin": "span"}
+
+
+class TracerSettings(Protocol):
+    """Values of the configuration: which back-end is sent spans, where it is, and of what part of the requests (0 to 1)."""
+
+    certificate_authority: bytes | None
+    tracing_provider: str | None
+    tracing_sample_rate: Decimal
+    tracing_monitor_address: HostPort
+    tracing_thrift_collector_endpoint: Url | None
+    tracing_thrift_agent_endpoint: HostPort | None
+    tracing_span_endpoint: Url | None
+
+    @property
+    def service_label(self) -> str: ...
+
 
 # Of traces that others began and want kept, so many a second: whoever is believed may pass on what a client wrote.
 MOST_JOINED = 50

@@ -8,8 +8,7 @@ from typing import Self
 from config.options import Options
 from config.routes.route import Route
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.in_force import InForce
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 
 
 @dataclass(frozen=True, slots=True)

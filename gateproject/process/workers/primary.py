@@ -13,9 +13,8 @@ from foundation.errors import ConfigError, Problem
 from foundation.readiness import PartReadiness, degraded
 from foundation.telemetry import metrics
 from foundation.telemetry.exposition import TextFamilies
-from gateproject.process.in_force import InForce
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
 from gateproject.process.workers.configuration import WorkerConfiguration

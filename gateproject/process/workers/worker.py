@@ -12,9 +12,8 @@ from foundation.errors import ConfigError, Problem
 from foundation.telemetry import logs
 from foundation.telemetry.exposition import TextFamilies
 from gateproject.process.gc_tuning import made_beside_requests
-from gateproject.process.in_force import InForce
 from gateproject.process.peers import NoPeers
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.runtime import Runtime
 from gateproject.process.services import Services
 from gateproject.process.workers.configuration import WorkerConfiguration

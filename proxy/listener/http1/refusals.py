@@ -2,7 +2,7 @@
 
 import secrets
 
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from proxy.listener.http1.head import RequestRefused
 
 _LOG = BoundedLog("request rejected by listener", level="info")

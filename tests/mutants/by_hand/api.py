@@ -65,7 +65,7 @@ picture.without("an SVG is read as a browser reads it", "_SvgCheck.__init__", sk
 
 colour = door("config.types.colour", "unit/config/types/test_colour.py")
 colour.without("a colour is nothing but one", "colour", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
-accent = door("foundation.web.accent", "unit/foundation/web/test_accent.py")
+accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
 accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))
 
 choices = door("authenticate.portal.choices", "unit/authenticate/portal/test_choices.py")
@@ -88,7 +88,7 @@ page.without(
     replaced('in_language(said, context["language"])', 'Markup(in_language(said, context["language"]))'),
 )
 
-preferences = door("foundation.web.preferences", "unit/foundation/web/test_preferences.py")
+preferences = door("foundation.web.languages", "unit/foundation/web/test_languages.py")
 preferences.without(
     "a long header is not read whole", "preferred_language", replaced("accept_language[:LONGEST_HEADER]", "accept_language")
 )

@@ -172,7 +172,7 @@ admin.without(
     replaced("self.admin_site.admin_view(self.explain_view)", "self.explain_view"),
 )
 
-words = door("authorize.timeline.words", "unit/authorize/timeline/test_words.py")
+words = door("authorize.timeline.filters", "unit/authorize/timeline/test_filters.py")
 words.without("a search has few words", "with_words", replaced("text.replace('\\x00', '').split()[:MOST_WORDS]", "text.split()"))
 
 admin.without(

@@ -50,7 +50,7 @@ identity_headers = door("authorize.upstream.identity_headers", "unit/authorize/u
 identity_headers.without(
     "an assertion is for one host", "IdentityHeaders.headers_for", replaced("(..., host_port, route.id)", "(..., '', route.id)")
 )
-header_values = door("authorize.upstream.header_values", "unit/authorize/upstream/test_header_values.py")
+header_values = door("authorize.upstream.told_headers", "unit/authorize/upstream/test_told_headers.py")
 header_values.without("no blank is lost on the way", "_element", replaced('"%20" * len(blanks[0])', "blanks[0]"))
 header_values.without("nor the only element of a list", "header_value", replaced("list | ListedValues", "list"))
 header_values.without("one group can't read as two", "header_value", replaced('_element(item).replace(b",", b"%2C")', "_element(item)"))

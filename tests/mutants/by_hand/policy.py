@@ -238,7 +238,9 @@ identity_facts.without(
 )
 identity_facts.without("a name is no other user's address or id", "identity_of", replaced("display_name(...)", "_text(user.name)"))
 
-identity_loader = door("authorize.identity.loader", "unit/authorize/identity/test_loader.py", "unit/authorize/identity/test_bearer_port.py")
+identity_loader = door(
+    "authorize.identity.loader", "unit/authorize/identity/test_loader.py", "unit/authorize/test_service_bearer_tokens.py"
+)
 identity_loader.without(
     "a cached identity ends with its records",
     "CachedIdentity.__init__",
@@ -264,7 +266,7 @@ span.without(
 access_key = door("config.routes.route", ACCESS_TESTS)
 access_key.without("another name is another route", "Route.access_key", returns("self.id"))
 access_key.without("the same name is not the same route", "Route.access_key", returns("self.name or ''"))
-links = door("authorize.route_links", "unit/authorize/test_route_links.py")
+links = door("authorize.state", "unit/authorize/test_state.py")
 links.without("ids in links are keyed", "RouteLinks.id_of", returns("route.id"))
 giving = door("databroker.access.temporary", "unit/databroker/access/test_temporary.py")
 giving.without(

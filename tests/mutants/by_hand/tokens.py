@@ -182,5 +182,5 @@ told_alike.without(
 told = door("proxy.observe.access_log", ALIKE)
 told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.refused_token"))
 
-peer = door("gateproject.tunnel.socket_owner", "unit/gateproject/tunnel/test_socket_owner.py")
+peer = door("gateproject.tunnel.sign_in", "unit/gateproject/tunnel/test_sign_in.py")
 peer.without("a socket for IPv6 has an owner, too", "_owners", replaced("(False, True)", "(False,)"))

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from authorize.decision_log.log import DecisionLog
-from authorize.decision_log.recorder import DecisionRecorder
+from authorize.decision_log.log import DecisionLog, DecisionRecorder
 from authorize.policy.identity import Identity
 from authorize.policy.request import AccessRequest, access_request
 from authorize.policy.route_table import RouteTable

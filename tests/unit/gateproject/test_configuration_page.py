@@ -15,8 +15,7 @@ from config.source import ConfigSource
 from foundation.errors import Problem
 from gateproject import configuration_page
 from gateproject.configuration_page import ROUTES_PER_PAGE, whose_configuration
-from gateproject.process.in_force import InForce
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from tests.support.admin import AdminPages, apps_shown_to_a_stranger, text_of
 from tests.support.options import MINIMAL, make_options
 

@@ -9,7 +9,7 @@ from django.utils.translation import get_language
 from structlog.testing import capture_logs
 
 from foundation.errors import BadRequest, BrokerError
-from foundation.web.site_facts import NO_SITE_FACTS
+from foundation.web.brand import NO_SITE_FACTS
 from gateproject.middleware import LanguageMiddleware, ResponseHeadersMiddleware, StoreUnavailableMiddleware
 
 

@@ -6,7 +6,7 @@ import weakref
 import pytest
 from structlog.testing import capture_logs
 
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from proxy.client_address import TrustedPeers, client_address, source_ip, trusted_peers
 from tests.support.asgi import incoming_from
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.db import OperationalError
 
-from authorize.route_links import RouteLinks
+from authorize.state import RouteLinks
 from databroker.access.temporary import TemporaryAccesses
 from databroker.models import AuditEntry
 from databroker.records import TEMPORARY_ACCESS, USER

@@ -1,13 +1,15 @@
 """Are decisions told by the days and hours of a zone, page after page, each once?"""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from authorize.models import LoggedDecision
 from authorize.timeline import hours
-from authorize.timeline.hours import TimelinePage, page_of
+from authorize.timeline.hours import TimelinePage, page_of, zone_of, zones
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -61,3 +63,32 @@ def test_a_place_that_is_none_begins_at_the_newest_or_finds_what_it_says(before:
 
 def test_an_empty_log_has_no_days() -> None:
     assert page_of(LoggedDecision.objects.all(), "", UTC_ZONE) == TimelinePage([], None)
+
+
+def asked(wanted: str, session: dict[str, Any]) -> tuple[str, bool, bool]:
+    found = zone_of(SimpleNamespace(GET={"zone": wanted} if wanted else {}, session=session), "Asia/Kolkata")
+    return str(found.zone), bool(found.problem), found.is_chosen
+
+
+def test_nobody_has_chosen_until_somebody_does() -> None:
+    session: dict[str, Any] = {}
+    assert asked("", session) == ("Asia/Kolkata", False, False)
+    assert asked("Europe/Berlin", session) == ("Europe/Berlin", False, True)
+    assert asked("", session) == ("Europe/Berlin", False, True)
+    assert asked("UTC", session) == asked("", session) == ("UTC", False, True)
+
+
+@pytest.mark.parametrize("wanted", ["Mars/Olympus", "../UTC", "/etc/passwd", "utc\x00", "x" * 5000])
+def test_what_is_no_zone_is_told_and_changes_nothing(wanted: str) -> None:
+    session: dict[str, Any] = {}
+    assert asked(wanted, session) == ("Asia/Kolkata", True, True)
+    assert session == {}
+
+
+def test_a_zone_that_was_kept_by_another_release_is_none() -> None:
+    assert asked("", {"timeline_zone": "Mars/Olympus"})[0] == "Asia/Kolkata"
+
+
+def test_the_form_offers_places() -> None:
+    assert zones()[0] == "UTC"
+    assert {"Europe/Berlin", "America/Argentina/Buenos_Aires"} <= set(zones())

@@ -1,5 +1,7 @@
 """Rows are looked at by the staff, edited by nobody, and their history is the audit log."""
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,10 +9,12 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
+from django.core.cache import cache
 from django.test import RequestFactory
 
 from databroker import admin
 from databroker.adminsite import group_admin
+from databroker.adminsite.read_only import LARGE, CachedPaginator, time_column
 from databroker.models import Group, Session, User
 from databroker.records import SESSION
 from databroker.store.memory import MemoryStore
@@ -93,3 +97,47 @@ def test_the_history_of_a_person_is_what_the_audit_log_says_of_them(pages, peopl
     assert "1 entry" in text
     assert "bob@a.org" in text
     assert "alice@a.org" not in text
+
+
+@dataclass
+class Rows:
+    """As much of a query set as the paginator meets."""
+
+    rows: int
+    query: str
+    counted: int = 0
+
+    def count(self) -> int:
+        self.counted += 1
+        return self.rows
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    cache.clear()
+
+
+def test_a_large_list_is_counted_once() -> None:
+    rows = Rows(LARGE, "SELECT 1")
+    assert [CachedPaginator(rows, 50).count for _ in range(3)] == [LARGE] * 3
+    assert rows.counted == 1
+
+
+def test_a_small_list_is_counted_each_time() -> None:
+    rows = Rows(LARGE - 1, "SELECT 1")
+    assert CachedPaginator(rows, 50).count == LARGE - 1
+    rows.rows -= 1
+    assert CachedPaginator(rows, 50).count == LARGE - 2
+
+
+def test_another_search_has_its_own_count() -> None:
+    assert CachedPaginator(Rows(LARGE, "SELECT 1"), 50).count == LARGE
+    assert CachedPaginator(Rows(3, "SELECT 2"), 50).count == 3
+
+
+def test_a_column_is_named_and_ordered_as_its_field_and_may_be_empty() -> None:
+    column = time_column("last_seen", "day")
+    assert (column.short_description, column.admin_order_field) == ("last seen", "last_seen")
+    assert time_column("rotated", description="last new secret").short_description == "last new secret"
+    assert ">15 Jan 2027 UTC<" in column(None, SimpleNamespace(last_seen=datetime(2027, 1, 15, 8, tzinfo=UTC)))
+    assert column(None, SimpleNamespace(last_seen=None)) == "-"

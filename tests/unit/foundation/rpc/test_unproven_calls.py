@@ -15,7 +15,7 @@ from h2.events import StreamEnded, StreamReset
 from h2.exceptions import ProtocolError
 
 from config.options import Options
-from foundation.rpc import unproven_calls
+from foundation.rpc import server as rpc_server
 from foundation.rpc.server import LARGEST_REQUEST, RpcServer
 from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
@@ -45,8 +45,8 @@ def secret(options: Options) -> SharedSecret:
 
 @pytest.fixture
 async def server(options: Options, secret: SharedSecret, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RpcServer]:
-    monkeypatch.setattr(unproven_calls, "MAX_READS_PER_ADDRESS", 3)
-    monkeypatch.setattr(unproven_calls, "READ_TIMEOUT", 0.5)
+    monkeypatch.setattr(rpc_server, "MAX_READS_PER_ADDRESS", 3)
+    monkeypatch.setattr(rpc_server, "READ_TIMEOUT", 0.5)
     proof = lambda method, metadata: method == BY_BODY and (lambda request: request == b"the proof")  # noqa: E731
     server = RpcServer(options, secret, proof)
     handler = grpc.unary_unary_rpc_method_handler(echo)

@@ -1,4 +1,22 @@
-from foundation.web.brand import NO_BRAND, STYLESHEET, Brand, hash_source
+import random
+import re
+
+import pytest
+
+from foundation.web.brand import (
+    ACCENT,
+    ENOUGH,
+    NO_BRAND,
+    NO_SITE_FACTS,
+    STYLESHEET,
+    Brand,
+    SiteFacts,
+    accent_style,
+    contrast,
+    grounds,
+    hash_source,
+    readable,
+)
 
 
 def test_an_accent_comes_after_gates_own_style_and_has_its_own_hash() -> None:
@@ -11,3 +29,55 @@ def test_an_accent_comes_after_gates_own_style_and_has_its_own_hash() -> None:
 def test_without_an_accent_the_style_is_gates_own() -> None:
     brand = Brand.of("Example Corp", "data:image/png;base64,AA==", None)
     assert (brand.stylesheet, brand.style, brand.accent) == (STYLESHEET, NO_BRAND.style, NO_BRAND.accent)
+
+
+LIGHT, DARK = grounds(STYLESHEET)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [("#000000", "#ffffff", 21.0), ("#777777", "#ffffff", 4.48), ("#0000ff", "#ffffff", 8.59), ("#abcdef", "#abcdef", 1)],
+)
+def test_contrast_is_that_of_wcag(one: str, other: str, expected: float) -> None:
+    assert contrast(one, other) == contrast(other, one) == pytest.approx(expected, abs=0.01)
+
+
+def both(accent: str) -> list[str]:
+    return re.findall(r"--brand: (#[0-9a-f]{6});", accent_style(accent, STYLESHEET))
+
+
+def test_every_colour_becomes_one_that_can_be_read() -> None:
+    choose = random.Random(4)
+    for accent in ("#000000", "#ffffff", "#ffff00", "#808080", *(f"#{choose.randrange(1 << 24):06x}" for _ in range(300))):
+        light, dark = both(accent)
+        assert min(contrast(light, ground) for ground in LIGHT) >= ENOUGH, accent
+        assert min(contrast(dark, ground) for ground in DARK) >= ENOUGH, accent
+
+
+def test_a_colour_that_can_be_read_stays_as_it_was_chosen() -> None:
+    assert both(ACCENT)[0] == ACCENT
+    assert both("#8aa4ff")[1] == "#8aa4ff"
+    assert readable("#ffff00", ["#000000"], "#ffffff") == "#ffff00"
+
+
+def test_the_grounds_are_those_of_the_stylesheet() -> None:
+    assert (LIGHT, DARK) == (["#f4f6f9", "#ffffff"], ["#12161d", "#1a2029"])
+    with pytest.raises(ValueError, match="grounds"):
+        grounds("")
+
+
+def test_nobody_is_led_to_a_contact_that_there_is_not() -> None:
+    assert NO_SITE_FACTS.help_links("app.example.com", "id1") == ()
+
+
+def test_a_mail_says_what_it_is_about_and_a_page_is_opened_as_it_is() -> None:
+    ((_, mail),) = SiteFacts("mailto:help@corp.com").help_links("app.example.com:8443", "id1")
+    assert mail == "mailto:help@corp.com?subject=Help%20with%20app.example.com%3A8443%2C%20request%20id1"
+    ((_, page),) = SiteFacts("https://help.corp.com/new?a=b").help_links("app.example.com", "id1")
+    assert page == "https://help.corp.com/new?a=b"
+
+
+def test_a_host_that_a_client_made_up_adds_nothing_to_a_mail() -> None:
+    ((_, mail),) = SiteFacts("mailto:help@corp.com").help_links("a&cc=evil@example.com\r\nBcc: x", "id1")
+    assert mail.count("?") == 1
+    assert not set("&\r\n ") & set(mail)

@@ -6,7 +6,7 @@ from django.test import RequestFactory
 
 from foundation.crypto import cookies
 from foundation.web import responses
-from foundation.web.site_facts import NO_SITE_FACTS, SiteFacts
+from foundation.web.brand import NO_SITE_FACTS, SiteFacts
 
 
 def incoming(site: SiteFacts = NO_SITE_FACTS) -> SimpleNamespace:

@@ -1,6 +1,15 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
 from structlog.testing import capture_logs
 
-from gateproject.process.reload import Reload
+from config.options import Options
+from config.shown.changes import MOST, Version
+from config.source import ConfigSource
+from gateproject.process.reload import ConfigurationStatus, InForce, Reload
+from gateproject.process.restart_only import without_restart_only_changes
+from tests.support.options import make_options
 
 
 async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() -> None:
@@ -20,3 +29,64 @@ async def test_a_part_that_fails_keeps_no_other_from_hearing_and_is_told_of() ->
     assert [problem.key for problem in reload.problems] == ["broken"]
     assert "OSError: no port" in reload.problems[0].message
     assert [(line["event"], line["part"]) for line in logs] == [("configuration reload incomplete", "broken")]
+
+
+class Life:
+    """Life of a process, as Runtime lives it."""
+
+    def __init__(self, directory: Path, **settings: Any):
+        self._directory = directory
+        self._source = ConfigSource(directory / "config.yaml", {})
+        self.running = self._load(settings)
+        self.status = ConfigurationStatus.of(self._source)
+        self.known = InForce(self._source.places)
+
+    def _load(self, settings: dict[str, Any]) -> Options:
+        make_options(self._directory, **settings)
+        return self._source.load()
+
+    def reload(self, **settings: Any) -> InForce:
+        written = self._load(settings)
+        taken = without_restart_only_changes(written, self.running)
+        self.known = self.known.after(self.running, self.status, Version(written, self._source.places), taken)
+        self.running, self.status = taken, ConfigurationStatus.of(self._source)
+        return self.known
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    return Life(tmp_path, cookie_expire="1h")
+
+
+def test_at_the_start_nothing_is_known_of_what_was_before(life: Life) -> None:
+    assert (life.known.last, life.known.waiting) == (None, ())
+
+
+def test_a_reload_knows_what_was_in_force_before_it(life: Life) -> None:
+    checksum = life.status.checksum
+    last = life.reload(cookie_expire="2h").last
+    assert last is not None
+    assert [(change.key, change.before, change.after) for change in last.found] == [("cookie_expire", "1h", "2h")]
+    assert (last.number, last.before.checksum) == (1, checksum)
+
+
+def test_a_reload_that_changes_nothing_forgets_no_change(life: Life) -> None:
+    last = life.reload(cookie_expire="2h").last
+    assert life.reload(cookie_expire="2h").last == last
+
+
+def test_what_waits_for_a_restart_is_no_change_yet_and_keeps_its_place(life: Life) -> None:
+    place = life.known.places.of("address")
+    known = life.reload(cookie_domain="example.com", cookie_expire="1h", address="127.0.0.1:9999")
+    assert [(change.key, change.before, change.after) for change in known.waiting] == [("address", "127.0.0.1:8443", "127.0.0.1:9999")]
+    assert known.last is not None
+    assert [change.key for change in known.last.found] == ["cookie_domain"]
+    assert known.places.of("address") == place
+    assert life.reload(cookie_expire="1h").waiting == ()
+
+
+def test_of_many_changes_the_first_are_kept_and_all_counted(life: Life) -> None:
+    routes = [{"from": f"https://a{index}.example.com", "to": "http://u", "allowed_groups": ["x"]} for index in range(MOST + 50)]
+    last = life.reload(cookie_expire="1h", policy=routes).last
+    assert last is not None
+    assert (len(last.found), last.number) == (MOST, MOST + 50)

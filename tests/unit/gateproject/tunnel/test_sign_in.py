@@ -1,12 +1,14 @@
 """The token that our own browser brings is taken, and nobody else's."""
 
 import asyncio
+import os
+import socket
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from gateproject.tunnel.connection import TunnelFailed
-from gateproject.tunnel.sign_in import sign_in
+from gateproject.tunnel.sign_in import ROOT, is_of_another_user, sign_in
 from tests.support.other_user import OTHER, said_by
 from tests.support.tunnel_server import Spoken, TunnelServer
 
@@ -82,3 +84,36 @@ async def test_a_gate_that_offers_no_sign_in_says_why(tmp_path):
     refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\nConnection: close\r\n\r\nnothing"
     with TunnelServer(tmp_path, lambda spoken: spoken.say(refusal)) as server, pytest.raises(TunnelFailed, match=r"no sign-in.*nothing"):
         await sign_in("db.localhost", 5432, server.url, server.context, lambda shown: None)
+
+
+OURS = os.getuid()
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def test_our_own_connection_is_ours_and_nobody_else_s(server):
+    with socket.create_connection(server.getsockname()), server.accept()[0] as accepted:
+        assert not is_of_another_user(accepted, OURS)
+        # Who runs the tests as root can't be told from what forwards a browser's connection.
+        assert is_of_another_user(accepted, OURS + 1) is (OURS != ROOT)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_what_another_user_opens_is_not_ours(server, address):
+    with said_by(server.getsockname()[1], b"x", address) as client, server.accept()[0] as accepted:
+        assert accepted.recv(1) == b"x"
+        assert is_of_another_user(accepted, OTHER + 1)
+        assert not is_of_another_user(accepted, OTHER)
+        client.terminate()
+
+
+def test_who_has_left_is_nobody(server):
+    with socket.create_connection(("127.0.0.1", server.getsockname()[1])) as client:
+        accepted = server.accept()[0]
+    assert client.fileno() == -1
+    with accepted:
+        assert is_of_another_user(accepted, OURS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation.web.site_facts import NO_SITE_FACTS
+from foundation.web.brand import NO_SITE_FACTS
 from proxy.client_address import trusted_peers
 from proxy.envoy.internal_listener import InternalListener, NoMark
 from proxy.envoy.resources.edge_headers import FACTS, JUDGED, Address

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from proxy.envoy.refusals import note_envoy_refusal
 from proxy.listener.http1 import refusals
 

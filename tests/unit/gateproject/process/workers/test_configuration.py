@@ -5,8 +5,7 @@ from pathlib import Path
 
 from config.source import ConfigSource
 from foundation.crypto.signing_key import SigningKey
-from gateproject.process.in_force import InForce
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.workers.configuration import WorkerConfiguration
 from tests.support.options import make_options
 

@@ -10,8 +10,7 @@ import pytest
 from config.source import ConfigSource
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import ReadinessReport
-from gateproject.process.in_force import InForce
-from gateproject.process.reload import ConfigurationStatus
+from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.workers.link import WorkerLost
 from gateproject.process.workers.primary import PrimaryPeers
 from tests.support.options import make_options

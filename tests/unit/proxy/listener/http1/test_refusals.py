@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from foundation.telemetry.bounded_log import BoundedLog
+from foundation.telemetry.logs import BoundedLog
 from proxy.listener.http1 import refusals
 from proxy.listener.http1.head import HeadSearch, RequestRefused
 from proxy.listener.http1.refusals import note_refusal
