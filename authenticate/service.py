@@ -40,8 +40,8 @@ from databroker.session_reader import SessionReader
 from foundation.backoff import until_done
 from foundation.client_network import ConcurrencyLimit
 from foundation.crypto.csrf_token import CsrfTokens
-from foundation.crypto.hand_over import HandOvers
-from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequests
+from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
+from foundation.crypto.program_tokens import ProgramRequests
 from foundation.crypto.sign_in_attempts import LIFETIME, SignInAttempts
 from foundation.crypto.signed_urls import UrlSigner
 from foundation.crypto.signing_key import SigningKey
@@ -94,7 +94,7 @@ class AuthenticateService:
         self.post_logout_redirect = PostLogoutRedirect(options, self.targets)
         self._hand_overs = HandOvers(options)
         self.program_requests = ProgramRequests(options)
-        self._program_hand_overs = ProgramHandOvers(options)
+        self._program_hand_overs = HandOvers(options, TO_PROGRAM)
         self.provider_logout = ProviderLogout(self.providers, broker, self.sessions.at_provider, clock)
         self.directory = directory or DirectoryService(options, broker, clock)
         self.refresh = SessionRefresh(self.providers.for_our_own_work, broker, clock, share=AT_ONCE)
@@ -210,7 +210,7 @@ class AuthenticateService:
 
     def program_location(self, session: SessionRecord, route: RedirectTarget, redirect_uri: str) -> str:
         """Redirect after consent to a program: to the route host, which makes the program's token and leads on to the program."""
-        token = self._program_hand_overs.seal(session.id, route.host_port, redirect_uri, self.clock())
+        token = self._program_hand_overs.seal(session.id, "", route.host_port, redirect_uri, self.clock())
         return f"{route.origin}{CALLBACK_PATH}?gate_programmatic=true&gate_session={token}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from authorize.client import Attestation, Authorizer, Check, ShadowOutcome
-from authorize.decision_log.shadow import EnforcedDecision, ShadowPolicy
+from authorize.decision_log.shadow import ShadowPolicy
 from authorize.identity import credentials
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.identity.loader import IdentityLoader
@@ -18,7 +18,6 @@ from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.language.registry import criterion_of
 from authorize.policy.request import AccessRequest
-from authorize.route_hosts import RouteHosts
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
@@ -54,7 +53,7 @@ class BearerVerifier(Protocol):
         ...
 
 
-class AuthorizeService(RouteHosts):
+class AuthorizeService(Authorizer):
     """Authorizer of this process, frozen: a reload builds another one over the same replica.  ConfigError where the routes are wrong."""
 
     def __init__(
@@ -73,6 +72,7 @@ class AuthorizeService(RouteHosts):
         self._shadow = ShadowPolicy(options)
         self.has_shadow = self._shadow.is_any
         self.identity_headers = IdentityHeaders(options, signing_key)
+        self.identity_header_names = self.identity_headers.names
         self.credentials = UpstreamCredentials(options, self.routes, self.identity_headers.groups_told, clock, broker)
         self._cookies = SessionCookies(options)
         self._program_tokens = ProgramTokens(options)
@@ -112,10 +112,6 @@ class AuthorizeService(RouteHosts):
         ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
         return Check(decision, identity, headers, challenge, refused, ends)
 
-    @property
-    def identity_header_names(self) -> tuple[bytes, ...]:
-        return self.identity_headers.names
-
     async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
@@ -124,7 +120,7 @@ class AuthorizeService(RouteHosts):
             route = check.decision.route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
-        return await self._shadow.would_be(EnforcedDecision(request, check.decision, check.identity, now), identify, self._certificates)
+        return await self._shadow.would_be(request, check, now, identify, self._certificates)
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())

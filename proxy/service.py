@@ -10,8 +10,8 @@ from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
 from foundation.bounded_cache import Remembered
-from foundation.crypto.hand_over import HandOvers
-from foundation.crypto.program_tokens import ProgramHandOvers, ProgramTokens
+from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
+from foundation.crypto.program_tokens import ProgramTokens
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.web.asgi import Send
@@ -62,7 +62,7 @@ class ProxyService:
         self.attempts = SignInAttempts(options, "route")
         self.hand_overs = HandOvers(options)
         self.programs = Programs(options)
-        self.program_hand_overs = ProgramHandOvers(options)
+        self.program_hand_overs = HandOvers(options, TO_PROGRAM)
         self.program_tokens = ProgramTokens(options)
 
     def receive(self, scope: dict[str, Any]) -> IncomingRequest:

@@ -1,11 +1,10 @@
 """Shadow policy: what would be decided if all in `mode: shadow` were enforced.  Logged beside the decision; it changes nothing."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
 
-from authorize.client import ShadowOutcome
+from authorize.client import Check, ShadowOutcome
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.compiled_route import name_of
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
@@ -23,16 +22,6 @@ TWO_READINGS = "bad request"
 Identify = Callable[[], Awaitable[Identity | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class EnforcedDecision:
-    """Decision that counts, with its request, on whom, and when."""
-
-    request: AccessRequest
-    decision: Decision
-    identity: Identity | None
-    now: float
-
-
 class ShadowPolicy:
     """Second route table, in which what is in shadow counts, for requests to be held against and never to be answered by."""
 
@@ -43,23 +32,25 @@ class ShadowPolicy:
     def __repr__(self) -> str:
         return f"<ShadowPolicy {self._table or 'of nothing'}>"
 
-    async def would_be(self, asked: EnforcedDecision, identify: Identify, certificates: ClientCertificates) -> ShadowOutcome | None:
+    async def would_be(
+        self, request: AccessRequest, enforced: Check, now: float, identify: Identify, certificates: ClientCertificates
+    ) -> ShadowOutcome | None:
         """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
         if self._table is None:
             return None
         try:
-            route = self._table.match(asked.request)
+            route = self._table.match(request)
         except BadRequest as error:
             return ShadowOutcome(None, TWO_READINGS, error.in_full)
         if route is None:
-            return None if asked.decision.route is None else _told(NO_ROUTE)
+            return None if enforced.decision.route is None else _told(NO_ROUTE)
         if not route.route.has_shadow:
             return None
-        request = certificates.judged(asked.request, route.client_ca, asked.now)
-        decision = judge(request, asked.identity, route, asked.now)
+        request = certificates.judged(request, route.client_ca, now)
+        decision = judge(request, enforced.identity, route, now)
         # On a route that is open to all nobody has asked yet who it is.
-        if asked.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
-            decision = judge(request, identity, route, asked.now)
+        if enforced.identity is None and decision.outcome is Outcome.SIGN_IN and (identity := await identify()) is not None:
+            decision = judge(request, identity, route, now)
         return _told(decision)
 
 

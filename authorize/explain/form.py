@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from asgiref.sync import async_to_sync
 
@@ -16,9 +15,8 @@ from authorize.explain.invented_request import (
     described_moment,
     described_request,
 )
-from authorize.explain.recorded_user import ACCOUNT_PREFIX, recorded_user
+from authorize.explain.recorded_user import ACCOUNT_PREFIX, RecordedUser, recorded_user
 from authorize.models import LoggedDecision
-from authorize.policy.identity import Identity
 from authorize.state import default_ports
 from databroker.adminsite.directory_runs import last_reading
 from databroker.models import Session, User
@@ -81,21 +79,13 @@ NO_ACCOUNT = "Service account not found, or expired."
 NO_USER = "Unknown user: evaluated with this identifier only."
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPerson:
-    """User found.  `note` says how the identity was obtained, where that matters."""
-
-    identity: Identity | None
-    note: str = ""
-
-
-def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
+def found_person(written: str, own: AuthorizePageContext) -> RecordedUser:
     """Return the user with an e-mail address, `provider/subject`, subject or `service_account/name`; "" is nobody.
 
     Raises ValueError where several users have this address, and where the records cannot be read.
     """
     if not written:
-        return FoundPerson(None)
+        return RecordedUser(None)
     ids = _ids(written, own.options.first_provider.id)
     sessions = list(Session.objects.filter(user_id__in=ids).values_list("pk", flat=True))
     try:
@@ -103,9 +93,9 @@ def found_person(written: str, own: AuthorizePageContext) -> FoundPerson:
     except BrokerError as error:
         raise ValueError(f"The user's records cannot be read: {error}. Try again.") from error
     if user is not None:
-        return FoundPerson(user.identity, user.note)
+        return user
     note = NO_ACCOUNT if written.startswith(ACCOUNT_PREFIX) else NO_USER
-    return FoundPerson(described_identity(InventedPerson(written), own.options), note)
+    return RecordedUser(described_identity(InventedPerson(written), own.options), note)
 
 
 def _ids(written: str, provider: str) -> list[str]:

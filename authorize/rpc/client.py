@@ -18,7 +18,6 @@ from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.request import AccessRequest
-from authorize.route_hosts import RouteHosts
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
@@ -30,7 +29,7 @@ from foundation.rpc.channel import RpcChannel, RpcFailed
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 
 
-class RemoteAuthorizer(RouteHosts):
+class RemoteAuthorizer(Authorizer):
     """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
 
     `replica` says which version of the records this process knows of, so that no older ones decide.

@@ -1,4 +1,6 @@
-"""Hand-over token: how the authenticate service gives a route host the session of the browser it sends back there."""
+"""Hand-over token: how the authenticate service gives a route host the session of the browser that it sends back there, or of the person
+who has agreed to a program.
+"""
 
 import secrets
 from dataclasses import dataclass
@@ -6,11 +8,14 @@ from dataclasses import dataclass
 from foundation.crypto.sealing import CryptoSettings, Sealer
 
 LIFETIME = 300.0
+TO_BROWSER, TO_PROGRAM = "hand-over", "programmatic hand-over"  # never interchangeable
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """An opened token.  Its receiver still has to spend `id`, find the browser's `attempt_id` and see that the session lives."""
+    """An opened token.  Its receiver still has to spend `id`, see that the session lives, and find the browser's `attempt_id`; one to a
+    program has none, and then has to look at `redirect_uri`.
+    """
 
     id: str
     session_id: str
@@ -22,8 +27,8 @@ class HandOver:
 class HandOvers:
     """Sealer of hand-over tokens under `shared_secret`, because the two ends may be different services."""
 
-    def __init__(self, options: CryptoSettings):
-        self._sealer = Sealer(options.shared_secret, "hand-over")
+    def __init__(self, options: CryptoSettings, purpose: str = TO_BROWSER):
+        self._sealer = Sealer(options.shared_secret, purpose)
 
     def seal(self, session_id: str, attempt_id: str, host_port: str, redirect_uri: str, now: float) -> str:
         claims = {"id": secrets.token_urlsafe(16), "sid": session_id, "attempt": attempt_id, "to": redirect_uri, "exp": now + LIFETIME}

@@ -1,16 +1,15 @@
 """Programmatic login: what a program and its person carry between our services, and the token that the program keeps.
 
-Three values, never interchangeable, nor with a session cookie: each is sealed for its own purpose and audience.
+The values, and the hand-over between them (`hand_over.py`), are never interchangeable, nor with a session cookie: each is sealed for its
+own purpose and audience.
 """
 
-import secrets
 from dataclasses import dataclass
 
 from foundation.crypto.sealing import CryptoSettings, Sealer
 from foundation.crypto.session_cookie import SessionToken
 from foundation.errors import SealError
 
-PROGRAM_HAND_OVER_LIFETIME = 300.0
 # A person reads, signs in with a second factor, and answers.
 REQUEST_LIFETIME = 900.0
 
@@ -45,32 +44,6 @@ class ProgramRequests:
     def open(self, sealed: str, now: float) -> ProgramRequest:
         claims = self._sealer.open(sealed, audience=self._audience, now=now)
         return ProgramRequest(claims["at"], claims["to"], tuple(claims["acr"]), claims["age"], tuple(claims.get("idp", ())))
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramHandOver:
-    """An opened hand-over.  Its receiver still has to spend `id`, see that the session lives, and look at `redirect_uri`."""
-
-    id: str
-    session_id: str
-    redirect_uri: str
-    expires: float
-
-
-class ProgramHandOvers:
-    """Hand-overs from the authenticate service to the callback of a route host, after the person has agreed."""
-
-    def __init__(self, options: CryptoSettings):
-        self._sealer = Sealer(options.shared_secret, "programmatic hand-over")
-
-    def seal(self, session_id: str, host_port: str, redirect_uri: str, now: float) -> str:
-        expires = now + PROGRAM_HAND_OVER_LIFETIME
-        claims = {"id": secrets.token_urlsafe(16), "sid": session_id, "to": redirect_uri, "exp": expires}
-        return self._sealer.seal(claims, audience=host_port, expires=expires)
-
-    def open(self, token: str, host_port: str, now: float) -> ProgramHandOver:
-        claims = self._sealer.open(token, audience=host_port, now=now)
-        return ProgramHandOver(claims["id"], claims["sid"], claims["to"], claims["exp"])
 
 
 class ProgramTokens:

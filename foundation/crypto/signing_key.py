@@ -10,6 +10,7 @@ import jwt
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, load_pem_private_key
+from jwt.algorithms import get_default_algorithms
 
 from foundation.crypto.sealing import CryptoSettings
 
@@ -28,7 +29,9 @@ class SigningKey:
         self.algorithm = algorithm
         self.is_configured = is_configured
         self._private_key = private_key
-        self._public_members = _public_members(private_key)
+        # The members that RFC 7638 3.2 and RFC 8037 2 require, exactly.
+        public = get_default_algorithms()[algorithm].to_jwk(private_key.public_key(), as_dict=True)
+        self._public_members = {name: public[name] for name in _MEMBERS[algorithm]}
         self.kid = thumbprint(self._public_members)
         # Upstreams of the reference see `alg` and `kid` only; PyJWT leaves `typ` out when it is None.
         self._header = {"kid": self.kid, "typ": None}
@@ -100,22 +103,3 @@ def _generated(algorithm: str) -> PrivateKey:
             return rsa.generate_private_key(public_exponent=65537, key_size=LEAST_RSA_BITS)
         case _:
             return ec.generate_private_key(ec.SECP256R1())
-
-
-def _public_members(key: PrivateKey) -> dict[str, str]:
-    """The members that RFC 7638 3.2 and RFC 8037 2 require, exactly."""
-    if isinstance(key, ec.EllipticCurvePrivateKey):
-        point = key.public_key().public_numbers()
-        return {"kty": "EC", "crv": "P-256", "x": _base64url(point.x.to_bytes(32)), "y": _base64url(point.y.to_bytes(32))}
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return {"kty": "OKP", "crv": "Ed25519", "x": _base64url(key.public_key().public_bytes_raw())}
-    numbers = key.public_key().public_numbers()
-    return {"kty": "RSA", "n": _base64url(_unsigned(numbers.n)), "e": _base64url(_unsigned(numbers.e))}
-
-
-def _unsigned(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8)
-
-
-def _base64url(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")

@@ -19,7 +19,7 @@ GUARDS = {
     "authenticate.session": "linked_index other_sessions provider_logout provider_sessions refresh refresh_worker renewal sessions wanted_tokens",
     "authenticate.views": "answers api authorization_request callback callers portal program provider_logout refresh scim sessions sign_in "
     "sign_out",
-    "authorize": "access_rules admin config_checks envoy_answers openings route_hosts service user_entry_checks",
+    "authorize": "access_rules admin client config_checks envoy_answers openings service user_entry_checks",
     "authorize.decision_log": "log recorded_facts rows",
     "authorize.explain": "recorded_user replay",
     "authorize.identity": "client_certificates credentials loader person_records service_accounts",

@@ -1,7 +1,7 @@
 """Defences of tokens: who agreed, where they go, at which host they count, and what passes for one."""
 
 from tests.mutants.mutant import door
-from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced
+from tests.mutants.operations import always, lacks, never, omits, passes, replaced
 
 programs = door("proxy.sign_in.programs", "unit/proxy/sign_in/test_programs.py")
 programs.without("a loopback address is one", "_is_loopback", replaced("address.is_loopback", "address.is_private"))
@@ -25,8 +25,8 @@ program_views.without(
 program = door("authenticate.views.answers", "unit/authenticate/views/test_program.py")
 program.without("an answer is the signed-in person's", "is_from_our_page", omits("bound_to"))
 
-sealed = door("foundation.crypto.program_tokens", "unit/foundation/crypto/test_program_tokens.py")
-sealed.without("a hand-over to a program is none to a browser", "ProgramHandOvers.__init__", in_text("programmatic hand", "hand"))
+sealed = door("foundation.crypto.hand_over", "unit/foundation/crypto/test_program_tokens.py")
+sealed.without("a hand-over to a program is none to a browser", "HandOvers.__init__", replaced("purpose", "TO_BROWSER"))
 carriers = door("authorize.identity.credentials", "unit/authorize/identity/test_credentials.py")
 carriers.without("two headers carry nothing", "authorization_of", replaced("len(given) != 1", "not given"))
 carriers.without("two tokens in a query are none", "query_token_of", replaced("len(values) == 1", "values"))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from authorize.client import ShadowOutcome
-from authorize.decision_log.shadow import TWO_READINGS, EnforcedDecision, ShadowPolicy
+from authorize.client import Check, ShadowOutcome
+from authorize.decision_log.shadow import TWO_READINGS, ShadowPolicy
 from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
@@ -28,7 +28,7 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
     async def nobody_else() -> Identity | None:
         return None
 
-    would_be = await ShadowPolicy(options).would_be(EnforcedDecision(asked, decision, person, NOW), nobody_else, ClientCertificates())
+    would_be = await ShadowPolicy(options).would_be(asked, Check(decision, person), NOW, nobody_else, ClientCertificates())
     return decision.outcome.value, would_be
 
 
@@ -92,7 +92,7 @@ async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Pa
     async def ann() -> Identity | None:
         return user()
 
-    told = await ShadowPolicy(options).would_be(EnforcedDecision(request(), decision, None, NOW), ann, ClientCertificates())
+    told = await ShadowPolicy(options).would_be(request(), Check(decision, None), NOW, ann, ClientCertificates())
     assert decision.is_allowed
     assert told is not None
     assert told.outcome == "allowed"

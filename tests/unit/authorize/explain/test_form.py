@@ -8,8 +8,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.utils import timezone
 
-from authorize.explain.form import NO_ACCOUNT, NO_USER, ExplainForm, FoundPerson, found_person
-from authorize.explain.recorded_user import NO_SESSION
+from authorize.explain.form import NO_ACCOUNT, NO_USER, ExplainForm, found_person
+from authorize.explain.recorded_user import NO_SESSION, RecordedUser
 from databroker.models import Session, User
 from databroker.records import SESSION
 from foundation.errors import BrokerError
@@ -41,13 +41,13 @@ def broker(database: None, monkeypatch: pytest.MonkeyPatch) -> BreakableBroker:
 
 
 @pytest.fixture
-def find(broker: BreakableBroker, tmp_path: Path) -> Callable[[str], FoundPerson]:
+def find(broker: BreakableBroker, tmp_path: Path) -> Callable[[str], RecordedUser]:
     options = make_options(tmp_path)
     return lambda written: found_person(written, SimpleNamespace(broker=broker, options=options))
 
 
 @pytest.mark.parametrize("written", ["ann@corp.com", "ANN@CORP.COM", "oidc/1", "1"])
-def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find: Callable[[str], FoundPerson], written: str) -> None:
+def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find: Callable[[str], RecordedUser], written: str) -> None:
     found = find(written)
     assert found.identity is not None
     assert (found.identity.groups, dict(found.identity.claims), found.note) == (("sales",), {"team": ("blue",)}, "")
@@ -55,7 +55,7 @@ def test_a_user_with_a_live_session_has_what_their_next_request_would_have(find:
     assert set(found.identity.sources.modified) >= {"session", "user"}
 
 
-def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
     async_to_sync(broker.delete)(SESSION, "s1")
     found = find("ann@corp.com")
     assert found.identity is not None
@@ -63,17 +63,17 @@ def test_a_user_without_one_has_what_a_sign_in_would_give(find: Callable[[str], 
 
 
 @pytest.mark.parametrize(("written", "note"), [("eve@corp.com", NO_USER), ("oidc/9", NO_USER), ("service_account/ci", NO_ACCOUNT)])
-def test_a_user_without_records_has_nothing_but_the_name(find: Callable[[str], FoundPerson], written: str, note: str) -> None:
+def test_a_user_without_records_has_nothing_but_the_name(find: Callable[[str], RecordedUser], written: str, note: str) -> None:
     found = find(written)
     assert found.identity is not None
     assert (found.identity.group_ids, found.note) == (frozenset(), note)
 
 
-def test_no_name_is_nobody(find: Callable[[str], FoundPerson]) -> None:
-    assert find("") == FoundPerson(None)
+def test_no_name_is_nobody(find: Callable[[str], RecordedUser]) -> None:
+    assert find("") == RecordedUser(None)
 
 
-def test_several_users_with_one_address_are_listed(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+def test_several_users_with_one_address_are_listed(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
     async_to_sync(broker.sign_in)("s2", "oidc/2")
     row(User, id="oidc/2", email="ann@corp.com")
     with pytest.raises(ValueError, match="2 users match: oidc/1, oidc/2"):
@@ -83,7 +83,7 @@ def test_several_users_with_one_address_are_listed(find: Callable[[str], FoundPe
     assert found.identity.user_id == "oidc/2"
 
 
-def test_records_that_cannot_be_read_are_a_problem_of_the_form(find: Callable[[str], FoundPerson], broker: BreakableBroker) -> None:
+def test_records_that_cannot_be_read_are_a_problem_of_the_form(find: Callable[[str], RecordedUser], broker: BreakableBroker) -> None:
     broker.is_down = True
     with pytest.raises(ValueError, match="cannot be read: the data broker is down") as raised:
         find("ann@corp.com")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from config.options import Options
-from foundation.crypto.hand_over import HandOvers
-from foundation.crypto.program_tokens import ProgramHandOvers, ProgramRequest, ProgramRequests, ProgramTokens
+from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
+from foundation.crypto.program_tokens import ProgramRequest, ProgramRequests, ProgramTokens
 from foundation.crypto.sealing import Sealer
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.errors import SealError
@@ -27,9 +27,9 @@ def options(tmp_path: Path) -> Options:
 
 def test_each_comes_back_as_it_went(options: Options) -> None:
     wanted = ProgramRequest("https://app.example.com", "http://localhost:7000/cb?a=b", ("mfa",), 900, ("corp", "partner"))
-    requests, hand_overs, tokens = ProgramRequests(options), ProgramHandOvers(options), ProgramTokens(options)
+    requests, hand_overs, tokens = ProgramRequests(options), HandOvers(options, TO_PROGRAM), ProgramTokens(options)
     assert requests.open(requests.seal(wanted, NOW), NOW) == wanted
-    opened = hand_overs.open(hand_overs.seal("s1", HOST, "http://localhost/", NOW), HOST, NOW)
+    opened = hand_overs.open(hand_overs.seal("s1", "", HOST, "http://localhost/", NOW), HOST, NOW)
     assert (opened.session_id, opened.redirect_uri, opened.expires) == ("s1", "http://localhost/", NOW + 300)
     token = tokens.open(tokens.seal("s1", HOST, NOW, NOW + 60), HOST, NOW)
     assert token is not None
@@ -40,7 +40,7 @@ def test_none_opens_as_another(options: Options) -> None:
     far = NOW + 600
     sealed = [
         ProgramTokens(options).seal("s1", HOST, NOW, far),
-        ProgramHandOvers(options).seal("s1", HOST, "http://localhost/", NOW),
+        HandOvers(options, TO_PROGRAM).seal("s1", "", HOST, "http://localhost/", NOW),
         HandOvers(options).seal("s1", "attempt", HOST, "https://app.example.com/", NOW),
         SessionCookies(options).seal("s1", HOST, NOW, far),
         ProgramRequests(options).seal(ProgramRequest("https://app.example.com", "http://localhost/"), NOW),
@@ -55,7 +55,7 @@ def test_none_opens_as_another(options: Options) -> None:
     for number, value in enumerate(sealed):
         opened = [
             opens(lambda value=value: ProgramTokens(options).open(value, HOST, NOW)),
-            opens(lambda value=value: ProgramHandOvers(options).open(value, HOST, NOW)),
+            opens(lambda value=value: HandOvers(options, TO_PROGRAM).open(value, HOST, NOW)),
             opens(lambda value=value: HandOvers(options).open(value, HOST, NOW)),
             opens(lambda value=value: SessionCookies(options).open(value, HOST, NOW)),
             opens(lambda value=value: ProgramRequests(options).open(value, NOW)),
@@ -95,5 +95,5 @@ def test_what_a_release_before_this_one_sealed_is_refused(options: Options) -> N
     with pytest.raises(SealError):
         ProgramRequests(options).open(request, NOW)
     with pytest.raises(SealError):
-        ProgramHandOvers(options).open(hand_over, HOST, NOW)
+        HandOvers(options, TO_PROGRAM).open(hand_over, HOST, NOW)
     assert ProgramTokens(options).open(token, HOST, NOW) is None

@@ -8,7 +8,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
 from databroker.records import SESSION
-from foundation.crypto.program_tokens import ProgramHandOvers
+from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
 from foundation.crypto.signed_urls import UrlSigner
 from tests.support.asgi import Answer
 from tests.support.route_site import RouteSite
@@ -25,7 +25,7 @@ async def login(site: RouteSite, *redirect_uris: str, **scope: str) -> Answer:
 
 
 def callback_url(site: RouteSite, ann: SignedIn, to: str = PROGRAM, *, host: str = HOST, at: str = HOST) -> str:
-    token = ProgramHandOvers(site.options).seal(ann.session.id, host, to, site.clock())
+    token = HandOvers(site.options, TO_PROGRAM).seal(ann.session.id, "", host, to, site.clock())
     return f"https://{at}/.gate/callback/?gate_programmatic=true&gate_session={token}"
 
 

@@ -2,15 +2,23 @@
 
 import pytest
 
-from authorize.route_hosts import RouteHosts
+from authorize.service import AuthorizeService
+from config.options import Options
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signing_key import SigningKey
 from tests.support.options import make_options
 from tests.unit.authorize.builders import request
 
 
+def authorizer(options: Options) -> AuthorizeService:
+    return AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
+
+
 @pytest.fixture
-def hosts(tmp_path) -> RouteHosts:
+def hosts(tmp_path) -> AuthorizeService:
     policy = [{"from": "https://*.example.com", "to": "http://up", "allow_any_authenticated_user": True}]
-    return RouteHosts(make_options(tmp_path, policy=policy))
+    return authorizer(make_options(tmp_path, policy=policy))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +44,7 @@ def test_the_host_of_tunnels_has_pages_where_browsers_reach_it_and_credentials_o
         {"from": "tcp+https://db.example.com:5432", "to": "tcp://db.internal:5432"},
         {"from": "https://app.example.com:8443", "to": "http://up"},
     ]
-    hosts = RouteHosts(make_options(tmp_path, policy=policy, authenticate_service_url="https://auth.example.com:444"))
+    hosts = authorizer(make_options(tmp_path, policy=policy, authenticate_service_url="https://auth.example.com:444"))
     assert [hosts.knows_host("db.example.com", port) for port in (None, 444, 8443, 5432, 9000)] == [True, True, True, False, False]
     assert not hosts.knows_host("other.example.com", None)
     assert [hosts.is_route_origin(f"https://db.example.com{port}") for port in ("", ":444", ":5432")] == [True, True, False]
