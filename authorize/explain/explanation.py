@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from authorize.decision_log.recorded_facts import identity_of_facts, request_of
@@ -15,6 +15,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, own_hosts
 from config.options import Options
 from foundation.errors import BadRequest
+from foundation.readiness import moment
 
 Explanation = dict[str, Any]
 
@@ -92,10 +93,6 @@ def _asked(request: AccessRequest, identity: Identity | None, options: Options, 
 def ages(modified: Mapping[str, float], now: float) -> list[dict[str, str]]:
     """Ages of the records that the decision rested on."""
     return [{"record": name, "modified": moment(at), "age": str(timedelta(seconds=max(int(now - at), 0)))} for name, at in modified.items()]
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _described(identity: Identity | None) -> dict[str, Any] | None:

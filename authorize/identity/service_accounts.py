@@ -21,12 +21,12 @@ MISTYPED = "service account: the secret is mistyped or truncated"
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedAccount:
-    life: int  # of the replica
+class _ReadAccount:
     version: int
     account: ServiceAccountRecord
     identity: Identity
-    makers: tuple[tuple[str, int], ...] = ()  # the accounts through which it was made, with their versions
+    makers: tuple[tuple[str, int], ...]  # the accounts through which it was made, with their versions
+    life: int = 0  # of the replica that it was read from
 
 
 class ServiceAccountLoader:
@@ -34,7 +34,7 @@ class ServiceAccountLoader:
 
     def __init__(self, replica: Replica):
         self._replica = replica
-        self._known: dict[str, _CachedAccount] = {}
+        self._known: dict[str, _ReadAccount] = {}
 
     def __repr__(self) -> str:
         return f"<ServiceAccountLoader {len(self._known)} known>"
@@ -43,8 +43,8 @@ class ServiceAccountLoader:
         """Identity of who has this token.  Raises BrokerError."""
         if not (name := name_in(token)):
             return RefusedToken(MISTYPED)
-        known: _CachedAccount | RefusedToken | None = self._known.get(name)
-        if not isinstance(known, _CachedAccount) or now >= known.identity.expires or not self._is_current(name, known):
+        known: _ReadAccount | RefusedToken | None = self._known.get(name)
+        if not isinstance(known, _ReadAccount) or now >= known.identity.expires or not self._is_current(name, known):
             known = await self._load(name, now)
         if isinstance(known, RefusedToken):
             return known
@@ -52,17 +52,17 @@ class ServiceAccountLoader:
             return RefusedToken(f"service account {name}: it has another secret")
         return known.identity
 
-    def _is_current(self, name: str, known: _CachedAccount) -> bool:
+    def _is_current(self, name: str, known: _ReadAccount) -> bool:
         is_own_current = known.life == self._replica.life and known.version == self._replica.version(SERVICE_ACCOUNT, name)
         return is_own_current and all(version == self._replica.version(SERVICE_ACCOUNT, maker) for maker, version in known.makers)
 
-    async def _load(self, name: str, now: float) -> _CachedAccount | RefusedToken:
+    async def _load(self, name: str, now: float) -> _ReadAccount | RefusedToken:
         self._known.pop(name, None)
         life = self._replica.life
         read = await _read(name, self._replica.get, now)
         if isinstance(read, RefusedToken):
             return read
-        known = self._known[name] = _CachedAccount(life, read.version, read.account, read.identity, read.makers)
+        known = self._known[name] = replace(read, life=life)
         if len(self._known) > MAX_CACHED:
             del self._known[next(iter(self._known))]
         return known
@@ -104,19 +104,11 @@ async def identity_of_account(user_id: str, broker: BrokerClient, now: float) ->
     return None if isinstance(read, RefusedToken) else read.identity
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadAccount:
-    version: int
-    account: ServiceAccountRecord
-    identity: Identity
-    makers: tuple[tuple[str, int], ...]
-
-
 async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | RefusedToken:
     """The account of this name, where it lives, and so do the secrets by which it was made.  Raises BrokerError."""
     record = await get(SERVICE_ACCOUNT, name)
     if record is None:
-        return _none(name)
+        return RefusedToken(f"service account {name}: not found or revoked")
     try:
         account = ServiceAccountRecord.from_record(record)
         identity = identity_of(account, now)
@@ -144,10 +136,6 @@ async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple
         makers.append((account.maker, record.version))
         account = maker
     return tuple(makers), until
-
-
-def _none(name: str) -> RefusedToken:
-    return RefusedToken(f"service account {name}: not found or revoked")
 
 
 def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:

@@ -8,7 +8,6 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect
 
@@ -152,9 +151,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
         return self._page(request, f"Secret of {name}", token=token)
 
     def _page(self, request: HttpRequest, title: str, **context: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name
-        everything = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "form": None, "token": "", **context}
-        response = TemplateResponse(request, "admin/databroker/serviceaccount/secret.html", everything)
+        response = self.page(request, "admin/databroker/serviceaccount/secret.html", title, **{"form": None, "token": "", **context})
         response.headers["Cache-Control"] = "no-store"
         return response
 

@@ -1,7 +1,7 @@
 """Projection of the store into the admin's tables: the change stream says what was touched; rows are made from what the store has."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import structlog
@@ -25,6 +25,13 @@ TYPES: dict[type[models.Model], tuple[str, ...]] = {
     Group: (DIRECTORY_GROUP,),
     ServiceAccount: (SERVICE_ACCOUNT,),
     DirectoryRun: (DIRECTORY_RUN,),
+}
+ADD: dict[type[models.Model], Callable[..., None]] = {
+    Session: rows.add_session,
+    User: rows.add_user,
+    Group: rows.add_group,
+    ServiceAccount: rows.add_service_account,
+    DirectoryRun: rows.add_directory_run,
 }
 MODELS = {type: model for model, types in TYPES.items() for type in types}
 # SQLite has one writer: small batches with pauses leave the admin room for its own writes.
@@ -160,20 +167,10 @@ def add(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Reco
         log.warning("record id not representable", table=model.__name__, id=id[:LONGEST_ID])
         return
     try:
-        _add_rows(batch, model, id, *records)
+        if any(records):
+            ADD[model](batch, id, *records)
+        else:
+            batch.gone.append((model, id))
     except (TypeError, ValueError) as error:
         log.warning("malformed record not projected", table=model.__name__, id=id, error=type(error).__name__)
         batch.gone.append((model, id))
-
-
-def _add_rows(batch: rows.RowBatch, model: type[models.Model], id: str, *records: Record | None) -> None:
-    if model is Session:
-        rows.add_session(batch, id, *records)
-    elif model is User:
-        rows.add_user(batch, id, *records)
-    elif model is ServiceAccount:
-        rows.add_service_account(batch, id, *records)
-    elif model is DirectoryRun:
-        rows.add_directory_run(batch, id, *records)
-    else:
-        rows.add_group(batch, id, *records)

@@ -43,9 +43,7 @@ class RowBatch:
         return [id for its_model, id in self.gone if its_model is model]
 
 
-def add_session(rows: RowBatch, id: str, session: Record | None) -> None:
-    if session is None:
-        return rows.gone.append((Session, id))
+def add_session(rows: RowBatch, id: str, session: Record) -> None:
     data = session.data
     row = Session(
         id=id,
@@ -63,8 +61,6 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
 
     Where it has another issuer's person of the same id, the row is of the one who has signed in.
     """
-    if user is None and directory_user is None:
-        return rows.gone.append((User, id))
     said = user.data if user else {}
     known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
     email, untold_email = _addresses(rows.counted, id, said, known)
@@ -109,16 +105,12 @@ def _are_one(said: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     return not issuer or counts_for(str(known.get("issuer") or ""), str(issuer))
 
 
-def add_group(rows: RowBatch, id: str, group: Record | None) -> None:
-    if group is None:
-        return rows.gone.append((Group, id))
+def add_group(rows: RowBatch, id: str, group: Record) -> None:
     texts = {"name": _text(group.data, "name", 255), "email": _text(group.data, "email", 255), "issuer": _text(group.data, "issuer", 512)}
     return rows.written.append(Group(id=id, **texts))
 
 
-def add_service_account(rows: RowBatch, id: str, account: Record | None) -> None:
-    if account is None:
-        return rows.gone.append((ServiceAccount, id))
+def add_service_account(rows: RowBatch, id: str, account: Record) -> None:
     data = account.data
     row = ServiceAccount(
         id=id,
@@ -132,9 +124,7 @@ def add_service_account(rows: RowBatch, id: str, account: Record | None) -> None
     return rows.written.append(row)
 
 
-def add_directory_run(rows: RowBatch, id: str, run: Record | None) -> None:
-    if run is None:
-        return rows.gone.append((DirectoryRun, id))
+def add_directory_run(rows: RowBatch, id: str, run: Record) -> None:
     data = run.data
     numbers = {name: data[name] for name in COUNTS if isinstance(data.get(name), int)}
     texts = {"source": _text(data, "source", 255), "by": _text(data, "by", 64), "error": _text(data, "error", 500)}

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -29,6 +28,7 @@ from databroker.models import User
 from databroker.records import USER, UserRecord
 from foundation.email_address import display_name
 from foundation.errors import BrokerError
+from foundation.readiness import moment
 from gateproject.management.broker_access import opened_broker, users_by_email
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
@@ -74,7 +74,7 @@ class Command(ConfiguredCommand):
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
             access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
-            words = f"{_name(user.email or user.name, user.id)}, {access.route_words}, until {_moment(until)}: {why}"
+            words = f"{_name(user.email or user.name, user.id)}, {access.route_words}, until {moment(until)}: {why}"
             # First the log: what can't be told of must not be done.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
@@ -187,8 +187,8 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
         "person": record.person,
         "route": access.route_words or access.route,
         "opens": access.route in routes,
-        "since": _moment(access.since),
-        "until": _moment(access.until),
+        "since": moment(access.since),
+        "until": moment(access.until),
         "by": access.by,
         "why": access.why,
     }
@@ -196,7 +196,3 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
 
 def _name(person: str, id: str) -> str:
     return f"{person} ({id})" if person else id
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

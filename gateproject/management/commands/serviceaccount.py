@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -18,6 +17,7 @@ from databroker.permissions import PERMISSIONS
 from databroker.records import ServiceAccountRecord
 from databroker.service_accounts import KEEP, NEVER, AccountError, NoSuchAccount, ServiceAccounts, checked_name, ended_with_maker, made_by
 from foundation.errors import BrokerError
+from foundation.readiness import moment
 from gateproject.management.broker_access import opened_broker
 from gateproject.management.configured_command import ConfiguredCommand, command_line_user, configured, open_tables
 
@@ -182,4 +182,4 @@ def _where(account: dict[str, Any]) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+    return moment(seconds) if seconds else ""

@@ -35,9 +35,7 @@ def test_a_reading_is_a_row() -> None:
         datetime.fromtimestamp(NOON, UTC),
         *(10, 2, 3, 4, 5, 6, "no"),
     )
-    batch = rows.RowBatch()
-    rows.add_directory_run(batch, row.pk, None)
-    rows.write(batch)
+    rows.write(rows.RowBatch(gone=[(DirectoryRun, row.pk)]))
     assert not DirectoryRun.objects.exists()
 
 

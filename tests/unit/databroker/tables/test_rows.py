@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from databroker.claims import CountedWords, GroupsClaim
 from databroker.models import LONGEST_ID, DirectoryRun, Group, Membership, ServiceAccount, Session, User
 from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, USER, Record
+from databroker.tables.projection import TYPES, add
 from databroker.tables.rows import (
     AT_ONCE,
     RowBatch,
@@ -95,11 +96,9 @@ def test_what_the_tables_hold_already_is_not_written_again(database):
 
 def test_what_has_no_record_has_no_row():
     rows = RowBatch()
-    add_session(rows, "s", None)
-    add_user(rows, "u", None, None)
-    add_group(rows, "g", None)
-    assert rows.written == []
-    assert rows.gone == [(Session, "s"), (User, "u"), (Group, "g")]
+    for model, id in (gone := [(Session, "s"), (User, "u"), (Group, "g"), (ServiceAccount, "a"), (DirectoryRun, "r")]):
+        add(rows, model, id, *(None for _ in TYPES[model]))
+    assert (rows.written, rows.gone) == ([], gone)
 
 
 CLAIM = CountedWords((GroupsClaim("groups", "oidc", "https://idp.example.com"),))
@@ -206,7 +205,7 @@ def person(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
 
 def group(id: str, name: str | None) -> RowBatch:
     rows = RowBatch(CLAIM)
-    add_group(rows, id, record(DIRECTORY_GROUP, name=name) if name is not None else None)
+    add(rows, Group, id, record(DIRECTORY_GROUP, name=name) if name is not None else None)
     return rows
 
 
@@ -221,7 +220,7 @@ def test_a_group_has_a_row_while_a_record_or_a_claim_names_it():
     assert wrote(person("oidc/2", "g")) == [("g", "team", True, True)]
     assert wrote(group("g", None)) == [named]
     gone = RowBatch(CLAIM)
-    add_user(gone, "oidc/2", None, None)
+    add(gone, User, "oidc/2", None, None)
     assert wrote(gone) == []
     assert not Membership.objects.exists()
 
@@ -318,9 +317,7 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
     assert Session.objects.get().last_seen is None
     write(rows)
     assert ServiceAccount.objects.get().last_route == "app"
-    gone = RowBatch()
-    add_service_account(gone, "ci", None)
-    write(gone)
+    write(RowBatch(gone=[(ServiceAccount, "ci")]))
     assert not ServiceAccount.objects.exists()
 
 
