@@ -199,7 +199,7 @@ class AuthorizeService(Authorizer):
         reason = ""
         for audience in self.audiences(request):
             try:
-                opened = self._program_tokens.opened(token, audience, now)
+                opened = self._program_tokens.open(token, audience, now)
             except SealError as error:
                 reason = reason or f"program token: {error}"
                 continue

@@ -9,7 +9,7 @@ from django.db import models
 from databroker.claims import CountedWords
 from databroker.client import BrokerClient
 from databroker.tables import rows
-from databroker.tables.projection import BATCH, TYPES, Touched, add, batch_of, records_of
+from databroker.tables.projection import BATCH, TYPES, Touched, batch_of, batches_of
 
 # Within this a running gate has written what changed a moment ago.
 SETTLES = 1.0  # seconds
@@ -44,14 +44,9 @@ class TableCheck:
         self.wrong = await self._still_wrong(self.wrong)
 
     async def _compared(self, model: type[models.Model]) -> Touched:
-        found, ids, batch = set[tuple[type[models.Model], str]](), set[str](), rows.RowBatch(self.counted)
-        async for id, records in records_of(self.client, TYPES[model]):
-            add(batch, model, id, *records)
-            ids.add(id)
-            if len(batch.written) >= BATCH:
-                found |= await sync_to_async(rows.differing)(batch)
-                batch = rows.RowBatch(self.counted)
-        found |= await sync_to_async(rows.differing)(batch)
+        found, ids = set[tuple[type[models.Model], str]](), set[str]()
+        async for batch in batches_of(self.client, model, self.counted, ids):
+            found |= await sync_to_async(rows.differing)(batch)
         self.records[model] = len(ids)
         after = ""
         while page := await sync_to_async(rows.ids_after)(model, after, BATCH):

@@ -101,16 +101,9 @@ class Projection:
 
         Rows are made from the pages that are read.  What changes after the page was read is in the stream that follows.
         """
-        for model, types in TYPES.items():
+        for model in TYPES:
             loaded: set[str] = set()
-            batch = rows.RowBatch(self.counted)
-            async for id, records in records_of(self._client, types):
-                add(batch, model, id, *records)
-                loaded.add(id)
-                if len(batch.written) >= BATCH:
-                    await self._save(batch)
-                    batch = rows.RowBatch(self.counted)
-            if batch.written:
+            async for batch in batches_of(self._client, model, self.counted, loaded):
                 await self._save(batch)
             await self._remove_all_but(model, loaded)
         log.info("projection loaded")
@@ -138,6 +131,21 @@ async def batch_of(client: BrokerClient, touched: Touched, counted: CountedWords
     for model, id in sorted(touched, key=lambda entry: entry[1]):
         add(batch, model, id, *[await client.get(type, id) for type in TYPES[model]])
     return batch
+
+
+async def batches_of(
+    client: BrokerClient, model: type[models.Model], counted: CountedWords | None, ids: set[str]
+) -> AsyncGenerator[rows.RowBatch]:
+    """Rows of all records of a table, whose ids are added to `ids`."""
+    batch = rows.RowBatch(counted)
+    async for id, records in records_of(client, TYPES[model]):
+        add(batch, model, id, *records)
+        ids.add(id)
+        if len(batch.written) >= BATCH:
+            yield batch
+            batch = rows.RowBatch(counted)
+    if batch.written or batch.gone:
+        yield batch
 
 
 async def records_of(client: BrokerClient, types: tuple[str, ...]) -> AsyncGenerator[tuple[str, tuple[Record | None, ...]]]:

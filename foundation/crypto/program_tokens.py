@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from foundation.crypto.sealing import CryptoSettings, Sealer
 from foundation.crypto.session_cookie import SessionToken
-from foundation.errors import SealError
 
 # A person reads, signs in with a second factor, and answers.
 REQUEST_LIFETIME = 900.0
@@ -55,14 +54,7 @@ class ProgramTokens:
     def seal(self, session_id: str, host_port: str, issued: float, expires: float) -> str:
         return self._sealer.seal({"sid": session_id, "iat": issued, "exp": expires}, audience=host_port, expires=expires)
 
-    def open(self, token: str, host_port: str, now: float) -> SessionToken | None:
-        """The opened token; None where it is not one of ours for this host, or has expired."""
-        try:
-            return self.opened(token, host_port, now)
-        except SealError:
-            return None
-
-    def opened(self, token: str, host_port: str, now: float) -> SessionToken:
-        """The opened token; SealError where `open` is None."""
+    def open(self, token: str, host_port: str, now: float) -> SessionToken:
+        """The opened token; SealError where it is not one of ours for this host, or has expired."""
         claims = self._sealer.open(token, audience=host_port, now=now)
         return SessionToken(claims["sid"], claims["iat"], claims["exp"])

@@ -27,10 +27,6 @@ _access = logging.getLogger("gate.access")
 _is_readable = False
 
 
-def is_access_logged(level: int) -> bool:
-    return _access.isEnabledFor(level)
-
-
 @lru_cache(2)
 def _second(now: int) -> str:
     """Date and time of a second, which hundreds of lines share."""

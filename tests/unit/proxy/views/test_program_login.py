@@ -10,6 +10,7 @@ from django.test import override_settings
 from databroker.records import SESSION
 from foundation.crypto.hand_over import TO_PROGRAM, HandOvers
 from foundation.crypto.signed_urls import UrlSigner
+from foundation.errors import SealError
 from tests.support.asgi import Answer
 from tests.support.route_site import RouteSite
 from tests.support.several_providers import several
@@ -114,9 +115,9 @@ async def test_who_agreed_is_led_to_the_program_with_a_token_for_this_host(site:
     assert location.startswith(f"{PROGRAM}&gate_jwt=")
     (token,) = parse_qs(urlsplit(location).query)["gate_jwt"]
     opened = site.proxy.program_tokens.open(token, HOST, site.clock())
-    assert opened is not None
     assert (opened.session_id, opened.expires) == (ann.session.id, ann.session.expires)
-    assert site.proxy.program_tokens.open(token, "other.example.com", site.clock()) is None
+    with pytest.raises(SealError):
+        site.proxy.program_tokens.open(token, "other.example.com", site.clock())
 
 
 async def test_no_browser_becomes_somebody_by_a_program_s_link(site: RouteSite, ann: SignedIn) -> None:
