@@ -160,7 +160,7 @@ class Authorizer(ABC):
 
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
 
-    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def shadow_outcome(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         return None
 

@@ -19,7 +19,7 @@ class LoggedDecision(models.Model):
     route = models.CharField(max_length=255, blank=True)
     outcome = models.CharField(max_length=24)
     reason = models.CharField(max_length=255, blank=True)
-    would_be = models.CharField("in shadow", max_length=24, blank=True)
+    shadow_outcome = models.CharField("in shadow", max_length=24, blank=True)
     seconds = models.FloatField()
     data_version = models.BigIntegerField("data version", null=True)
     configuration = models.CharField(max_length=16, blank=True)

@@ -112,7 +112,7 @@ class AuthorizeService(Authorizer):
         ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
         return Check(decision, identity, headers, challenge, refused, ends)
 
-    async def would_be(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def shadow_outcome(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
 
@@ -120,7 +120,7 @@ class AuthorizeService(Authorizer):
             route = check.decision.route
             return await self._identify_if_possible(request, cookie_headers, now, route.route if route is not None else None)
 
-        return await self._shadow.would_be(request, check, now, identify, self._certificates)
+        return await self._shadow.shadow_outcome(request, check, now, identify, self._certificates)
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())

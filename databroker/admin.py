@@ -49,19 +49,19 @@ class EndSessionsAdmin(ReadOnlyAdmin):
 class SessionAdmin(EndSessionsAdmin):
     """Sessions."""
 
-    list_display = ["person", "began", "ends", "seen", "last_route", "client_address", "browser"]
+    list_display = ["person", "began", "ends", "seen", "last_host", "client_address", "browser"]
     list_display_links = ["person"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "User, route, start of a client address, or session id"
     ordering = ["-since", "id"]
-    fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_route", "client_address", "user_agent", "in_the_store", "claims"]
+    fields = ["id", "account", "began_at", "ends_at", "seen_at", "last_host", "client_address", "user_agent", "in_the_store", "claims"]
     readonly_fields = ["account", "began_at", "ends_at", "seen_at", "in_the_store", "claims"]
     actions = ["end_sessions", "end_all"]
 
     # The list has many columns: short forms there, whole ones on the session's own page.
     began, began_at = time_column("since", "short"), time_column("since")
     ends, ends_at = time_column("expires", "short"), time_column("expires")
-    seen, seen_at = time_column("last_seen", "short"), time_column("last_seen")
+    seen, seen_at = time_column("last_seen_at", "short"), time_column("last_seen_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet:
         # Not by a join, which would be made for every row before fifty of them are chosen.
@@ -132,7 +132,7 @@ class UserAdmin(EndSessionsAdmin):
     """Users."""
 
     list_display = ["id", "address", "name", "signed_in"]
-    list_filter = ["last_sign_in"]
+    list_filter = ["last_sign_in_at"]
     search_fields = ["id"]  # what is searched says `get_search_results`
     search_help_text = "Id, e-mail, name or group"
     ordering = ["email", "id"]
@@ -140,7 +140,7 @@ class UserAdmin(EndSessionsAdmin):
     readonly_fields = ["address", "signed_in", "member_of", "signed_in_as", "claims"]
     actions = ["end_all"]
 
-    signed_in = time_column("last_sign_in")
+    signed_in = time_column("last_sign_in_at")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet, search_term: str) -> tuple[QuerySet, bool]:
         return search.users(queryset, search_term), False
@@ -153,10 +153,10 @@ class UserAdmin(EndSessionsAdmin):
 
     @admin.display(description="e-mail", ordering="email")
     def address(self, user: User) -> SafeString | str:
-        if not user.untold_email:
+        if not user.unauthoritative_email:
             return user.email
         unverified = "<s>{}</s>, not verified, or not assertable by the provider: it matches no rule and may belong to another user"
-        return format_html("{}{}" + unverified, user.email, "; " if user.email else "", user.untold_email)
+        return format_html("{}{}" + unverified, user.email, "; " if user.email else "", user.unauthoritative_email)
 
     @admin.display(description="claims")
     def claims(self, user: Any) -> SafeString | str:
@@ -182,7 +182,7 @@ class AuditAdmin(ReadOnlyAdmin):
     list_display = ["at", "who", "kind", "account", "action", "whom", "address"]
     list_display_links = ["at"]
     list_filter = ["when", "kind", "action"]
-    search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_words", "object_id")), "address__startswith"]
+    search_fields = [*(f"{field}__holds" for field in ("who", "account", "action", "object_repr", "object_id")), "address__startswith"]
     search_help_text = "Actor, action, object, or address"
     ordering = ["-id"]  # entries are numbered as they are made
     fields = ["at", "who", "kind", "account", "address", "action", "object_type", "whom", "object_id"]
@@ -191,9 +191,9 @@ class AuditAdmin(ReadOnlyAdmin):
 
     at = time_column("when")
 
-    @admin.display(description="object", ordering="object_words")
+    @admin.display(description="object", ordering="object_repr")
     def whom(self, entry: AuditEntry) -> str:
-        return entry.object_words
+        return entry.object_repr
 
     @admin.action(description="Save as CSV")
     def as_csv(self, request: HttpRequest, chosen: QuerySet[AuditEntry]) -> HttpResponse:

@@ -6,7 +6,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 from config.options import Options
-from databroker.records import SPENT, Record
+from databroker.records import USED_ID, Record
 from databroker.store.base import ANEW, Leases, RecordStore, StartOver, VersionConflict
 from foundation.errors import BrokerError
 from foundation.web.page_context import PageContext, request_context
@@ -59,7 +59,7 @@ async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
     The caller checks `expires` (Unix seconds) itself: the id is forgotten a minute after it.
     """
     try:
-        record = await client.put(SPENT, id, {}, expires=expires + CLOCK_SKEW, only_if_version=0)
+        record = await client.put(USED_ID, id, {}, expires=expires + CLOCK_SKEW, only_if_version=0)
     except VersionConflict:
         return False
     # A record that expired before it was written guards nothing: the next caller would succeed as well.

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import aclosing
 
 from databroker.client import BrokerClient, every
-from databroker.records import PROVIDER_SESSION, SESSION, Record
+from databroker.records import SESSION, SESSION_INDEX, Record
 
 AT_ONCE = 16  # calls of the broker
 INDEX_PAGE = 100  # records; hardly any account has more sessions
@@ -28,7 +28,7 @@ def user_key(user_id: str) -> str:
 async def index_entries(broker: BrokerClient, key: str) -> AsyncGenerator[Record]:
     """Yield the index entries under a key, also those of sessions that have ended."""
     prefix = f"{key}/"
-    async with aclosing(every(broker, PROVIDER_SESSION, prefix, INDEX_PAGE)) as entries:
+    async with aclosing(every(broker, SESSION_INDEX, prefix, INDEX_PAGE)) as entries:
         async for entry in entries:
             if not entry.id.startswith(prefix):
                 return
@@ -54,7 +54,7 @@ async def end_sessions_of_user(broker: BrokerClient, user_id: str, account: Call
 
 
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
-    """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.earlier`):
+    """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.superseded_ids`):
     who is out is out at every host.
 
     The ids of those that lived.  `over` grows with each that is over, so that it is right also where the broker fails halfway
@@ -71,7 +71,7 @@ async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str]
 async def earlier_of(broker: BrokerClient, ids: Sequence[str]) -> list[str]:
     """The ids of the live sessions that these grew out of."""
     records = await _records(broker, ids)
-    earlier = dict.fromkeys(id for record in records for id in record.data.get("earlier", ()))
+    earlier = dict.fromkeys(id for record in records for id in record.data.get("superseded_ids", ()))
     return [record.id for record in await _records(broker, list(earlier))]
 
 

@@ -65,7 +65,7 @@ class Group(ShownRecord):
     in_directory = models.BooleanField(default=True)
     issuer = models.CharField(max_length=512, blank=True, default="")
     # In no record: it is so while a membership says so.
-    by_claim = models.BooleanField(default=False)
+    from_claim = models.BooleanField(default=False)
 
     class Meta:
         indexes = [models.Index(fields=["name", "id"], name="group_by_name")]
@@ -77,21 +77,21 @@ class Group(ShownRecord):
 class User(ShownRecord):
     """A person who signed in, or whom the directory knows, or both; `id` is "<provider>/<subject>".
 
-    `email` is verified and their provider's to assert; any other address is `untold_email`, by which no user is named or found.
+    `email` is verified and their provider's to assert; any other address is `unauthoritative_email`, by which no user is named or found.
     """
 
     id = models.CharField(primary_key=True, max_length=LONGEST_ID)
     email = models.CharField("e-mail", max_length=255, blank=True)
-    untold_email = models.CharField(max_length=255, blank=True, default="")
+    unauthoritative_email = models.CharField(max_length=255, blank=True, default="")
     name = models.CharField(max_length=255, blank=True)
-    last_sign_in = models.DateTimeField(null=True, blank=True)
+    last_sign_in_at = models.DateTimeField("last sign-in", null=True, blank=True)
     groups = models.ManyToManyField(Group, through="Membership", related_name="members")
 
     class Meta:
         indexes = [
             models.Index(fields=["email", "id"], name="user_by_email"),
             models.Index(fields=["name"], name="user_by_name"),
-            models.Index(fields=["last_sign_in"], name="user_by_last_sign_in"),
+            models.Index(fields=["last_sign_in_at"], name="user_by_last_sign_in"),
         ]
 
     def __str__(self) -> str:
@@ -105,12 +105,12 @@ class Membership(ShownRecord):
 
     user = models.ForeignKey(User, models.DO_NOTHING, db_constraint=False)
     group = models.ForeignKey(Group, models.DO_NOTHING, db_constraint=False)
-    by_directory = models.BooleanField(default=True)
-    by_claim = models.BooleanField(default=False)
+    from_directory = models.BooleanField(default=True)
+    from_claim = models.BooleanField(default=False)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "group"], name="one_membership_a_user_and_group")]
-        indexes = [models.Index(fields=["group"], name="claimed_membership_by_group", condition=models.Q(by_claim=True))]
+        indexes = [models.Index(fields=["group"], name="claimed_membership_by_group", condition=models.Q(from_claim=True))]
 
 
 class Session(ShownRecord):
@@ -123,11 +123,11 @@ class Session(ShownRecord):
     client_address = models.CharField(max_length=64, blank=True)
     user_agent = models.CharField(max_length=512, blank=True)
     # In no record: one change of a record for each request would drown the change stream.
-    last_seen = models.DateTimeField(null=True, blank=True)
-    last_route = models.CharField(max_length=255, blank=True)
+    last_seen_at = models.DateTimeField("last seen", null=True, blank=True)
+    last_host = models.CharField(max_length=255, blank=True)
 
     class Meta:
-        # None on `last_seen` and `last_route`: they are written every few seconds, and 100,000 of them are sorted quickly.
+        # None on `last_seen_at` and `last_host`: they are written every few seconds, and 100,000 of them are sorted quickly.
         indexes = [
             models.Index(fields=["-since", "id"], name="session_by_since"),
             models.Index(fields=["expires"], name="session_by_expires"),
@@ -148,8 +148,8 @@ class ServiceAccount(ShownRecord):
     expires = models.DateTimeField(null=True)
     permissions = models.TextField(blank=True, default="")
     # In no record, as with sessions.
-    last_seen = models.DateTimeField("last used", null=True, blank=True)
-    last_route = models.CharField(max_length=255, blank=True)
+    last_seen_at = models.DateTimeField("last used", null=True, blank=True)
+    last_host = models.CharField(max_length=255, blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["created_by"], name="service_account_by_maker")]
@@ -201,7 +201,7 @@ class AuditEntry(models.Model):
     accounts, people and sessions.
 
     `who` is the one who acts as people know them; `kind` (databroker/adminsite/audit.py `ActorKind`) says what they are, and `account` is
-    their id, which no name can imitate: of a user "<provider>/<subject>".  `object_words` names the object, `object_id` is for programs.
+    their id, which no name can imitate: of a user "<provider>/<subject>".  `object_repr` names the object, `object_id` is for programs.
     """
 
     when = models.DateTimeField(default=timezone.now)
@@ -212,7 +212,7 @@ class AuditEntry(models.Model):
     action = models.CharField(max_length=255)
     object_type = models.CharField(max_length=64, blank=True)
     object_id = models.CharField(max_length=LONGEST_ID, blank=True)
-    object_words = models.CharField(max_length=255, blank=True)
+    object_repr = models.CharField(max_length=255, blank=True)
 
     objects = AppendOnly.as_manager()
 

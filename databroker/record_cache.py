@@ -27,9 +27,9 @@ TOKENS: Final = frozenset({"id_token", "access_token", "refresh_token", "unverif
 UNDECIDING: Final = TOKENS | {
     "access_token_expires",
     "client_address",
-    "earlier",
-    "refreshed_by_hand",
-    "tokens_received",
+    "superseded_ids",
+    "manually_refreshed_at",
+    "tokens_received_at",
     "user_agent",
 }
 

@@ -15,20 +15,20 @@ USER = "user"
 SERVICE_ACCOUNT = "service_account"
 DIRECTORY_USER = "directory_user"
 DIRECTORY_GROUP = "directory_group"
-SPENT = "spent"
+USED_ID = "used_id"
 SIGNING_KEY = "signing_key"
 DIRECTORY_RUN = "directory_run"
-PROVIDER_SESSION = "provider_session"
-SIGNED_OUT = "signed_out"
-KEPT_FORM = "kept_form"
+SESSION_INDEX = "session_index"
+LOGOUT_MARKER = "logout_marker"
+SAVED_FORM = "saved_form"
 SCIM_USER = "scim_user"
 SCIM_GROUP = "scim_group"
 SCIM_INDEX = "scim_index"
-PORTAL = "portal"
-PROGRAM = "program"
-TEMPORARY_ACCESS = "temporary_access"
-ASKED_ACCESS = "asked_access"
-WANTED_TOKENS = "wanted_tokens"
+PORTAL_PREFERENCES = "portal_preferences"
+PROGRAMMATIC_CLIENT = "programmatic_client"
+ACCESS_GRANT = "access_grant"
+ACCESS_REQUEST = "access_request"
+TOKEN_REFRESH_REQUEST = "token_refresh_request"  # noqa: S105
 
 RECORD_TYPES = (
     SESSION,
@@ -36,20 +36,20 @@ RECORD_TYPES = (
     SERVICE_ACCOUNT,
     DIRECTORY_USER,
     DIRECTORY_GROUP,
-    SPENT,
+    USED_ID,
     SIGNING_KEY,
-    PROVIDER_SESSION,
-    SIGNED_OUT,
-    KEPT_FORM,
+    SESSION_INDEX,
+    LOGOUT_MARKER,
+    SAVED_FORM,
     SCIM_USER,
     SCIM_GROUP,
     SCIM_INDEX,
     DIRECTORY_RUN,
-    PORTAL,
-    PROGRAM,
-    TEMPORARY_ACCESS,
-    ASKED_ACCESS,
-    WANTED_TOKENS,
+    PORTAL_PREFERENCES,
+    PROGRAMMATIC_CLIENT,
+    ACCESS_GRANT,
+    ACCESS_REQUEST,
+    TOKEN_REFRESH_REQUEST,
 )
 
 
@@ -126,11 +126,11 @@ class SessionRecord(RecordValue):
     access_token_expires: float | None = None
     client_address: str = ""
     user_agent: str = ""
-    tokens_received: float = 0.0  # by the last refresh; 0 where they are the sign-in's
+    tokens_received_at: float = 0.0  # by the last refresh; 0 where they are the sign-in's
     unverified_id_token: str = field(default="", repr=False)  # came with the last refresh, not looked at yet
-    refreshed_by_hand: float = 0.0
+    manually_refreshed_at: float = 0.0
     userinfo_claims: tuple[str, ...] = ()  # those that the userinfo endpoint has told since the ID token came
-    earlier: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
+    superseded_ids: tuple[str, ...] = ()  # ids of this browser's weaker sessions, which other hosts may still have
     issuer: str = ""  # whose word it is
 
     @property
@@ -145,7 +145,7 @@ class SessionRecord(RecordValue):
     @classmethod
     def from_record(cls, record: Record) -> Self:
         """The session; ValueError or TypeError where the record can't be one."""
-        tuples = {name: tuple(record.data.get(name, ())) for name in ("earlier", "userinfo_claims")}
+        tuples = {name: tuple(record.data.get(name, ())) for name in ("superseded_ids", "userinfo_claims")}
         session = cls(**{**known_fields(cls, record), **tuples})
         _check_issuer(record)
         for text in (session.id, session.user_id, session.subject, session.provider):
@@ -183,7 +183,7 @@ class UserRecord(RecordValue):
     email_verified: bool | None = None
     name: str = ""
     claims: Mapping[str, Any] = field(default_factory=dict)
-    last_sign_in: float = 0.0
+    last_sign_in_at: float = 0.0
     issuer: str = ""  # whose word it is
 
     @property
@@ -202,11 +202,11 @@ class ServiceAccountRecord(RecordValue):
     secret_hash: str = field(repr=False)
     created_by: str = ""
     rotated: float = 0.0
-    old_secret_hash: str = field(default="", repr=False)
-    old_secret_until: float = 0.0
+    previous_secret_hash: str = field(default="", repr=False)
+    previous_secret_expires_at: float = 0.0
     permissions: tuple[str, ...] = ()  # at the API (databroker/permissions.py)
     # Whom a secret of it was shown to, or of the program that made it: ids and addresses of people, and the program's id.
-    shown_to: tuple[str, ...] = ()
+    secret_viewers: tuple[str, ...] = ()
     # The hash of the secret by which another account made it at the API: it is good for as long as that secret is.
     maker_secret_hash: str = field(default="", repr=False)
 
@@ -223,13 +223,13 @@ class ServiceAccountRecord(RecordValue):
                 return 0.0
             case self.secret_hash:
                 return self.expires
-            case self.old_secret_hash:
-                return min(self.expires, self.old_secret_until)
+            case self.previous_secret_hash:
+                return min(self.expires, self.previous_secret_expires_at)
         return 0.0
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions", "shown_to")}
+        tuples = {name: tuple(record.data.get(name, ())) for name in ("groups", "permissions", "secret_viewers")}
         return cls(**{**record.data, **tuples})
 
 
@@ -329,13 +329,13 @@ class PortalChoices(RecordValue):
 
 @dataclass(frozen=True, slots=True)
 class ProgramRecord(RecordValue):
-    """A program that a person let act for them at `host`, by the session that its id begins with; `waits_at` is where its token went.
+    """A program that a person let act for them at `host`, by the session that its id begins with; `redirect_host` is where its token went.
 
     `allowed` is Unix seconds.
     """
 
     host: str
-    waits_at: str
+    redirect_host: str
     allowed: float
 
 

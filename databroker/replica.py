@@ -12,7 +12,7 @@ import structlog
 
 from databroker.client import BrokerClient, version_of
 from databroker.record_cache import RecordCache, WriteCount, to_decide_by
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, TEMPORARY_ACCESS, USER, Record
+from databroker.records import ACCESS_GRANT, DIRECTORY_GROUP, DIRECTORY_USER, SERVICE_ACCOUNT, SESSION, USER, Record
 from databroker.store.base import ANEW, RecordChange, StartOver
 from foundation.backoff import pauses
 from foundation.errors import BrokerError
@@ -64,7 +64,7 @@ class Replica:
     def __init__(
         self,
         client: BrokerClient,
-        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT, TEMPORARY_ACCESS),
+        types: tuple[str, ...] = (SESSION, USER, DIRECTORY_USER, DIRECTORY_GROUP, SERVICE_ACCOUNT, ACCESS_GRANT),
         *,
         max_records: int = MAX_SESSIONS,
         first_wait: float = 0.1,

@@ -51,12 +51,12 @@ class ServiceAccounts:
         created_by: str,
         permissions: Iterable[str] = (),
         not_after: float = NEVER,
-        shown_to: Iterable[str] = (),
+        secret_viewers: Iterable[str] = (),
         maker_secret_hash: str = "",
     ) -> str:
         """The new account's token, which is shown only once.  `lifetime` in seconds; None: it doesn't expire, unless `not_after`.
 
-        `shown_to` and `maker_secret_hash` are those of ServiceAccountRecord.
+        `secret_viewers` and `maker_secret_hash` are those of ServiceAccountRecord.
         """
         now, token = self._clock(), new_token(checked_name(name))
         end, may = min(_end(now, lifetime), not_after), _checked_permissions(permissions)
@@ -68,7 +68,7 @@ class ServiceAccounts:
             hash_of(token),
             created_by,
             permissions=may,
-            shown_to=tuple(shown_to),
+            secret_viewers=tuple(secret_viewers),
             maker_secret_hash=maker_secret_hash,
         )
         try:
@@ -77,8 +77,11 @@ class ServiceAccounts:
             raise AccountTaken(f"service account {name} already exists. Rotate it, or revoke it first") from None
         return token
 
-    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, shown_to: Iterable[str] = ()) -> str:
-        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.  `shown_to` as of `create`."""
+    async def rotate(self, name: str, overlap: float = 0.0, lifetime: float | None = KEEP, secret_viewers: Iterable[str] = ()) -> str:
+        """A new token; the old one is good for `overlap` seconds more.  With KEEP the end stays as it was.
+
+        `secret_viewers` as of `create`.
+        """
         record = await self._broker.get(SERVICE_ACCOUNT, checked_name(name))
         if record is None:
             raise NoSuchAccount(f"service account {name} not found")
@@ -90,10 +93,10 @@ class ServiceAccounts:
             account,
             secret_hash=hash_of(token),
             rotated=now,
-            old_secret_hash=account.secret_hash if overlap > 0 else "",
-            old_secret_until=now + overlap if overlap > 0 else 0.0,
+            previous_secret_hash=account.secret_hash if overlap > 0 else "",
+            previous_secret_expires_at=now + overlap if overlap > 0 else 0.0,
             expires=account.expires if lifetime == KEEP else _end(now, lifetime),
-            shown_to=tuple(dict.fromkeys((*account.shown_to, *shown_to))),
+            secret_viewers=tuple(dict.fromkeys((*account.secret_viewers, *secret_viewers))),
         )
         try:
             await self._broker.put(SERVICE_ACCOUNT, name, renewed.to_data(), expires=renewed.expires, only_if_version=record.version)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from authenticate.access.desk import route_words
+from authenticate.access.desk import route_name
 from authenticate.admin import first_of
 from authorize.models import LoggedDecision
 from authorize.policy.decision import Outcome
@@ -107,7 +107,7 @@ def dashboard_of(request: HttpRequest) -> Dashboard:
         most_waiting=MOST_WAITING,
         columns=_columns([(at.timestamp(), outcome in REFUSALS) for outcome, _, at in latest]),
         sessions=Session.objects.exclude(expires__lte=timezone.now()).count(),  # what has expired goes by and by
-        signed_in=User.objects.filter(last_sign_in__gte=timezone.now() - DAY).count(),
+        signed_in=User.objects.filter(last_sign_in_at__gte=timezone.now() - DAY).count(),
         configuration=gate.configuration,
         directories=last_readings(gate.options),
         has_directory=any(provider.expects_record or provider.directory_file is not None for provider in gate.options.providers.values()),
@@ -132,7 +132,7 @@ def _failing(gate: ProxyPageContext) -> tuple[tuple[str, str], ...]:
     known = gate.proxy.upstream_errors
     if not known.are_any:
         return ()
-    errors = ((route_words(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
+    errors = ((route_name(route), next(filter(None, last_errors(route, known)), "")) for route in gate.options.policy)
     return tuple(each for each in errors if each[1])
 
 

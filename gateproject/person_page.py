@@ -68,7 +68,7 @@ class PersonAdmin(UserAdmin):
     def member_of(self, user: Any) -> SafeString | str:
         """Groups, each with who says so."""
         found = list(Membership.objects.filter(user=user).select_related("group").order_by("group__name", "group_id")[: SHOWN + 1])
-        lines = [(self.link(each.group), origin_of(each.by_claim, each.by_directory, user.pk, user.options)) for each in found[:SHOWN]]
+        lines = [(self.link(each.group), origin_of(each.from_claim, each.from_directory, user.pk, user.options)) for each in found[:SHOWN]]
         every = self.list_of(Group, members__id__exact=user.pk)
         more = format_html('<div><a href="{}">Show all</a></div>', every) if len(found) > SHOWN else ""
         return format_html("{}{}", format_html_join("", "<div>{}: {}</div>", lines), more) if lines else self.get_empty_value_display()
@@ -100,7 +100,7 @@ class PersonAdmin(UserAdmin):
         if isinstance(user.let_in, str):
             return user.let_in
         lines = [
-            (program.waits_at, program.host, time_element(program.allowed), self.link(session, "this session"))
+            (program.redirect_host, program.host, time_element(program.allowed), self.link(session, "this session"))
             for session, let_in in user.let_in
             for program in let_in
         ]
@@ -141,8 +141,8 @@ async def _access(broker: Any, user: Any) -> tuple[Lines, Lines]:
     holder = holder_of_account(UserRecord.from_record(record), user.options.providers)
     held = await TemporaryAccesses(broker).of(*holder)
     asked = [each.asked for each in await AskedAccesses(broker).of_person(*holder)]
-    given = [(each.route_words or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]
-    return given, [(f"{each.route_words}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
+    given = [(each.route_name or each.route, time_element(each.until), f"{each.why} (granted by {each.by})") for each in held]
+    return given, [(f"{each.route_name}, for {duration_words(each.duration)}", time_element(each.expires), each.why) for each in asked]
 
 
 async def _programs(broker: Any, sessions: list[Session]) -> list[tuple[Session, list[ProgramRecord]]]:
@@ -154,7 +154,7 @@ def _account_words(account: ServiceAccount) -> SafeString:
     """What it may, until when, and whether it does."""
     may = [f"{name} {value}" for name, value in (("groups", account.groups), ("API:", account.permissions)) if value]
     ends = format_html("until {}", time_element(account.expires)) if account.expires else "no expiry"
-    used = format_html("last used {}", time_element(account.last_seen)) if account.last_seen else "never used"
+    used = format_html("last used {}", time_element(account.last_seen_at)) if account.last_seen_at else "never used"
     return format_html("{}, {}, {}", ", ".join(may) or "no group", ends, used)
 
 

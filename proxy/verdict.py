@@ -31,7 +31,7 @@ class JudgedRequest:
     check: Check
     now: float
     changes: int
-    would_be: ShadowOutcome | None = None  # were all that is in shadow enforced
+    shadow_outcome: ShadowOutcome | None = None  # were all that is in shadow enforced
 
     @property
     def session_id(self) -> str:

@@ -55,7 +55,7 @@ class Caller:
     identity: Identity
     name: str
     audit: AuditLog = field(repr=False)
-    known_to: tuple[str, ...] = ()  # of a program: all who could answer by it
+    secret_viewers: tuple[str, ...] = ()  # of a program: all who could answer by it
 
     @property
     def holder(self) -> AccessHolder:
@@ -79,8 +79,8 @@ class Caller:
         return self.audit.step(action, User, [(asked.user_id, words_of(asked))])
 
     def approval(self, at: float) -> AccessApproval:
-        known_to = (self.session.user_id, *self.known_to)
-        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.email, known_to)
+        secret_viewers = (self.session.user_id, *self.secret_viewers)
+        return AccessApproval(self.holder.id, self.session.id, self.name, at, self.email, secret_viewers)
 
 
 Identities = Callable[[str], Awaitable[Identity | None]]
@@ -123,7 +123,7 @@ class AccessDesk:
             issuer=holder.issuer,
             person=caller.name,
             route=route.access_key,
-            route_words=route_words(route),
+            route_name=route_name(route),
             why=said,
             duration=seconds,
             asked=self._clock(),
@@ -133,7 +133,7 @@ class AccessDesk:
         await self._asked.require_place(asked)
         async with caller.step(AuditAction.REQUEST_ACCESS, asked):
             await self._asked.add(asked)
-        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_words} for {duration_words(seconds)}: {said}")
+        self._say(caller, "asked", asked, f"{asked.person} requests access to {asked.route_name} for {duration_words(seconds)}: {said}")
 
     async def break_glass(self, caller: Caller, route: Route, why: str, seconds: float) -> None:
         """Give oneself access at once, where the rule allows it to these people; loudly."""
@@ -146,13 +146,13 @@ class AccessDesk:
             )
         now, holder, said = self._clock(), caller.holder, checked_why(why)
         by, until = f"{caller.name} (break-glass)", now + seconds
-        access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_words(route))
-        words = f"{caller.name}, {access.route_words}, for {duration_words(seconds)}: {said}"
+        access = TemporaryAccess(secrets.token_hex(16), route.access_key, now, until, by, said, route_name(route))
+        words = f"{caller.name}, {access.route_name}, for {duration_words(seconds)}: {said}"
         async with caller.audit.step(AuditAction.BREAK_GLASS, User, [(holder.id, words)]):
-            log.warning("break-glass access used", user_id=holder.id, route=access.route_words, until=until)
+            log.warning("break-glass access used", user_id=holder.id, route=access.route_name, until=until)
             await self._accesses.give(UserRecord(holder.id, name=caller.name, issuer=holder.issuer), access)
-        line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_words} for {duration_words(seconds)}: {said}"
-        self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_words, said, caller.name, line, until))
+        line = f"EMERGENCY: {caller.name} used break-glass access to {access.route_name} for {duration_words(seconds)}: {said}"
+        self._tell(AccessEvent(BROKE_GLASS, caller.name, holder.id, access.route_name, said, caller.name, line, until))
 
     def may_break_glass(self, caller: Caller, route: Route) -> bool:
         return self.rules.may_break_glass(route.access_key, caller.identity, self._clock())
@@ -162,13 +162,13 @@ class AccessDesk:
         if not caller.is_same_person(held.asked.user_id, held.asked.issuer):
             raise NoSuchRequest(_GONE)
         await self._end(caller, held, AuditAction.WITHDRAW_REQUEST)
-        self._say(caller, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_words}")
+        self._say(caller, "withdrawn", held.asked, f"{held.asked.person} withdrew the request for {held.asked.route_name}")
 
     async def refuse(self, caller: Caller, id: str, nonce: str) -> None:
         held = await self._found(id, nonce)
         self._check(caller, held.asked)
         await self._end(caller, held, AuditAction.DENY_REQUEST)
-        self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_words}")
+        self._say(caller, "refused", held.asked, f"{caller.name} denied {held.asked.person} access to {held.asked.route_name}")
 
     async def approve(self, caller: Caller, id: str, nonce: str, identities: Identities) -> AskedAccess:
         """The request with this approval, by which its access is given once there are enough."""
@@ -215,12 +215,12 @@ class AccessDesk:
 
     async def _revoke(self, found: tuple[TemporaryAccessRecord, TemporaryAccess], name: str, audit: AuditLog) -> None:
         held, access = found
-        words = f"{held.person}, {access.route_words}"
+        words = f"{held.person}, {access.route_name}"
         async with audit.step(AuditAction.REVOKE_ACCESS, User, [(held.user_id, words)]):
             if not await end_early(self._broker, held, access, self._clock):
                 raise NoSuchRequest(_ENDED)
-        line = f"{name} revoked the access of {held.person} to {access.route_words}"
-        self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_words, access.why, name, line))
+        line = f"{name} revoked the access of {held.person} to {access.route_name}"
+        self._tell(AccessEvent("revoked", held.person, held.user_id, access.route_name, access.why, name, line))
 
     async def waiting(self, caller: Caller) -> AsyncGenerator[HeldRequest]:
         """Requests that this caller may answer.  They are read for approvers alone: each page with a navigation asks for this."""
@@ -290,7 +290,7 @@ class AccessDesk:
         """Give what was approved.  Whoever comes again after a failure finishes the same: the access has the request's own number."""
         asked, now = held.asked, self._clock()
         by, approved = ", ".join(each.name for each in asked.approvals), max((each.at for each in asked.approvals), default=asked.asked)
-        access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_words)
+        access = TemporaryAccess(asked.nonce, asked.route, min(now, asked.until), asked.until, by, asked.why, asked.route_name)
         try:
             async with caller.step(AuditAction.GRANT_ACCESS, asked):
                 await self._accesses.give(UserRecord(asked.user_id, name=asked.person, issuer=asked.issuer), access, approved)
@@ -299,12 +299,12 @@ class AccessDesk:
         except AccessError:  # it can't be given any more, however often somebody tries
             await self._close(held)
             raise
-        log.info("temporary access granted", user_id=asked.user_id, route=asked.route_words, until=asked.until, by=by)
+        log.info("temporary access granted", user_id=asked.user_id, route=asked.route_name, until=asked.until, by=by)
         self._say(caller, "given", asked, f"{by} granted access: {words_of(asked)}")
         await self._close(held)
 
     def _say(self, caller: Caller, event: str, asked: AskedAccess, line: str) -> None:
-        self._tell(AccessEvent(event, asked.person, asked.user_id, asked.route_words, asked.why, caller.name, line, asked.until))
+        self._tell(AccessEvent(event, asked.person, asked.user_id, asked.route_name, asked.why, caller.name, line, asked.until))
 
     async def _close(self, held: HeldRequest) -> None:
         try:
@@ -328,10 +328,10 @@ _BUSY = Message("another approver changed this request; reload the page and try 
 
 
 def words_of(asked: AskedAccess) -> str:
-    return f"{asked.person}, {asked.route_words}, for {duration_words(asked.duration)}: {asked.why}"
+    return f"{asked.person}, {asked.route_name}, for {duration_words(asked.duration)}: {asked.why}"
 
 
-def route_words(route: Route) -> str:
+def route_name(route: Route) -> str:
     return route.title or name_of(route)
 
 

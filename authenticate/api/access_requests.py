@@ -98,7 +98,7 @@ def caller_of(call: ApiCall) -> Caller:
 
 def _known_to(account: ServiceAccountRecord) -> tuple[str, ...]:
     """Who has seen its secret, as requests name people: addresses in the form that rules compare."""
-    return tuple(dict.fromkeys(canonical_email(name) or name for name in account.shown_to))
+    return tuple(dict.fromkeys(canonical_email(name) or name for name in account.secret_viewers))
 
 
 def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
@@ -107,7 +107,7 @@ def _shown(call: ApiCall, caller: Caller, held: HeldRequest) -> WaitingRequest:
         id=f"{held.id}.{asked.nonce}",
         user_id=asked.user_id,
         person=asked.person,
-        route=asked.route_words,
+        route=asked.route_name,
         why=asked.why,
         seconds=int(asked.duration),
         asked=told(asked.asked),

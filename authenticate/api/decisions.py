@@ -15,7 +15,7 @@ from authorize.models import LoggedDecision
 from databroker.adminsite.search import MOST_WORDS
 
 LIST = "decisions"
-EXACT = ("person", "person_id", "route", "route_id", "outcome", "would_be", "client_address", "request_id")
+EXACT = ("person", "person_id", "route", "route_id", "outcome", "shadow_outcome", "client_address", "request_id")
 
 
 class DecisionQuery(PageQuery):
@@ -24,7 +24,7 @@ class DecisionQuery(PageQuery):
     route: PlainText | None = Field(None, description="Name of the route.")
     route_id: PlainText | None = Field(None, description="Id of the route.")
     outcome: PlainText | None = Field(None, description="Outcome, such as `allowed` or `forbidden`.")
-    would_be: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
+    shadow_outcome: PlainText | None = Field(None, description="Outcome with the rules in `mode: shadow`.")
     client_address: PlainText | None = None
     request_id: PlainText | None = None
     after: Moment | None = Field(None, description="Not before this time.")
@@ -47,7 +47,7 @@ class TakenDecision(ApiAnswer):
     route: str
     outcome: str
     reason: str
-    would_be: str
+    shadow_outcome: str
 
 
 class DecisionList(ApiAnswer):

@@ -76,7 +76,7 @@ def _shown(call: ApiCall, each: Held) -> GivenAccess:
         id=access.id,
         user_id=held.user_id,
         person=held.person,
-        route=access.route_words or access.route,
+        route=access.route_name or access.route,
         since=told(access.since),
         until=told(access.until),
         by=access.by,

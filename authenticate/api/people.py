@@ -25,8 +25,8 @@ class PeopleQuery(PageQuery):
 class GroupOfPerson(ApiAnswer):
     id: str
     name: str
-    by_directory: bool
-    by_claim: bool
+    from_directory: bool
+    from_claim: bool
 
 
 class ListedPerson(ApiAnswer):
@@ -34,14 +34,14 @@ class ListedPerson(ApiAnswer):
 
     id: str
     email: str
-    untold_email: str = Field(
+    unauthoritative_email: str = Field(
         description=(
             "Address that is not verified, or that the provider may not assert "
             "(`domains`): it matches no rule and may belong to another user."
         )
     )
     name: str
-    last_sign_in: Told
+    last_sign_in_at: Told
     groups: list[GroupOfPerson]
     group_count: int
 
@@ -75,9 +75,9 @@ def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
         ListedPerson(
             id=user.pk,
             email=user.email,
-            untold_email=user.untold_email,
+            unauthoritative_email=user.unauthoritative_email,
             name=user.name,
-            last_sign_in=told(user.last_sign_in),
+            last_sign_in_at=told(user.last_sign_in_at),
             groups=groups.get(user.pk, [])[:MOST_GROUPS],
             group_count=len(groups.get(user.pk, [])),
         )
@@ -88,11 +88,13 @@ def _page(query: PeopleQuery, after: tuple[str, ...] | None) -> PeopleList:
 
 def _groups(people: list[str]) -> dict[str, list[GroupOfPerson]]:
     members = list(
-        Membership.objects.filter(user_id__in=people).order_by("group_id").values_list("user_id", "group_id", "by_directory", "by_claim")
+        Membership.objects.filter(user_id__in=people)
+        .order_by("group_id")
+        .values_list("user_id", "group_id", "from_directory", "from_claim")
     )
     names = dict(Group.objects.filter(pk__in={group for _, group, _, _ in members}).values_list("pk", "name"))
     found: dict[str, list[GroupOfPerson]] = {}
-    for user, group, by_directory, by_claim in members:
-        told_of = GroupOfPerson(id=group, name=names.get(group, ""), by_directory=by_directory, by_claim=by_claim)
+    for user, group, from_directory, from_claim in members:
+        told_of = GroupOfPerson(id=group, name=names.get(group, ""), from_directory=from_directory, from_claim=from_claim)
         found.setdefault(user, []).append(told_of)
     return found

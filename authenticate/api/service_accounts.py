@@ -65,7 +65,7 @@ class ListedAccount(ApiAnswer):
     rotated: Told
     expires: Told
     last_used: Told
-    last_route: str
+    last_host: str
     ended_with_maker: bool = Field(description="Whether it is rejected because a creator was revoked, has expired, or has another secret.")
 
 
@@ -114,7 +114,7 @@ async def create_service_account(call: ApiCall) -> MadeAccount:
             maker.id,
             wanted.permissions,
             not_after=maker.account.expires,
-            shown_to=(maker.id, *maker.account.shown_to),
+            secret_viewers=(maker.id, *maker.account.secret_viewers),
             maker_secret_hash=maker.secret_hash,
         )
     return MadeAccount(name=name, token=token, expires=told(call.gate.clock() + lifetime))
@@ -164,7 +164,7 @@ def _shown(account: ServiceAccountRecord, row: Any, has_ended: bool) -> ListedAc
         created_by=account.created_by,
         rotated=told(account.rotated),
         expires=told(account.expires) if account.expires < NEVER else None,
-        last_used=told(row.last_seen) if row is not None else None,
-        last_route=row.last_route if row is not None else "",
+        last_used=told(row.last_seen_at) if row is not None else None,
+        last_host=row.last_host if row is not None else "",
         ended_with_maker=has_ended,
     )

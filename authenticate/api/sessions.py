@@ -39,8 +39,8 @@ class LiveSession(ApiAnswer):
     expires: Told
     client_address: str
     user_agent: str
-    last_seen: Told
-    last_route: str
+    last_seen_at: Told
+    last_host: str
 
 
 class SessionList(ApiAnswer):
@@ -80,8 +80,8 @@ def _of_row(row: Session) -> LiveSession:
         expires=told(row.expires),
         client_address=row.client_address,
         user_agent=row.user_agent,
-        last_seen=told(row.last_seen),
-        last_route=row.last_route,
+        last_seen_at=told(row.last_seen_at),
+        last_host=row.last_host,
     )
 
 
@@ -100,8 +100,8 @@ async def get_session(call: ApiCall) -> LiveSession:
         expires=told(data.get("expires")),
         client_address=str(data.get("client_address") or ""),
         user_agent=str(data.get("user_agent") or ""),
-        last_seen=told(row.last_seen if row else None),
-        last_route=row.last_route if row else "",
+        last_seen_at=told(row.last_seen_at if row else None),
+        last_host=row.last_host if row else "",
     )
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from databroker.client import BrokerClient, Edited, update
-from databroker.records import PORTAL, PortalChoices, Record, SessionRecord
+from databroker.records import PORTAL_PREFERENCES, PortalChoices, Record, SessionRecord
 
 KEPT = 400 * 24 * 3600.0  # seconds after the last change
 MOST_FAVOURITES, MOST_OPENED = 200, 8
 
 
 async def choices_of(broker: BrokerClient, session: SessionRecord) -> PortalChoices:
-    return _of(session, await broker.get(PORTAL, session.user_id))
+    return _of(session, await broker.get(PORTAL_PREFERENCES, session.user_id))
 
 
 async def change(
@@ -26,7 +26,7 @@ async def change(
         after = edit(before, key)
         return (after.to_data(), now + KEPT) if after != before else None
 
-    await update(broker, PORTAL, session.user_id, edited)
+    await update(broker, PORTAL_PREFERENCES, session.user_id, edited)
 
 
 def toggled(choices: PortalChoices, key: str) -> PortalChoices:

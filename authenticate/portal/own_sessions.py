@@ -13,7 +13,7 @@ from authenticate.portal.user_agent import in_words
 from authenticate.session.sessions import Sessions
 from databroker.client import BrokerClient
 from databroker.records import ProgramRecord, SessionRecord
-from databroker.tables.rows import LastSeen, last_seen
+from databroker.tables.rows import LastSeen, last_seen_at
 
 log = structlog.get_logger(__name__)
 
@@ -22,14 +22,14 @@ MOST_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class OwnSession:
-    """Session as its person is told of it.  `last_seen` is None where nothing is known of it."""
+    """Session as its person is told of it.  `last_seen_at` is None where nothing is known of it."""
 
     id: str
     browser: str
     address: str
     since: float
     until: float
-    last_seen: LastSeen | None
+    last_seen_at: LastSeen | None
     is_this: bool
     programs: tuple[ProgramRecord, ...]
 
@@ -46,7 +46,7 @@ async def own_sessions(sessions: Sessions, broker: BrokerClient, this: SessionRe
             address=each.client_address,
             since=each.issued,
             until=each.expires,
-            last_seen=seen.get(each.id),
+            last_seen_at=seen.get(each.id),
             is_this=each is this,
             programs=tuple(let_in),
         )
@@ -59,14 +59,14 @@ async def others_of(sessions: Sessions, this: SessionRecord, now: float) -> list
     found = [each for each in await sessions.of_person(this, now) if each.id != this.id]
     ages = {each.id: (each.issued, each.id) for each in found}
     # Sessions of two tabs name each other: the newer stands for both.
-    of_others = {id for each in found for id in each.earlier if id in ages and ages[id] < ages[each.id]}
-    return sorted((each for each in found if each.id not in {*this.earlier, *of_others}), key=lambda each: -each.issued)
+    of_others = {id for each in found for id in each.superseded_ids if id in ages and ages[id] < ages[each.id]}
+    return sorted((each for each in found if each.id not in {*this.superseded_ids, *of_others}), key=lambda each: -each.issued)
 
 
 async def _last_seen(ids: Iterable[str]) -> dict[str, LastSeen]:
     """Nothing where the database is away: the list is of use without."""
     try:
-        return await sync_to_async(last_seen)(list(ids))
+        return await sync_to_async(last_seen_at)(list(ids))
     except Error as error:
         log.warning("loading session activity failed", reason=str(error).partition("\n")[0])
         return {}

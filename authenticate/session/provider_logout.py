@@ -15,7 +15,7 @@ from authenticate.session.other_sessions import OtherSessions
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from databroker.client import BrokerClient, consume_once
 from databroker.end_sessions import batches, end_sessions
-from databroker.records import SESSION, SPENT
+from databroker.records import SESSION, USED_ID
 from foundation.errors import BadRequest
 from foundation.telemetry.logs import BoundedLog
 from foundation.web.message import Message
@@ -51,7 +51,7 @@ class ProviderLogout:
         signed_out = await self._sender(token).verified_logout(token)
         spent = "logout/" + hashlib.sha256(json.dumps([signed_out.issuer, signed_out.id]).encode()).hexdigest()
         # Spent when all is done: a provider that tries again after our failure must not hear that it had been here before.
-        if await self._broker.get(SPENT, spent) is not None:
+        if await self._broker.get(USED_ID, spent) is not None:
             raise WrongToken("the logout token was used before")
         whom = {"subject": signed_out.subject, "sid": signed_out.sid}
         await self._sessions.note_sign_out(signed_out.issuer, **whom, issued=signed_out.issued, now=self._clock())

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Collection
 
 from databroker.client import BrokerClient, Edited, update
 from databroker.end_sessions import index_entries, index_key, session_id_of, user_key
-from databroker.records import PROVIDER_SESSION, SIGNED_OUT, ProviderSession, Record, SessionRecord, SignedOutNote
+from databroker.records import LOGOUT_MARKER, SESSION_INDEX, ProviderSession, Record, SessionRecord, SignedOutNote
 
 # A sign-in that was under way when its person signed out at the provider ends no later than this; in seconds.
 SIGN_IN_TAKES = 600.0
@@ -27,18 +27,18 @@ class ProviderSessions:
         """`linked_id` is the person's whose account it is, where accounts are linked."""
         entry = ProviderSession(subject=_text(session, "sub")).to_data()
         keys = _keys_of(session, linked_id)
-        await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
+        await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=session.expires) for key in keys))
 
     async def beside(self, session: SessionRecord, attempts: Collection[str]) -> set[str]:
         """Sessions that sign-ins of these attempts have begun, this one left out, after noting that this one is of them, too."""
         keys = [index_key("", "attempt", attempt) for attempt in attempts]
         entry, ends = ProviderSession(subject=_text(session, "sub")).to_data(), session.issued + SIGN_IN_TAKES
-        await asyncio.gather(*(self._broker.put(PROVIDER_SESSION, f"{key}/{session.id}", entry, expires=ends) for key in keys))
+        await asyncio.gather(*(self._broker.put(SESSION_INDEX, f"{key}/{session.id}", entry, expires=ends) for key in keys))
         return {session_id_of(entry) for key in keys async for entry in index_entries(self._broker, key)} - {session.id}
 
     async def forget(self, session: SessionRecord, linked_id: str = "") -> None:
         keys = _keys_of(session, linked_id)
-        await asyncio.gather(*(self._broker.delete(PROVIDER_SESSION, f"{key}/{session.id}") for key in keys))
+        await asyncio.gather(*(self._broker.delete(SESSION_INDEX, f"{key}/{session.id}") for key in keys))
 
     async def session_ids(self, issuer: str, *, subject: str, sid: str) -> AsyncGenerator[str]:
         """Sessions of this `sid`; with a subject too only where it is that one's; of the subject where `sid` is empty."""
@@ -58,7 +58,7 @@ class ProviderSessions:
 
     async def forget_ended(self, account: SessionRecord, session_id: str) -> None:
         """Take a session that is over out of the index of its account."""
-        await self._broker.delete(PROVIDER_SESSION, f"{user_key(account.user_id)}/{session_id}")
+        await self._broker.delete(SESSION_INDEX, f"{user_key(account.user_id)}/{session_id}")
 
     async def sessions_of_linked(self, linked_id: str) -> AsyncGenerator[str]:
         """Sessions that began as this person's, of any account; whose they are now, their records say."""
@@ -74,7 +74,7 @@ class ProviderSessions:
                 return None
             return SignedOutNote(issued).to_data(), now + SIGN_IN_TAKES
 
-        await update(self._broker, SIGNED_OUT, _note_key(issuer, subject, sid), edit, attempts=NOTE_ATTEMPTS)
+        await update(self._broker, LOGOUT_MARKER, _note_key(issuer, subject, sid), edit, attempts=NOTE_ATTEMPTS)
 
     async def has_signed_out(self, session: SessionRecord) -> bool:
         """Whether this person has signed out at the provider since it vouched for them.  Asked when the session is written, so that
@@ -82,7 +82,7 @@ class ProviderSessions:
         """
         issued = session.claims.get("iat")
         vouched = issued if isinstance(issued, int | float) else session.issued
-        notes = await asyncio.gather(*(self._broker.get(SIGNED_OUT, key) for key in _note_keys(session)))
+        notes = await asyncio.gather(*(self._broker.get(LOGOUT_MARKER, key) for key in _note_keys(session)))
         return any(note is not None and vouched <= SignedOutNote.from_record(note).issued for note in notes)
 
 

@@ -36,7 +36,7 @@ FIRST_PAUSE = 0.1
 # Why a renewal ended a session: the provider said so, its answer can't be believed, it could not be asked until too late.
 REFUSED, WRONG, UNREACHABLE = "refused", "wrong", "unreachable"
 # Fields of a session that new tokens, and new claims, are.
-_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires", "tokens_received", "unverified_id_token")
+_OF_TOKENS = ("access_token", "refresh_token", "access_token_expires", "tokens_received_at", "unverified_id_token")
 _OF_CLAIMS = ("claims", "userinfo_claims", "id_token", "unverified_id_token")
 
 
@@ -88,24 +88,24 @@ class SessionRefresh:
             session = SessionRecord.from_record(record)
             try:
                 with self._turn(session.provider):
-                    return await self._renewed(record, session, step, by_hand or session.tokens_received == older_than, by_hand)
+                    return await self._renewed(record, session, step, by_hand or session.tokens_received_at == older_than, by_hand)
             except GrantRefused as error:
                 raise await self._ended(session, REFUSED, error) from error
             # Else a user whose claims grow would keep the groups of before.
             except (AnotherPerson, ClaimsTooLarge, WrongToken) as error:
                 raise await self._ended(session, WRONG, error) from error
 
-    async def give_up(self, session_id: str, tokens_received: float, error: ProviderError) -> None:
+    async def give_up(self, session_id: str, tokens_received_at: float, error: ProviderError) -> None:
         """End a session for which the provider has not vouched for too long; `error` is that of the last attempt.
 
-        Raises RefreshUnderWay. A session with other tokens than those received at `tokens_received` goes on: another attempt succeeded.
+        Raises RefreshUnderWay. A session with other tokens than those received at `tokens_received_at` goes on: another attempt succeeded.
         """
         async with self._alone(session_id):
             record = await self._broker.get(SESSION, session_id)
             if record is None:
                 return
             session = SessionRecord.from_record(record)
-            if session.tokens_received == tokens_received:
+            if session.tokens_received_at == tokens_received_at:
                 await self._ended(session, REFUSED if isinstance(error, AccessRefused) else UNREACHABLE, error)
 
     async def _ended(self, session: SessionRecord, kind: str, reason: object) -> SessionEnded:
@@ -119,7 +119,7 @@ class SessionRefresh:
     async def _renewed(self, record: Record, session: SessionRecord, step: RefreshStep, is_due: bool, by_hand: bool) -> SessionRecord:
         now = self._clock()
         if by_hand:
-            record = await self._written(record, lambda current: replace(current, refreshed_by_hand=now))
+            record = await self._written(record, lambda current: replace(current, manually_refreshed_at=now))
         # Another process may have refreshed it since it was due.
         if session.refresh_token and (is_due or (step is RefreshStep.TOKENS and tokens_due(session) <= now)):
             record = await self._with_new_tokens(record)
@@ -161,9 +161,9 @@ class SessionRefresh:
     async def _remember(self, user: UserRecord, before: Record | None) -> None:
         """Write the user over the record that was there before the provider was asked: one that came since then is newer."""
         if before is not None:
-            if UserRecord.from_record(before).last_sign_in > user.last_sign_in:
+            if UserRecord.from_record(before).last_sign_in_at > user.last_sign_in_at:
                 return  # the provider's word to a newer session; to this one it may have said nothing new
-            user = replace(user, last_sign_in=UserRecord.from_record(before).last_sign_in)
+            user = replace(user, last_sign_in_at=UserRecord.from_record(before).last_sign_in_at)
             if UserRecord.from_record(before) == user:
                 return
         with suppress(VersionConflict):

@@ -28,7 +28,7 @@ def tokens_due(session: SessionRecord) -> float:
     """Due time of the tokens: a minute before the access token expires, or halfway where it lives for less than two."""
     if not session.refresh_token or session.access_token_expires is None:
         return NEVER
-    lifetime = session.access_token_expires - (session.tokens_received or session.issued)
+    lifetime = session.access_token_expires - (session.tokens_received_at or session.issued)
     return _within(session, session.access_token_expires - min(EARLY, max(lifetime, 0) / 2))
 
 

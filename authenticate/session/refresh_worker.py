@@ -12,7 +12,7 @@ from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEn
 from authenticate.session.refresh_schedule import NEVER, RefreshDue, RefreshSchedule
 from authenticate.session.wanted_tokens import WantedRefreshes
 from databroker.client import BrokerClient, every
-from databroker.records import MALFORMED, SESSION, WANTED_TOKENS, Record, SessionRecord, report_malformed
+from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, report_malformed
 from databroker.store.base import ANEW, StartOver
 from foundation.backoff import delay, pauses
 from foundation.errors import BrokerError, ProviderError
@@ -144,7 +144,7 @@ class RefreshWorker:
 
     async def _give_up(self, session: SessionRecord, error: ProviderError) -> None:
         try:
-            await self._refresh.give_up(session.id, session.tokens_received, error)
+            await self._refresh.give_up(session.id, session.tokens_received_at, error)
         except (RefreshUnderWay, BrokerError):
             await self._again(session.id, self._clock() + UNDER_WAY_PAUSE)
             return
@@ -175,7 +175,7 @@ class RefreshWorker:
                         position = change.version
                         if change.type == SESSION:
                             self._saw(change.id, change.record)
-                        elif change.type == WANTED_TOKENS and change.record is not None:
+                        elif change.type == TOKEN_REFRESH_REQUEST and change.record is not None:
                             self._wanted.want(change.record)
             except StartOver as start_over:
                 try:
@@ -193,7 +193,7 @@ class RefreshWorker:
         self._schedule.clear()
         async for record in every(self._broker, SESSION):
             self._saw(record.id, record)
-        async for record in every(self._broker, WANTED_TOKENS):
+        async for record in every(self._broker, TOKEN_REFRESH_REQUEST):
             self._wanted.want(record)
 
     def _saw(self, session_id: str, record: Record | None) -> None:

@@ -36,7 +36,7 @@ async def with_new_tokens(client: ProviderClient, session: SessionRecord, now: f
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or session.refresh_token,
         access_token_expires=tokens.expires,
-        tokens_received=now,
+        tokens_received_at=now,
         unverified_id_token=tokens.id_token,
     )
 
@@ -84,7 +84,7 @@ async def _refreshed_payload(client: ProviderClient, session: SessionRecord, dis
             discovery,
             nonce=str(before.get("nonce", "")),
             access_token=session.access_token,
-            refreshed=session.tokens_received,
+            refreshed=session.tokens_received_at,
         )
     except WrongTime as error:
         # Some providers send the sign-in's own token once more; or this machine's clock is wrong, which must sign nobody out.

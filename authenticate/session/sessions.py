@@ -77,7 +77,7 @@ class Sessions:
         if self.successor is not None and not vouches(self.successor.providers.get(session.provider), session):
             await self.end(session)
             raise AskedAnother(session.vouched_by)
-        if before is not None and before.id not in session.earlier:
+        if before is not None and before.id not in session.superseded_ids:
             await self.end(before)
         for other in await self.at_provider.beside(session, attempts):
             await self._end_together(session, other)
@@ -100,7 +100,7 @@ class Sessions:
             access_token_expires=signed_in.tokens.expires,
             client_address=client_address,
             user_agent=user_agent[:MAX_USER_AGENT],
-            earlier=_earlier(before, signed_in.user.id),
+            superseded_ids=_earlier(before, signed_in.user.id),
             issuer=signed_in.user.issuer,
         )
 
@@ -114,10 +114,10 @@ class Sessions:
 
     async def _add_earlier(self, id: str, other_id: str) -> None:
         def edit(record: Record | None) -> Edited | None:
-            earlier = tuple(record.data.get("earlier", ())) if record is not None else ()
+            earlier = tuple(record.data.get("superseded_ids", ())) if record is not None else ()
             if record is None or other_id in earlier or len(earlier) >= MAX_EARLIER:
                 return None
-            return {**record.data, "earlier": (*earlier, other_id)}, record.data["expires"]
+            return {**record.data, "superseded_ids": (*earlier, other_id)}, record.data["expires"]
 
         # Each attempt fails by another tab's write, of which there are at most MAX_EARLIER, or by a refresh.
         await update(self._broker, SESSION, id, edit, attempts=2 * MAX_EARLIER)
@@ -245,6 +245,6 @@ class Sessions:
 
 
 def _earlier(before: SessionRecord | None, user_id: str) -> tuple[str, ...]:
-    if before is None or before.user_id != user_id or len(before.earlier) >= MAX_EARLIER:
+    if before is None or before.user_id != user_id or len(before.superseded_ids) >= MAX_EARLIER:
         return ()
-    return (before.id, *before.earlier)
+    return (before.id, *before.superseded_ids)

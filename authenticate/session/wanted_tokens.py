@@ -8,7 +8,7 @@ import structlog
 
 from authenticate.session.refresh import RefreshStep, RefreshUnderWay, SessionEnded, SessionRefresh
 from databroker.client import BrokerClient
-from databroker.records import MALFORMED, SESSION, WANTED_TOKENS, Record, SessionRecord, WantedTokens, report_malformed
+from databroker.records import MALFORMED, SESSION, TOKEN_REFRESH_REQUEST, Record, SessionRecord, WantedTokens, report_malformed
 from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 
@@ -51,7 +51,7 @@ class WantedRefreshes:
             report_malformed(SESSION, record.id, error)
         finally:
             with suppress(BrokerError):
-                await self._broker.delete(WANTED_TOKENS, record.id)
+                await self._broker.delete(TOKEN_REFRESH_REQUEST, record.id)
 
     async def _renewed(self, session_id: str, received: float) -> None:
         ends = asyncio.get_running_loop().time() + WAIT

@@ -8,7 +8,7 @@ import structlog
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from authenticate.access.desk import Caller, duration_words, route_words
+from authenticate.access.desk import Caller, duration_words, route_name
 from authenticate.service import ACCESS_PATH as PAGE
 from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
@@ -129,7 +129,7 @@ async def _page(request: HttpRequest, service: AuthenticateService, caller: Call
         form=None if chosen is None else _form(chosen, desk.links),
         glass=_glass(chosen) if chosen is not None and desk.may_break_glass(caller, chosen) else None,
         is_lost="route" in request.GET and chosen is None,
-        routes=[(desk.links.id_of(route), route_words(route)) for route in await _askable(request, service, caller)],
+        routes=[(desk.links.id_of(route), route_name(route)) for route in await _askable(request, service, caller)],
         is_sent="sent" in request.GET and bool(own),
         own=[_waits(held, service) for held in own],
         pending=len(waiting),
@@ -148,7 +148,7 @@ async def _askable(request: HttpRequest, service: AuthenticateService, caller: C
     known = {opening.route.id for opening in opened}
     requestable = [route for route in service.access.rules.routes if may_request(route, caller.identity)]
     found = [route for route in requestable if route.is_in_portal and route.id not in known]
-    return sorted(found, key=lambda route: route_words(route).casefold())
+    return sorted(found, key=lambda route: route_name(route).casefold())
 
 
 def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _form(route: Route, links: RouteLinks) -> dict[str, Any]:
         raise RuntimeError("this route does not accept access requests")
     return {
         "id": links.id_of(route),
-        "words": route_words(route),
+        "words": route_name(route),
         "address": route.from_.host_port,
         "needs_reason": asking.reason == REQUIRED,
         "durations": list(_durations(asking.max_duration)),
@@ -184,7 +184,7 @@ def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
         "value": f"{held.id} {asked.nonce}",
         "person": asked.person,
         "user_id": asked.user_id,
-        "route": asked.route_words,
+        "route": asked.route_name,
         "why": asked.why,
         "duration": duration_words(asked.duration),
         "asked": asked.asked,
@@ -198,5 +198,5 @@ def _waits(held: HeldRequest, service: AuthenticateService) -> dict[str, Any]:
 def _has(each: tuple[TemporaryAccessRecord, TemporaryAccess], caller: Caller) -> dict[str, Any]:
     held, access = each
     is_own = caller.is_same_person(held.user_id, held.issuer)
-    said = {"person": YOU if is_own else held.person, "route": access.route_words, "why": access.why, "by": access.by}
+    said = {"person": YOU if is_own else held.person, "route": access.route_name, "why": access.why, "by": access.by}
     return {**said, "value": f"{held.user_id} {access.place}", "until": access.until, "is_own": is_own}

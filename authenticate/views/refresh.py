@@ -43,7 +43,7 @@ async def _refreshed(request: HttpRequest, service: AuthenticateService, session
 
 def too_soon(service: AuthenticateService, session: SessionRecord) -> float:
     """Seconds until this session may be refreshed by hand again; 0 or less: now."""
-    return session.refreshed_by_hand + service.options.refresh_cooldown.total_seconds() - service.clock()
+    return session.manually_refreshed_at + service.options.refresh_cooldown.total_seconds() - service.clock()
 
 
 def _later(request: HttpRequest, reason: str, wait: float) -> HttpResponse:

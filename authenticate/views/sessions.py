@@ -60,7 +60,7 @@ async def _end(request: HttpRequest, service: AuthenticateService, session: Sess
         if found is None:
             reason = Message("Session not found; nothing was changed. It may have ended already.")
             return responses.error_page(request, 404, reason, links=BACK)
-        if found.id in (session.id, *session.earlier):
+        if found.id in (session.id, *session.superseded_ids):
             return responses.redirect("/.gate/signout/")  # which asks, and clears what this browser has
         chosen = [found]
     ended = 0

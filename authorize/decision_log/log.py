@@ -52,14 +52,14 @@ class DecisionLogEntry:
     client_address: str
     at: float = 0.0
     sources: IdentitySources | None = None
-    would_be: ShadowOutcome | None = None
+    shadow_outcome: ShadowOutcome | None = None
     failure: str = ""
     problem: str = ""
     refused_token: str = ""
 
     @property
     def would_differ(self) -> bool:
-        return self.would_be is not None and self.decision is not None and self.would_be.outcome != self.decision.outcome.value
+        return self.shadow_outcome is not None and self.decision is not None and self.shadow_outcome.outcome != self.decision.outcome.value
 
 
 def failure_of(status: int | None) -> str:
@@ -116,7 +116,7 @@ class DecisionLog:
         self._keeping = DecisionLogSettings.of(options, configuration) if options.decision_log_size else None
 
     def keeps(
-        self, decision: Decision | None, identity: Identity | None, refused_token: str, would_be: ShadowOutcome | None = None
+        self, decision: Decision | None, identity: Identity | None, refused_token: str, shadow_outcome: ShadowOutcome | None = None
     ) -> bool:
         """Whether this one is kept: what is refused, or would be decided otherwise; the rest by chance,
         and the first of each on a route.
@@ -126,7 +126,7 @@ class DecisionLog:
         if decision is None or refused_token or decision.outcome not in _SAMPLED or decision.route is None:
             return True
         is_first = self._is_first(identity.user_id if identity else "", decision.route.id)
-        differs = would_be is not None and would_be.outcome != decision.outcome.value
+        differs = shadow_outcome is not None and shadow_outcome.outcome != decision.outcome.value
         return is_first or differs or self._chance() < self._keeping.sample_rate
 
     def _is_first(self, user_id: str, route_id: str) -> bool:
@@ -198,9 +198,9 @@ class DecisionRecorder:
             raise
         judged.seconds = time.perf_counter() - began
         judged.decision, judged.identity, judged.refused_token = check.decision, check.identity, check.refused_token
-        if authorize.has_shadow and (would_be := await authorize.would_be(request, check, cookies)) is not None:
-            judged.would_be = would_be
-            tell_shadow(request_id, check.decision, check.identity, would_be)
+        if authorize.has_shadow and (shadow_outcome := await authorize.shadow_outcome(request, check, cookies)) is not None:
+            judged.shadow_outcome = shadow_outcome
+            tell_shadow(request_id, check.decision, check.identity, shadow_outcome)
         if check.identity is not None:
             judged.sources = check.identity.sources
             if check.decision.is_allowed:
@@ -209,5 +209,5 @@ class DecisionRecorder:
         return check
 
     def _keep(self, judged: DecisionLogEntry) -> None:
-        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.would_be):
+        if self._decisions.keeps(judged.decision, judged.identity, judged.refused_token, judged.shadow_outcome):
             self._decisions.keep(judged)

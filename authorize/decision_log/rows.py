@@ -75,7 +75,7 @@ def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
         "route": name_of(route)[:255] if route else "",
         "outcome": decision.outcome.value if decision else judged.failure,
         "reason": "; ".join(filter(None, (reason, judged.refused_token)))[:255],
-        "would_be": judged.would_be.outcome if judged.would_be and judged.would_differ else "",
+        "shadow_outcome": judged.shadow_outcome.outcome if judged.shadow_outcome and judged.would_differ else "",
         "seconds": judged.seconds,
         "data_version": judged.sources.version if judged.sources else None,
         "configuration": keeping.configuration,
@@ -86,7 +86,7 @@ def row_of(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> Row:
 
 
 def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, Any]:
-    decision, would_be = judged.decision, judged.would_be
+    decision, shadow_outcome = judged.decision, judged.shadow_outcome
     facts: dict[str, Any] = {"request": request_facts(judged.request, keeping.looked)}
     if judged.identity is not None:
         facts["person"] = identity_facts(judged.identity, keeping.looked)
@@ -99,9 +99,9 @@ def _facts(judged: DecisionLogEntry, keeping: DecisionLogSettings) -> dict[str, 
         }
     if judged.refused_token:
         facts["refused_token"] = judged.refused_token
-    if would_be is not None:
-        name = name_of(would_be.route.route) if would_be.route else ""
-        facts["would_be"] = {"outcome": would_be.outcome, "reason": would_be.reason, "route": name}
+    if shadow_outcome is not None:
+        name = name_of(shadow_outcome.route.route) if shadow_outcome.route else ""
+        facts["shadow_outcome"] = {"outcome": shadow_outcome.outcome, "reason": shadow_outcome.reason, "route": name}
     return facts
 
 

@@ -32,7 +32,7 @@ class ShadowPolicy:
     def __repr__(self) -> str:
         return f"<ShadowPolicy {self._table or 'of nothing'}>"
 
-    async def would_be(
+    async def shadow_outcome(
         self, request: AccessRequest, enforced: Check, now: float, identify: Identify, certificates: ClientCertificates
     ) -> ShadowOutcome | None:
         """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
@@ -58,18 +58,18 @@ def _told(decision: Decision) -> ShadowOutcome:
     return ShadowOutcome(decision.route, decision.outcome.value, decision.trace[-1].reason.value if decision.trace else "")
 
 
-def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, would_be: ShadowOutcome) -> None:
+def tell_shadow(request_id: str, decision: Decision, identity: Identity | None, shadow_outcome: ShadowOutcome) -> None:
     """Metric and log line: counted each time, and logged where it would have come out otherwise."""
-    route, enforced = name_of(would_be.route.route) if would_be.route else "", decision.outcome.value
-    metrics.shadow_decisions.labels(route, would_be.outcome, enforced).inc()
-    if would_be.outcome != enforced:
+    route, enforced = name_of(shadow_outcome.route.route) if shadow_outcome.route else "", decision.outcome.value
+    metrics.shadow_decisions.labels(route, shadow_outcome.outcome, enforced).inc()
+    if shadow_outcome.outcome != enforced:
         user_id = identity.user_id if identity else ""
         log.info(
             "shadow decision",
             request_id=request_id,
             route=route,
             user_id=user_id,
-            outcome=would_be.outcome,
+            outcome=shadow_outcome.outcome,
             enforced=enforced,
-            reason=would_be.reason,
+            reason=shadow_outcome.reason,
         )

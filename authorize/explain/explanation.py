@@ -76,7 +76,7 @@ def explained_again(row: Any, options: Options, configuration: str) -> Explanati
         "data_version": row.data_version,
         "decision_ms": round(row.seconds * 1000, 3),
         "refused_token": facts.get("refused_token", ""),
-        "in_shadow": facts.get("would_be"),
+        "in_shadow": facts.get("shadow_outcome"),
         "note": " ".join(notes),
     }
 

@@ -51,7 +51,7 @@ async def recorded_user(
         if user_id not in found and (identity := await loader.load(session.id, now)) is not None:
             found[user_id] = RecordedUser(identity)
     users = [user for id in ids if id not in found and (user := await broker.get(USER, id)) is not None]
-    for record in _newest_first(users, "last_sign_in"):
+    for record in _newest_first(users, "last_sign_in_at"):
         if (as_of_sign_in := await _as_of_sign_in(record, loader, now)) is not None:
             found[record.id] = as_of_sign_in
     if len({id if user.identity is None else user.identity.person_id for id, user in found.items()}) > 1:

@@ -15,11 +15,11 @@ from config.options import Options
 from config.routes.bearer_tokens import JWT
 from databroker.access.values import AccessHolder, TemporaryAccess
 from databroker.records import (
+    ACCESS_GRANT,
     DIRECTORY_GROUP,
     DIRECTORY_USER,
     MALFORMED,
     SESSION,
-    TEMPORARY_ACCESS,
     USER,
     DirectoryGroup,
     Record,
@@ -80,7 +80,7 @@ class IdentityRecords:
             replica.version(SESSION, self.session.id) == self.session.version
             and replica.version(USER, user_id) == _version(self.user)
             and replica.version(DIRECTORY_USER, user_id) == _version(self.directory_user)
-            and (not self.reads_access or replica.version(TEMPORARY_ACCESS, identity.person_id) == _version(self.access))
+            and (not self.reads_access or replica.version(ACCESS_GRANT, identity.person_id) == _version(self.access))
         )
 
 
@@ -211,7 +211,7 @@ class IdentityLoader:
         """Temporary access is of people who sign in; without a rule that looks at it nobody's is fetched."""
         if not self._reads_access:
             return None
-        return await self._replica.get(TEMPORARY_ACCESS, self._holder(session, user).id)
+        return await self._replica.get(ACCESS_GRANT, self._holder(session, user).id)
 
     def _holder(self, session: SessionRecord, user: UserRecord) -> AccessHolder:
         provider = self._sessions.providers.get(session.provider)

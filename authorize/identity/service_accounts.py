@@ -139,4 +139,6 @@ async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple
 
 
 def _is_its_secret(token: str, account: ServiceAccountRecord, now: float) -> bool:
-    return is_secret(token, account.secret_hash) or (now < account.old_secret_until and is_secret(token, account.old_secret_hash))
+    return is_secret(token, account.secret_hash) or (
+        now < account.previous_secret_expires_at and is_secret(token, account.previous_secret_hash)
+    )

@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
                 ('route', models.CharField(blank=True, max_length=255)),
                 ('outcome', models.CharField(max_length=24)),
                 ('reason', models.CharField(blank=True, max_length=255)),
-                ('would_be', models.CharField(blank=True, max_length=24, verbose_name='in shadow')),
+                ('shadow_outcome', models.CharField(blank=True, max_length=24, verbose_name='in shadow')),
                 ('seconds', models.FloatField()),
                 ('data_version', models.BigIntegerField(null=True, verbose_name='data version')),
                 ('configuration', models.CharField(blank=True, max_length=16)),

@@ -18,7 +18,7 @@ from config.routes.route import Route
 from databroker.adminsite.search import MOST_WORDS
 from foundation.values import ip_of
 
-FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "would_be")
+FIELDS = ("person", "route", "outcome", "within", "from", "to", "q", "shadow_outcome")
 WITHIN = {
     "5m": ("The last 5 minutes", timedelta(minutes=5)),
     "1h": ("The last hour", timedelta(hours=1)),
@@ -47,7 +47,12 @@ class TimelineFilters:
 
     def rows(self) -> Rows:
         rows = LoggedDecision.objects.all()
-        for name, narrow in (("person", self._person), ("route", self._route), ("outcome", self._outcome), ("would_be", self._would_be)):
+        for name, narrow in (
+            ("person", self._person),
+            ("route", self._route),
+            ("outcome", self._outcome),
+            ("shadow_outcome", self._would_be),
+        ):
             if name in self.said:
                 rows = narrow(rows, self.said[name])
         rows = self._times(rows)
@@ -77,7 +82,7 @@ class TimelineFilters:
         return rows.filter(outcome=wanted)
 
     def _would_be(self, rows: Rows, wanted: str) -> Rows:
-        return newest(rows).filter(would_be=wanted)
+        return newest(rows).filter(shadow_outcome=wanted)
 
     def _times(self, rows: Rows) -> Rows:
         if (span := WITHIN.get(self.said.get("within", ""))) is not None:

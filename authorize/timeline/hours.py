@@ -14,7 +14,7 @@ from authorize.models import LoggedDecision
 
 PER_PAGE = 100
 # What a line of the timeline shows; the facts of a hundred decisions are a megabyte.
-_COLUMNS = ("at", "person", "person_id", "method", "url", "route", "route_id", "outcome", "reason", "would_be")
+_COLUMNS = ("at", "person", "person_id", "method", "url", "route", "route_id", "outcome", "reason", "shadow_outcome")
 _LETTERS = frozenset("0123456789")
 
 

@@ -21,7 +21,7 @@ from config.options import Options
 from config.routes.told_headers import token_templates
 from config.types.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from databroker.client import BrokerClient
-from databroker.records import SESSION, WANTED_TOKENS, SessionRecord, WantedTokens
+from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
 from databroker.session_reader import SessionReader
 from foundation.backoff import pauses
 from foundation.bounded_cache import MIB, BoundedCache, together
@@ -58,8 +58,8 @@ class HeldTokens:
     def of(cls, session: SessionRecord) -> "HeldTokens":
         values = {ACCESS_TOKEN: session.access_token, ID_TOKEN: session.id_token}
         ends = {ACCESS_TOKEN: session.access_token_expires, ID_TOKEN: _end_of(session.id_token)}
-        begins = session.tokens_received or session.issued
-        return cls(values, ends, session.tokens_received, begins, bool(session.refresh_token), bool(session.unverified_id_token))
+        begins = session.tokens_received_at or session.issued
+        return cls(values, ends, session.tokens_received_at, begins, bool(session.refresh_token), bool(session.unverified_id_token))
 
     def due(self, kind: str) -> float:
         """Unix seconds from when it must be renewed before it is used, or, where nothing renews it, can't be used any more."""
@@ -175,10 +175,10 @@ class ProviderTokens:
         if self._broker is None:
             raise CredentialsError("this process has no data broker")
         wish = WantedTokens(held.received).to_data()
-        await self._broker.put(WANTED_TOKENS, session_id, wish, expires=self._clock() + LONGEST_WAIT)
+        await self._broker.put(TOKEN_REFRESH_REQUEST, session_id, wish, expires=self._clock() + LONGEST_WAIT)
         for wait in pauses(FIRST_PAUSE, LONGEST_PAUSE):
             await asyncio.sleep(wait)
-            is_wanted = await self._broker.get(WANTED_TOKENS, session_id) is not None
+            is_wanted = await self._broker.get(TOKEN_REFRESH_REQUEST, session_id) is not None
             found, now = await self._read(session_id), self._clock()
             due = [kind for kind in kinds if found.is_due(kind, now)]
             if not due or all(found.is_hopeless(kind, now) for kind in due):

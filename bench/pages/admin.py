@@ -69,7 +69,7 @@ PAGES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ),
     ("decisions of an address", DECISIONS, {"q": "192.0.2.77"}),
     ("decisions with words that none has", DECISIONS, {"q": "nothing at all"}),
-    ("decisions that shadow would change", DECISIONS, {"would_be": "forbidden"}),
+    ("decisions that shadow would change", DECISIONS, {"shadow_outcome": "forbidden"}),
     ("groups of a claim", GROUPS_, {"origin": "claim"}),
     ("a group", f"{GROUPS_}g5000/change/", {}),
     ("what was done to a session", AUDIT, {"object_id": "s050000"}),
@@ -160,13 +160,17 @@ def seed() -> None:
     from authorize.models import LoggedDecision
     from databroker.models import AuditEntry, Group, Membership, Session, User
 
-    many(Group, GROUPS, lambda n: Group(id=f"g{n:04}", name=f"team {n}", email=f"team-{n}@example.com", by_claim=True))
+    many(Group, GROUPS, lambda n: Group(id=f"g{n:04}", name=f"team {n}", email=f"team-{n}@example.com", from_claim=True))
     many(
         User,
         PEOPLE,
-        lambda n: User(id=f"oidc/{n:06}", email=f"person-{n:06}@example.com", name=f"Person {n}", last_sign_in=NOW - timedelta(seconds=n)),
+        lambda n: User(
+            id=f"oidc/{n:06}", email=f"person-{n:06}@example.com", name=f"Person {n}", last_sign_in_at=NOW - timedelta(seconds=n)
+        ),
     )
-    many(Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % PEOPLE:06}", group_id=f"g{n // MEMBERS:04}", by_claim=True))
+    many(
+        Membership, GROUPS * MEMBERS, lambda n: Membership(user_id=f"oidc/{n % PEOPLE:06}", group_id=f"g{n // MEMBERS:04}", from_claim=True)
+    )
     many(
         Session,
         PEOPLE,
@@ -177,15 +181,15 @@ def seed() -> None:
             expires=NOW + timedelta(seconds=7 * n % 50_000),
             client_address=f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}",
             user_agent=f"Mozilla/5.0 (X11; Linux x86_64) Chrome/{n % 90}",
-            last_seen=NOW + timedelta(seconds=11 * n % 40_000),
-            last_route=f"app{n % 50}.example.com",
+            last_seen_at=NOW + timedelta(seconds=11 * n % 40_000),
+            last_host=f"app{n % 50}.example.com",
         ),
     )
     many(
         AuditEntry,
         PEOPLE,
         lambda n: AuditEntry(
-            who="ann@example.com", object_id=f"s{n:06}", object_words=f"person-{n:06}@example.com", action="ends the session"
+            who="ann@example.com", object_id=f"s{n:06}", object_repr=f"person-{n:06}@example.com", action="ends the session"
         ),
     )
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from databroker.access.temporary import TRIES, AccessError, TemporaryAccesses, busy
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.client import AT_ONCE, BrokerClient, every
-from databroker.records import ASKED_ACCESS, Record, RecordValue, known_fields
+from databroker.records import ACCESS_REQUEST, Record, RecordValue, known_fields
 from databroker.store.base import VersionConflict
 from foundation.web.message import Message
 
@@ -42,17 +42,17 @@ class AccessApproval(RecordValue):
     name: str
     at: float  # Unix seconds
     email: str = ""  # as of the request
-    known_to: tuple[str, ...] = ()  # the account, and of a program all who could have said the same by it
+    secret_viewers: tuple[str, ...] = ()  # the account, and of a program all who could have said the same by it
 
     @property
     def names(self) -> frozenset[str]:
         """What it is compared by: two with a name in common are one person's, who must not stand for two."""
-        return _names(self.user_id, self.email, *self.known_to)
+        return _names(self.user_id, self.email, *self.secret_viewers)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
-        return cls(**{**known, "known_to": tuple(data.get("known_to", ()))})
+        return cls(**{**known, "secret_viewers": tuple(data.get("secret_viewers", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class AskedAccess(RecordValue):
     issuer: str
     person: str  # for people to read
     route: str
-    route_words: str
+    route_name: str
     why: str
     duration: float
     asked: float
@@ -150,14 +150,14 @@ class AskedAccesses:
         again, would be a flood as well."""
         beginning = place(asked.user_id, asked.issuer, asked.route)
         for number in range(MOST_OPEN):
-            record = await self._broker.get(ASKED_ACCESS, f"{beginning}{number}")
+            record = await self._broker.get(ACCESS_REQUEST, f"{beginning}{number}")
             if record is not None and ((held := _held(record)).asked.state == OVER or held.asked.expires > self._clock()):
                 continue
             yield f"{beginning}{number}", 0 if record is None else record.version
 
     async def find(self, id: str, nonce: str) -> HeldRequest | None:
         """The request that waits at this place; None where it is another one by now."""
-        record = await self._broker.get(ASKED_ACCESS, id)
+        record = await self._broker.get(ACCESS_REQUEST, id)
         held = None if record is None else _held(record)
         return held if held is not None and held.asked.nonce == nonce and self._waits(held) else None
 
@@ -184,13 +184,13 @@ class AskedAccesses:
         return await self._waiting(place(user_id, issuer), AT_ONCE)
 
     async def _waiting(self, beginning: str, most: int) -> list[HeldRequest]:
-        found = await self._broker.page(ASKED_ACCESS, beginning, most)
+        found = await self._broker.page(ACCESS_REQUEST, beginning, most)
         own = [_readable(record) for record in found if record.id.startswith(beginning)]
         return [held for held in own if held is not None and self._waits(held)]
 
     async def all(self) -> AsyncGenerator[HeldRequest]:
         """Every request that waits, of everybody."""
-        async for record in every(self._broker, ASKED_ACCESS):
+        async for record in every(self._broker, ACCESS_REQUEST):
             if (held := _readable(record)) is not None and self._waits(held):
                 yield held
 
@@ -199,7 +199,7 @@ class AskedAccesses:
 
     async def _put(self, id: str, asked: AskedAccess, version: int) -> None:
         ends = self._clock() + _OVER_FOR if asked.state == OVER else asked.expires
-        await self._broker.put(ASKED_ACCESS, id, asked.to_data(), expires=ends, only_if_version=version)
+        await self._broker.put(ACCESS_REQUEST, id, asked.to_data(), expires=ends, only_if_version=version)
 
 
 def _held(record: Record) -> HeldRequest:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord
 from databroker.client import BrokerClient, Edited, every, update
-from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
+from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.store.base import VersionConflict
 from foundation.errors import GateError
 from foundation.web.message import Message
@@ -60,13 +60,13 @@ class TemporaryAccesses:
 
     async def of(self, user_id: str, issuer: str) -> list[TemporaryAccess]:
         """What this person has."""
-        record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
+        record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else TemporaryAccessRecord.from_record(record)
         return [access for access in found.held if access.until > now] if found is not None and found.issuer == issuer else []
 
     async def find(self, user_id: str, id: str) -> tuple[TemporaryAccessRecord, TemporaryAccess] | None:
         """One access by its id or its place, with its person; None where it has ended."""
-        record, now = await self._broker.get(TEMPORARY_ACCESS, user_id), self._clock()
+        record, now = await self._broker.get(ACCESS_GRANT, user_id), self._clock()
         found = None if record is None else TemporaryAccessRecord.from_record(record)
         held = () if found is None else found.held
         return next(
@@ -90,7 +90,7 @@ class TemporaryAccesses:
     async def list(self, *, expired: bool = False) -> AsyncGenerator[tuple[TemporaryAccessRecord, TemporaryAccess]]:
         """Yield each access that has not ended, with its person; or each that ended by itself, and is kept."""
         now = self._clock()
-        async for record in every(self._broker, TEMPORARY_ACCESS):
+        async for record in every(self._broker, ACCESS_GRANT):
             if (found := TemporaryAccessRecord.parse(record)) is None:
                 continue
             for access in found.held:
@@ -114,7 +114,7 @@ class TemporaryAccesses:
             return value.to_data(), max((access.kept_until for access in value.held), default=self._clock() + _EMPTY_FOR)
 
         try:
-            return await update(self._broker, TEMPORARY_ACCESS, user_id, edited) is not None
+            return await update(self._broker, ACCESS_GRANT, user_id, edited) is not None
         except VersionConflict:
             raise busy(user_id) from None
 

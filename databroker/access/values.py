@@ -24,7 +24,7 @@ class AccessHolder(NamedTuple):
 class TemporaryAccess(RecordValue):
     """Access to one route from `since` until `until` (Unix seconds); `route` is its access key (config/routes/route.py).
 
-    `route_words` names the route to people, `by` who gave the access, `why` what for.
+    `route_name` names the route to people, `by` who gave the access, `why` what for.
     """
 
     id: str
@@ -33,7 +33,7 @@ class TemporaryAccess(RecordValue):
     until: float
     by: str
     why: str
-    route_words: str = ""
+    route_name: str = ""
     ended: float = 0.0  # the moment of an early end: no approval of before it counts
     revoked: float = 0.0  # when it would have ended, had it not been before its time; `until` is 0 then
 

@@ -36,7 +36,7 @@ USER_ID_KEY = "gate_user"
 _FORMULA = re.compile(r"""(^|[;\t\r\n])(?=[\s"']*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r])""")
 # Anybody who is signed in can knock at the admin's door as often as they like; their row is written once in this time.
 STRANGERS_PAUSE = timedelta(minutes=1)
-AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_words")
+AUDIT_COLUMNS = ("when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr")
 
 
 class AuditAction(StrEnum):
@@ -103,14 +103,14 @@ class AuditLog:
         """Write an entry for each (id, name), which are rows of `model`.  AuditLogAway."""
         now, kind = self.clock(), str(model._meta.verbose_name)
         texts = {"address": self.address, "action": action, "object_type": kind}
-        entries = [_entry(self.actor, now, **texts, object_id=id, object_words=words) for id, words in objects]
+        entries = [_entry(self.actor, now, **texts, object_id=id, object_repr=words) for id, words in objects]
         try:
             await sync_to_async(AuditEntry.objects.bulk_create)(entries, batch_size=100)
         except Error as error:
             log.error("audit log write failed", action=str(action), by=self.actor.id, reason=str(error).partition("\n")[0])
             raise AuditLogAway("audit log write failed") from error
         for entry in entries if self.fields else ():
-            did = {"action": entry.action, "object": entry.object_words, "object_id": entry.object_id, **self.fields}
+            did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id, **self.fields}
             if self.actor.kind is ActorKind.SERVICE_ACCOUNT:
                 log.info("api action", **did)
             else:
@@ -174,9 +174,9 @@ def record_actions(
     """Record one action on several (id, name), which are rows of `model`."""
     actor, address = stranger or administrator(request), page_context(request).client_address
     kind = "" if model is None else str(model._meta.verbose_name)
-    entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_words=words) for id, words in objects]
+    entries = [_entry(actor, address=address, action=message, object_type=kind, object_id=id, object_repr=words) for id, words in objects]
     for entry in entries:
-        did = {"action": entry.action, "object": entry.object_words, "object_id": entry.object_id}
+        did = {"action": entry.action, "object": entry.object_repr, "object_id": entry.object_id}
         log.info("admin action", **did, by=entry.who, by_kind=entry.kind, by_id=entry.account, client=address)
     if stranger is not None:
         entries = [entry for entry in entries if not _is_repeated(entry)]
@@ -190,7 +190,7 @@ def record_command(by: str, message: str, name: str, model: type[Model], words: 
     """
     actor = Actor(ActorKind.COMMAND_LINE, by, f"{by} (command line)")
     try:
-        _entry(actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_words=words or name).save()
+        _entry(actor, action=message, object_type=str(model._meta.verbose_name), object_id=name, object_repr=words or name).save()
     finally:
         connection.close()
 
@@ -198,7 +198,7 @@ def record_command(by: str, message: str, name: str, model: type[Model], words: 
 def pushed_entry(moment: float, address: str, action: str, kind: str, id: str, words: str, provider: str = "") -> AuditEntry:
     """Entry of a change that the provider, that one of several, made by SCIM at `moment` (Unix seconds), to be saved after it is done."""
     actor = Actor(ActorKind.PROVIDER, provider or "scim", f"{provider}: {PUSHED}" if provider else PUSHED)
-    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=id, object_words=words)
+    return _entry(actor, moment, address=address, action=action, object_type=kind, object_id=id, object_repr=words)
 
 
 def session_entry(
@@ -210,7 +210,7 @@ def session_entry(
         kind, id, words = User._meta.verbose_name, person.user_id, actor.name
     else:
         kind, id, words = Session._meta.verbose_name, session.id, f"{actor.name}, from {session.client_address or 'an unknown address'}"
-    return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_words=words)
+    return _entry(actor, moment, address=address, action=action, object_type=str(kind), object_id=id, object_repr=words)
 
 
 def name_in_claims(user_id: str, claims: Mapping[str, Any], providers: Providers) -> str:
@@ -267,5 +267,5 @@ def user_of(session: Session) -> User | None:
 
 
 def _is_repeated(entry: AuditEntry) -> bool:
-    same = {"account": entry.account, "object_id": entry.object_id, "object_words": entry.object_words, "action": entry.action}
+    same = {"account": entry.account, "object_id": entry.object_id, "object_repr": entry.object_repr, "action": entry.action}
     return AuditEntry.objects.filter(**same, when__gt=timezone.now() - STRANGERS_PAUSE).exists()

@@ -35,7 +35,7 @@ class OriginFilter(admin.SimpleListFilter):
         return [("claim", "a claim"), ("directory", "the directory")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet) -> QuerySet:
-        wanted = {"claim": queryset.filter(by_claim=True), "directory": queryset.filter(in_directory=True)}
+        wanted = {"claim": queryset.filter(from_claim=True), "directory": queryset.filter(in_directory=True)}
         return wanted.get(self.value() or "", queryset)
 
 
@@ -69,7 +69,7 @@ class GroupAdmin(ReadOnlyAdmin):
     def origin(self, group: Any) -> str:
         is_ours = counts_for(group.issuer, group.our_issuer)
         directory = group.directory if is_ours else f"the directory of {group.issuer}, which is no longer configured"
-        return "; ".join([group.claim] * group.by_claim + [directory] * group.in_directory)
+        return "; ".join([group.claim] * group.from_claim + [directory] * group.in_directory)
 
     @admin.display(description="members", ordering="size")
     def size(self, group: Any) -> int:
@@ -96,10 +96,10 @@ def about(options: Options, *, is_empty: bool) -> str:
     return READ_ONLY.format(sources=sources) + (BEARERS if claim else "")
 
 
-def origin_of(by_claim: bool, by_directory: bool, user_id: str, options: Options) -> str:
+def origin_of(from_claim: bool, from_directory: bool, user_id: str, options: Options) -> str:
     """Who says that this person is in a group."""
     provider = options.providers.get(user_id.partition("/")[0], options.first_provider)
-    return "; ".join([_claim(options)] * by_claim + [_directory(provider)] * by_directory)
+    return "; ".join([_claim(options)] * from_claim + [_directory(provider)] * from_directory)
 
 
 def _claim(options: Options) -> str:

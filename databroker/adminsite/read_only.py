@@ -147,7 +147,7 @@ def _summary(row: Model) -> str:
 def time_column(field: str, form: TimeForm = "full", description: str = "") -> Callable[[Any, Any], str]:
     """Method of a ModelAdmin, for `list_display` or `readonly_fields`.  `field` holds a datetime or None."""
 
-    @admin.display(description=description or field.replace("_", " "), ordering=field)
+    @admin.display(description=description or field.removesuffix("_at").replace("_", " "), ordering=field)
     def shown(own: Any, row: Any) -> str:
         known = getattr(row, field)
         return time_element(known, form) if known else "-"

@@ -38,7 +38,7 @@ def sessions(rows: QuerySet, text: str) -> QuerySet:
 
     def with_word(word: str) -> Q:
         people = User.objects.filter(_people(word)).values("pk")
-        itself = Q(pk=word) | Q(user__id__holds=word) | Q(client_address__startswith=word.lower()) | Q(last_route__holds=word)
+        itself = Q(pk=word) | Q(user__id__holds=word) | Q(client_address__startswith=word.lower()) | Q(last_host__holds=word)
         return itself | Q(user_id__in=people)
 
     return _with_all(rows, [with_word(word) for word in _words(text)])

@@ -51,7 +51,7 @@ class NewAccount(forms.Form):
 class ServiceAccountAdmin(ReadOnlyAdmin):
     """Service accounts."""
 
-    list_display = ["id", "groups", "permissions", "ends", "used", "last_route", "renewed", "made", "created_by"]
+    list_display = ["id", "groups", "permissions", "ends", "used", "last_host", "renewed", "made", "created_by"]
     search_fields = ["id", "groups", "permissions", "created_by"]
     search_help_text = "Name, group, permission or creator"
     ordering = ["id"]
@@ -59,7 +59,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
 
     # The list has many columns: days are enough here.
     ends = time_column("expires", "day")
-    used = time_column("last_seen", "day", "last used")
+    used = time_column("last_seen_at", "day", "last used")
     renewed = time_column("rotated", "day", "last new secret")
     made = time_column("created", "day")
 
@@ -83,7 +83,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
                     form.seconds,
                     administrator(request).name,
                     may,
-                    shown_to=_eyes(request),
+                    secret_viewers=_eyes(request),
                 )
                 return self._shown(request, name, token)
             except (AccountError, BrokerError) as error:
@@ -97,7 +97,7 @@ class ServiceAccountAdmin(ReadOnlyAdmin):
             self.message_user(request, "Select exactly one account: its new secret is shown once.", messages.WARNING)
             return None
         try:
-            token = self._done(request, AuditAction.ROTATE_ACCOUNT, names[0], shown_to=_eyes(request))
+            token = self._done(request, AuditAction.ROTATE_ACCOUNT, names[0], secret_viewers=_eyes(request))
             self._report_ended_with(request, names)
             return self._shown(request, names[0], token)
         except (AccountError, BrokerError) as error:

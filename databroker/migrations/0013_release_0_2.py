@@ -69,7 +69,7 @@ class Migration(migrations.Migration):
                 ('action', models.CharField(max_length=255)),
                 ('object_type', models.CharField(blank=True, max_length=64)),
                 ('object_id', models.CharField(blank=True, max_length=320)),
-                ('object_words', models.CharField(blank=True, max_length=255)),
+                ('object_repr', models.CharField(blank=True, max_length=255)),
             ],
             options={
                 'verbose_name': 'audit log entry',
@@ -85,7 +85,7 @@ class Migration(migrations.Migration):
                 ('email', models.CharField(blank=True, max_length=255, verbose_name='e-mail')),
                 ('in_directory', models.BooleanField(default=True)),
                 ('issuer', models.CharField(blank=True, default='', max_length=512)),
-                ('by_claim', models.BooleanField(default=False)),
+                ('from_claim', models.BooleanField(default=False)),
             ],
             options={
                 'indexes': [models.Index(fields=['name', 'id'], name='group_by_name')],
@@ -95,8 +95,8 @@ class Migration(migrations.Migration):
             name='Membership',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('by_directory', models.BooleanField(default=True)),
-                ('by_claim', models.BooleanField(default=False)),
+                ('from_directory', models.BooleanField(default=True)),
+                ('from_claim', models.BooleanField(default=False)),
                 ('group', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, to='databroker.group')),
             ],
         ),
@@ -110,8 +110,8 @@ class Migration(migrations.Migration):
                 ('rotated', models.DateTimeField(null=True, verbose_name='last new secret')),
                 ('expires', models.DateTimeField(null=True)),
                 ('permissions', models.TextField(blank=True, default='')),
-                ('last_seen', models.DateTimeField(blank=True, null=True, verbose_name='last used')),
-                ('last_route', models.CharField(blank=True, max_length=255)),
+                ('last_seen_at', models.DateTimeField(blank=True, null=True, verbose_name='last used')),
+                ('last_host', models.CharField(blank=True, max_length=255)),
             ],
             options={
                 'indexes': [models.Index(fields=['created_by'], name='service_account_by_maker')],
@@ -138,9 +138,9 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.CharField(max_length=320, primary_key=True, serialize=False)),
                 ('email', models.CharField(blank=True, max_length=255, verbose_name='e-mail')),
-                ('untold_email', models.CharField(blank=True, default='', max_length=255)),
+                ('unauthoritative_email', models.CharField(blank=True, default='', max_length=255)),
                 ('name', models.CharField(blank=True, max_length=255)),
-                ('last_sign_in', models.DateTimeField(blank=True, null=True)),
+                ('last_sign_in_at', models.DateTimeField(blank=True, null=True, verbose_name='last sign-in')),
                 ('groups', models.ManyToManyField(related_name='members', through='databroker.Membership', to='databroker.group')),
             ],
         ),
@@ -152,8 +152,8 @@ class Migration(migrations.Migration):
                 ('expires', models.DateTimeField(null=True)),
                 ('client_address', models.CharField(blank=True, max_length=64)),
                 ('user_agent', models.CharField(blank=True, max_length=512)),
-                ('last_seen', models.DateTimeField(blank=True, null=True)),
-                ('last_route', models.CharField(blank=True, max_length=255)),
+                ('last_seen_at', models.DateTimeField(blank=True, null=True, verbose_name='last seen')),
+                ('last_host', models.CharField(blank=True, max_length=255)),
                 ('user', models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='sessions', to='databroker.user')),
             ],
         ),
@@ -172,7 +172,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='user',
-            index=models.Index(fields=['last_sign_in'], name='user_by_last_sign_in'),
+            index=models.Index(fields=['last_sign_in_at'], name='user_by_last_sign_in'),
         ),
         migrations.AddIndex(
             model_name='session',
@@ -184,7 +184,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='membership',
-            index=models.Index(condition=models.Q(('by_claim', True)), fields=['group'], name='claimed_membership_by_group'),
+            index=models.Index(condition=models.Q(('from_claim', True)), fields=['group'], name='claimed_membership_by_group'),
         ),
         migrations.AddConstraint(
             model_name='membership',

@@ -16,8 +16,8 @@ from foundation.email_address import canonical_email, display_name
 from foundation.errors import BrokerError
 
 # Columns that no record of the row's own fills: a session that is refreshed keeps them, as does a group that is renamed.
-SEEN = ("last_seen", "last_route")
-KEPT = (*SEEN, "by_claim")
+SEEN = ("last_seen_at", "last_host")
+KEPT = (*SEEN, "from_claim")
 COUNTS = ("users", "groups", "added", "changed", "removed", "requests")
 AT_ONCE = 500
 END_OF_TIME = 253_402_300_800
@@ -63,19 +63,19 @@ def add_user(rows: RowBatch, id: str, user: Record | None, directory_user: Recor
     """
     said = user.data if user else {}
     known = directory_user.data if directory_user and _are_one(said, directory_user.data) else {}
-    email, untold_email = _addresses(rows.counted, id, said, known)
+    email, unauthoritative_email = _addresses(rows.counted, id, said, known)
     row = User(
         id=id,
         email=email,
-        untold_email=untold_email,
+        unauthoritative_email=unauthoritative_email,
         name=display_name(_text(said, "name", 255) or _text(known, "name", 255), email),
-        last_sign_in=moment(said.get("last_sign_in")),
+        last_sign_in_at=moment(said.get("last_sign_in_at")),
     )
     prefix = rows.counted.prefix_of(id) if rows.counted else ""
     listed = {storable(f"{prefix}{group}")[:LONGEST_ID] for group in known.get("group_ids") or ()}
     claimed = {group for group in rows.counted.groups_of(id, said) if is_storable(group)} if rows.counted else set()
     rows.members.extend(
-        Membership(user_id=id, group_id=group, by_directory=group in listed, by_claim=group in claimed)
+        Membership(user_id=id, group_id=group, from_directory=group in listed, from_claim=group in claimed)
         for group in sorted(listed | claimed)
     )
     return rows.written.append(row)
@@ -139,7 +139,7 @@ def write(rows: RowBatch) -> None:
         # Looked at before the transaction, which keeps every other writer of SQLite waiting: mostly there is nothing to write.
         written = {model: _differing(model, rows.of(model)) for model in MODELS}
         old, new = _memberships(rows)
-        groups = {member.group_id for member in old if member.by_claim} | _unnamed(rows) | _misnamed({row.pk for row in rows.of(Group)})
+        groups = {member.group_id for member in old if member.from_claim} | _unnamed(rows) | _misnamed({row.pk for row in rows.of(Group)})
         if not (old or new or groups or rows.gone or any(written.values())):
             return
         with transaction.atomic():
@@ -187,14 +187,14 @@ def _memberships(rows: RowBatch) -> tuple[list[Membership], list[Membership]]:
 
 
 def _said(member: Membership) -> tuple[str, str, bool, bool]:
-    return member.user_id, member.group_id, member.by_directory, member.by_claim
+    return member.user_id, member.group_id, member.from_directory, member.from_claim
 
 
 def _unnamed(rows: RowBatch) -> set[str]:
     """Groups that a claim names here and that have no row that says so."""
-    named = {member.group_id for member in rows.members if member.by_claim}
+    named = {member.group_id for member in rows.members if member.from_claim}
     for part in _chunks(named):
-        named -= set(Group.objects.filter(pk__in=part, by_claim=True).values_list("pk", flat=True))
+        named -= set(Group.objects.filter(pk__in=part, from_claim=True).values_list("pk", flat=True))
     return named
 
 
@@ -202,22 +202,22 @@ def _misnamed(ids: set[str]) -> set[str]:
     """Those of the groups whose rows say other of their memberships than these."""
     found = set[str]()
     for part in _chunks(ids):
-        rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "by_claim", _is_named())
+        rows = Group.objects.filter(pk__in=part).values_list("pk", "in_directory", "from_claim", _is_named())
         left = {*part} - {row[0] for row in rows}
-        found |= {id for id, in_directory, by_claim, is_named in rows if by_claim != is_named or not (in_directory or by_claim)}
-        found |= set(Membership.objects.filter(group_id__in=left, by_claim=True).values_list("group_id", flat=True))
+        found |= {id for id, in_directory, from_claim, is_named in rows if from_claim != is_named or not (in_directory or from_claim)}
+        found |= set(Membership.objects.filter(group_id__in=left, from_claim=True).values_list("group_id", flat=True))
     return found
 
 
 def _name(ids: list[str]) -> None:
     """Write of groups whether claims name them.  A group that neither a record nor a claim knows has no row."""
     Group.rows.bulk_create([Group(id=id, in_directory=False) for id in ids], ignore_conflicts=True)
-    Group.rows.filter(pk__in=ids).update(by_claim=_is_named())
-    Group.rows.filter(pk__in=ids, in_directory=False, by_claim=False).delete()
+    Group.rows.filter(pk__in=ids).update(from_claim=_is_named())
+    Group.rows.filter(pk__in=ids, in_directory=False, from_claim=False).delete()
 
 
 def _is_named() -> models.Exists:
-    return models.Exists(Membership.objects.filter(group_id=models.OuterRef("pk"), by_claim=True))
+    return models.Exists(Membership.objects.filter(group_id=models.OuterRef("pk"), from_claim=True))
 
 
 def ids_after(model: type[models.Model], after: str, limit: int) -> list[str]:
@@ -246,10 +246,10 @@ class LastSeen:
     host: str
 
 
-def last_seen(ids: Sequence[str]) -> dict[str, LastSeen]:
+def last_seen_at(ids: Sequence[str]) -> dict[str, LastSeen]:
     """Last use of each of these sessions, where one is known; call it in a thread."""
     try:
-        rows = Session.objects.filter(pk__in=ids, last_seen__isnull=False).values_list("pk", "last_seen", "last_route")
+        rows = Session.objects.filter(pk__in=ids, last_seen_at__isnull=False).values_list("pk", "last_seen_at", "last_host")
         return {id: LastSeen(at.timestamp(), host) for id, at, host in rows if at is not None}
     finally:
         connection.close()
@@ -280,7 +280,7 @@ def _write_seen(model: type[models.Model], seen: Mapping[str, tuple[float, str]]
     # Another process may have seen it later.
     newer = f"({names[0]} IS NULL OR {names[0]} <= %s)"
     statement = f"UPDATE {table} SET {names[0]} = %s, {names[1]} = %s WHERE {names[2]} = %s AND {newer}"  # noqa: S608 - names of the model
-    column = model._meta.get_field("last_seen")
+    column = model._meta.get_field("last_seen_at")
     # Thousands are seen within a few seconds.
     seconds = {int(at) for at, _ in seen.values()}
     written = {second: column.get_db_prep_save(moment(second), connection) for second in seconds}

@@ -100,13 +100,13 @@ class RequestRecorder:
 
     def _keep(self, context: RequestContext, seconds: float) -> None:
         judged, incoming = context.judged, context.incoming
-        check, would_be = (judged.check, judged.would_be) if judged is not None else (None, None)
+        check, shadow_outcome = (judged.check, judged.shadow_outcome) if judged is not None else (None, None)
         decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
-        if not self.decisions.keeps(decision, identity, refused, would_be):
+        if not self.decisions.keeps(decision, identity, refused, shadow_outcome):
             return
         sources = judged.sources if judged is not None else None
         asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
-        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, would_be, failure_of(context.status), context.problem, refused))
+        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_of(context.status), context.problem, refused))
 
 
 class PageLog:

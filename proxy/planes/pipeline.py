@@ -52,10 +52,10 @@ class AuthorizationPipeline:
         if not self.authorizer.has_shadow:
             return judged
         incoming, check = judged.incoming, judged.check
-        would_be = await self.authorizer.would_be(incoming.request, check, incoming.cookies)
-        if would_be is not None:
-            context.judged = judged = replace(judged, would_be=would_be)
-            tell_shadow(incoming.request_id, check.decision, check.identity, would_be)
+        shadow_outcome = await self.authorizer.shadow_outcome(incoming.request, check, incoming.cookies)
+        if shadow_outcome is not None:
+            context.judged = judged = replace(judged, shadow_outcome=shadow_outcome)
+            tell_shadow(incoming.request_id, check.decision, check.identity, shadow_outcome)
         return judged
 
     async def reauthorize(self, incoming: IncomingRequest) -> JudgedRequest:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from config.options import Options
 from databroker.client import BrokerClient, consume_once
-from databroker.records import KEPT_FORM
+from databroker.records import SAVED_FORM
 from databroker.store.base import VersionConflict
 from foundation.client_network import ConcurrencyLimit, client_network
 from foundation.crypto import cookies
@@ -130,7 +130,7 @@ class KeptForms:
         data, expires = {"box": to_text(box)}, now + LIFETIME
         for place in self._places(incoming.client_address, len(body)):
             try:
-                await broker.put(KEPT_FORM, place, data, expires=expires, only_if_version=0)
+                await broker.put(SAVED_FORM, place, data, expires=expires, only_if_version=0)
             except VersionConflict:
                 continue
             except BrokerError as error:
@@ -182,7 +182,7 @@ class KeptForms:
         if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.at + LIFETIME):
             return False
         with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
-            await self._broker.delete(KEPT_FORM, form.place)
+            await self._broker.delete(SAVED_FORM, form.place)
         return True
 
     def _is_of_same_origin(self, incoming: IncomingRequest) -> bool:
@@ -212,7 +212,7 @@ class KeptForms:
 
 
 async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
-    record = await broker.get(KEPT_FORM, place)
+    record = await broker.get(SAVED_FORM, place)
     if record is None:
         return None
     # Another form may have its place by now; then this key does not open it.

@@ -16,7 +16,7 @@ from authorize.rpc.client import RemoteAuthorizer
 from authorize.rpc.ext_authz import SERVICE, ExtAuthz
 from authorize.service import AuthorizeService
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.records import SERVICE_ACCOUNT, TEMPORARY_ACCESS, ServiceAccountRecord
+from databroker.records import ACCESS_GRANT, SERVICE_ACCOUNT, ServiceAccountRecord
 from databroker.replica import Replica
 from foundation.crypto.service_account_token import hash_of, new_token
 from foundation.crypto.session_cookie import SessionCookies
@@ -96,7 +96,7 @@ async def test_an_end_that_is_known_beforehand_is_told(world: World) -> None:
     """Of access for a while only where nothing else lets them in; of nobody and of a program there is none."""
     keys = {path: world.authorizer.routes.match(request(path)).route.access_key for path in ("/given", "/both")}
     held = tuple(TemporaryAccess(path, key, 1000.0, 1700.0, "bob", "a test") for path, key in keys.items())
-    await world.broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
+    await world.broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", ISSUER, "ann", held).to_data())
     await settled()
     ends = {path: (await world.authorizer.check(request(path), world.cookie())).ends for path in ("/given", "/both", "/told", "/public")}
     assert ends == {"/given": 1700.0, "/both": 2000.0, "/told": 2000.0, "/public": math.inf}

@@ -42,7 +42,7 @@ def people() -> None:
     row(User, id="oidc/alice", email="alice@a.org", name="Alice Adams")
     row(User, id="oidc/oezge", email="oezge@a.org", name="Özge 50%_")
     row(Membership, user_id="oidc/alice", group_id="g1")
-    row(Session, id="s1", user_id="oidc/alice", client_address="2001:db8::1", last_route="App.a.org")
+    row(Session, id="s1", user_id="oidc/alice", client_address="2001:db8::1", last_host="App.a.org")
     row(Session, id="s2", user_id="oidc/oezge", client_address="192.0.2.22")
 
 

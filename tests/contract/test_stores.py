@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from databroker.records import DIRECTORY_USER, SESSION, SPENT, USER, DirectoryUser, SessionRecord
+from databroker.records import DIRECTORY_USER, SESSION, USED_ID, USER, DirectoryUser, SessionRecord
 from databroker.store.base import ANEW, RecordChange, RecordStore, StartOver, StoreBackend, VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -293,14 +293,14 @@ async def test_whose_clock_is_ahead_ends_nothing_that_is_good_for_others(opener)
         assert -86_410 < await opener_behind(opener) < -86_390
         good = await right.put(SESSION, "good", {}, expires=time.time() + 3600)
         over = await right.put(SESSION, "over", {}, expires=time.time() - 10)
-        assert await ahead.put(SPENT, "state", {}, expires=time.time() + 300, only_if_version=0)
+        assert await ahead.put(USED_ID, "state", {}, expires=time.time() + 300, only_if_version=0)
         while await ahead.clean(100):
             pass
         assert await right.get(SESSION, "good") == good
         assert [record.id for record in await ahead.page(SESSION, "", 10)] == ["good"]
         assert (await read(right, over.version, 2))[-1].record is None, "what is over was deleted"
         with pytest.raises(VersionConflict):
-            await ahead.put(SPENT, "state", {}, expires=time.time() + 86_700, only_if_version=0)
+            await ahead.put(USED_ID, "state", {}, expires=time.time() + 86_700, only_if_version=0)
     finally:
         await right.close()
         await ahead.close()

@@ -71,10 +71,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a person's row says another address": (lambda: User.rows.update(email="eve@a.org"), "user oidc/1"),
     "a membership is gone": (lambda: Membership.rows.filter(group_id="g1").delete(), "user oidc/1"),
     "a membership is invented": (lambda: row(Membership, user_id="oidc/1", group_id="admins"), "user oidc/1"),
-    "a membership says another source": (lambda: Membership.rows.filter(group_id="claimed").update(by_directory=True), "user oidc/1"),
+    "a membership says another source": (lambda: Membership.rows.filter(group_id="claimed").update(from_directory=True), "user oidc/1"),
     "the row of a group that a claim names is gone": (lambda: Group.rows.filter(pk="claimed").delete(), "group claimed"),
-    "a group's row says that no claim names it": (lambda: Group.rows.filter(pk="both").update(by_claim=False), "group both"),
-    "a claimed group is invented": (lambda: row(Group, id="g2", in_directory=False, by_claim=True), "group g2"),
+    "a group's row says that no claim names it": (lambda: Group.rows.filter(pk="both").update(from_claim=False), "group both"),
+    "a claimed group is invented": (lambda: row(Group, id="g2", in_directory=False, from_claim=True), "group g2"),
     "a group's row has no record": (lambda: row(Group, id="g2"), "group g2"),
     "a service account's row is gone": (lambda: ServiceAccount.rows.all().delete(), "service account ci"),
 }

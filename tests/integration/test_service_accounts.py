@@ -57,7 +57,7 @@ def is_last_use_known(gate: RunningGate) -> bool:
     """By the row that the command reads: a command takes longer than this to begin."""
     (path,) = (gate.config_file.parent / "data").glob("*.sqlite3")
     with closing(sqlite3.connect(path)) as database:
-        rows = database.execute("SELECT 1 FROM databroker_serviceaccount WHERE id = 'ci' AND last_seen IS NOT NULL").fetchall()
+        rows = database.execute("SELECT 1 FROM databroker_serviceaccount WHERE id = 'ci' AND last_seen_at IS NOT NULL").fetchall()
     return bool(rows)
 
 
@@ -77,7 +77,7 @@ async def test_an_account_is_made_used_renewed_listed_and_revoked(own_gate: Runn
     wait_until(lambda: is_last_use_known(own_gate), "the last use is written down")
     (listed,) = (account for account in json.loads(command(own_gate, "list", "--json")) if account["name"] == "ci")
     assert listed["last_used"]
-    assert listed["last_route"].startswith(("deploy.localhost", "only-ci.localhost"))
+    assert listed["last_host"].startswith(("deploy.localhost", "only-ci.localhost"))
     command(own_gate, "revoke", "ci")
     await until(own_gate, second, 401)
     assert not any(token in own_gate.child.output for token in (first, second))

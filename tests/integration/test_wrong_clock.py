@@ -47,7 +47,7 @@ def kvstore(directory: Path) -> Iterator[Shared]:
 def postgresql(directory: Path) -> Iterator[Shared]:
     insert = (
         "INSERT INTO databroker_storedrecord (type, record_id, version, modified, expires, is_deleted, data)"
-        " VALUES ('spent', gen_random_uuid()::text, 0, 1, 1, false, '')"
+        " VALUES ('used_id', gen_random_uuid()::text, 0, 1, 1, false, '')"
     )
     with PostgresServer() as server:
         settings = {"databroker_storage_type": "database", "database_url": server.url}

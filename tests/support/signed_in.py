@@ -8,7 +8,7 @@ from typing import Any
 from config.options import Options
 from databroker.client import BrokerClient
 from databroker.end_sessions import user_key
-from databroker.records import DIRECTORY_USER, PROVIDER_SESSION, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
+from databroker.records import DIRECTORY_USER, SESSION, SESSION_INDEX, USER, DirectoryUser, SessionRecord, UserRecord
 from foundation.crypto.session_cookie import SessionCookies
 from tests.support.cookies import signed_in
 
@@ -27,7 +27,7 @@ class SignedIn:
 
 async def put_session(broker: BrokerClient, id: str, data: Mapping[str, Any]) -> None:
     """Write a session where its user's are found, as a sign-in does."""
-    await broker.put(PROVIDER_SESSION, f"{user_key(str(data['user_id']))}/{id}", {"subject": ""})
+    await broker.put(SESSION_INDEX, f"{user_key(str(data['user_id']))}/{id}", {"subject": ""})
     await broker.put(SESSION, id, data, expires=data.get("expires"))
 
 

@@ -140,7 +140,7 @@ class OIDCProvider:
             email_verified=is_verified(claims),
             name=_text(claims.get("name")) or _text(claims.get("given_name")) or _text(claims.get("preferred_username")),
             claims=claims,
-            last_sign_in=now,
+            last_sign_in_at=now,
             issuer=issuer_in(claims) or self.issuer,
         )
 

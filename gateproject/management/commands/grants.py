@@ -74,7 +74,7 @@ class Command(ConfiguredCommand):
             until, why = now + _seconds(arguments["lifetime"]), checked_why(arguments["why"])
             by = f"{command_line_user()} (command line)"
             access = TemporaryAccess(secrets.token_hex(8), route.access_key, now, until, by, why, name_of(route))
-            words = f"{_name(user.email or user.name, user.id)}, {access.route_words}, until {moment(until)}: {why}"
+            words = f"{_name(user.email or user.name, user.id)}, {access.route_name}, until {moment(until)}: {why}"
             # First the log: what can't be told of must not be done.
             await _record(AuditAction.GRANT_ACCESS, user.id, words)
             try:
@@ -88,7 +88,7 @@ class Command(ConfiguredCommand):
         async with opened_broker(options) as broker:
             accesses, ended = TemporaryAccesses(broker), 0
             for record, access in _chosen([each async for each in accesses.list()], arguments, options):
-                words = f"{_name(record.person, record.user_id)}, {access.route_words}"
+                words = f"{_name(record.person, record.user_id)}, {access.route_name}"
                 await _record(AuditAction.REVOKE_ACCESS, record.user_id, words)
                 try:
                     is_ended = await end_early(broker, record, access)
@@ -185,7 +185,7 @@ def _described(held: Held, routes: set[str]) -> dict[str, Any]:
         "id": access.id,
         "user_id": record.user_id,
         "person": record.person,
-        "route": access.route_words or access.route,
+        "route": access.route_name or access.route,
         "opens": access.route in routes,
         "since": moment(access.since),
         "until": moment(access.until),

@@ -171,14 +171,14 @@ def _described(account: ServiceAccountRecord, row: ServiceAccount | None, has_en
         "created_by": account.created_by,
         "rotated": _moment(account.rotated),
         "expires": _moment(account.expires) if account.expires < NEVER else "",
-        "last_used": row.last_seen.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen is not None else "",
-        "last_route": row.last_route if row is not None else "",
+        "last_used": row.last_seen_at.strftime("%Y-%m-%dT%H:%M:%SZ") if row is not None and row.last_seen_at is not None else "",
+        "last_host": row.last_host if row is not None else "",
         "ended_with_maker": has_ended,
     }
 
 
 def _where(account: dict[str, Any]) -> str:
-    return f" at {account['last_route']}" if account["last_route"] else ""
+    return f" at {account['last_host']}" if account["last_host"] else ""
 
 
 def _moment(seconds: float) -> str:

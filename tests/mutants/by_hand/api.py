@@ -21,9 +21,9 @@ made.without(
 )
 
 inherited = door("authenticate.api.service_accounts", "unit/authenticate/api/test_access_requests.py")
-inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("shown_to"))
+inherited.without("who knows a program's secret knows those of what it makes", "create_service_account", omits("secret_viewers"))
 kept = door("databroker.service_accounts", "unit/authenticate/api/test_access_requests.py")
-kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("shown_to"))
+kept.without("who sees a new secret is kept", "ServiceAccounts.rotate", omits("secret_viewers"))
 vouching = door("authorize.identity.service_accounts", "unit/authorize/identity/test_service_accounts.py")
 vouching.without("an end of a maker is noticed", "ServiceAccountLoader._is_current", replaced("known.makers", "()"))
 inherited.without(

@@ -288,18 +288,18 @@ desk = door("authenticate.access.desk", "unit/authenticate/access/test_desk.py")
 desk.without(
     "nobody answers themselves by a program whose secret they know",
     "Caller.approval",
-    replaced("self.known_to", "()"),
+    replaced("self.secret_viewers", "()"),
 )
 names = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
 names.without(
     "two accounts of one address are one person",
     "AccessApproval.names",
-    replaced("_names(self.user_id, self.email, *self.known_to)", "_names(self.user_id, *self.known_to)"),
+    replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, *self.secret_viewers)"),
 )
 names.without(
     "a person and their program are one",
     "AccessApproval.names",
-    replaced("_names(self.user_id, self.email, *self.known_to)", "_names(self.user_id, self.email)"),
+    replaced("_names(self.user_id, self.email, *self.secret_viewers)", "_names(self.user_id, self.email)"),
 )
 desk.without("an unverified address is a second account's, too", "Caller.email", returns("self.identity.rule_email"))
 desk.without(

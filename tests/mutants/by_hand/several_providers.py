@@ -74,7 +74,7 @@ desk.without("linked accounts are one person", "Caller.holder", replaced("self.i
 desk.without(
     "an account approves nothing that it asked as another person",
     "Caller.approval",
-    replaced("(self.session.user_id, *self.known_to)", "self.known_to"),
+    replaced("(self.session.user_id, *self.secret_viewers)", "self.secret_viewers"),
 )
 asked = door("databroker.access.asked", "unit/authenticate/access/test_desk.py")
 asked.without("a request remembers the account", "AskedAccess.names", replaced("self.account", '""'))

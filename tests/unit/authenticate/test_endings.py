@@ -51,7 +51,7 @@ async def strong_id(site: Site) -> str:
 
 
 async def strong(site: Site) -> Record:
-    (record,) = [record for record in await site.sessions() if record.data["earlier"] and record.data["subject"] == "alice"]
+    (record,) = [record for record in await site.sessions() if record.data["superseded_ids"] and record.data["subject"] == "alice"]
     return record
 
 
@@ -127,7 +127,7 @@ async def by_nobody_who_vouches(site: Site, browser: Browser) -> None:
     id = await strong_id(site)
     record = await site.broker.get(SESSION, id)
     assert record is not None
-    await site.service.refresh.give_up(id, record.data["tokens_received"], ProviderError("away"))
+    await site.service.refresh.give_up(id, record.data["tokens_received_at"], ProviderError("away"))
 
 
 async def by_somebody_elses_sign_in(site: Site, browser: Browser) -> None:
@@ -137,7 +137,7 @@ async def by_somebody_elses_sign_in(site: Site, browser: Browser) -> None:
 
 async def by_one_step_up_too_many(site: Site, browser: Browser) -> None:
     record = await strong(site)
-    data = {**record.data, "earlier": [*record.data["earlier"], *(f"gone-{number}" for number in range(8))]}
+    data = {**record.data, "superseded_ids": [*record.data["superseded_ids"], *(f"gone-{number}" for number in range(8))]}
     await site.broker.put(SESSION, record.id, data)
     site.idp.bend.claims = {"acr": "hw"}
     await browser.get(site.idp.pick(await asked_for_more(site, browser, "hw"), "alice"))

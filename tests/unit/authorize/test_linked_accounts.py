@@ -20,7 +20,7 @@ from config.identity_provider import ConfiguredProvider
 from config.load import check_configuration
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.records import SESSION, TEMPORARY_ACCESS, USER, DirectoryUser, SessionRecord, UserRecord
+from databroker.records import ACCESS_GRANT, SESSION, USER, DirectoryUser, SessionRecord, UserRecord
 from databroker.session_reader import SessionReader
 from tests.support.options import make_options
 from tests.support.providers import a_provider
@@ -212,7 +212,7 @@ async def world(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[tuple
 
 async def give(broker: BreakableBroker, id: str, issuer: str) -> None:
     access = TemporaryAccess("a1", "wages", 1000.0, 2000.0, "boss", "to look")
-    await broker.put(TEMPORARY_ACCESS, id, TemporaryAccessRecord(id, issuer, held=(access,)).to_data())
+    await broker.put(ACCESS_GRANT, id, TemporaryAccessRecord(id, issuer, held=(access,)).to_data())
     await settled()
 
 
@@ -229,7 +229,7 @@ async def test_access_for_a_while_is_the_persons_by_each_account_and_ends_with_e
     assert [await access(loader, id) for id in ("corp", "partner")] == [set(), set()]
     await give(broker, LINKED_ANN, VERIFIED_EMAIL)
     assert [await access(loader, id) for id in ("corp", "partner")] == [{"wages"}, {"wages"}]
-    await broker.delete(TEMPORARY_ACCESS, LINKED_ANN)
+    await broker.delete(ACCESS_GRANT, LINKED_ANN)
     await settled()
     assert [await access(loader, id) for id in ("corp", "partner")] == [set(), set()]
 

@@ -50,14 +50,14 @@ def pages(store: MemoryStore, tmp_path: Path) -> AdminPages:
 @pytest.fixture
 def people(store: MemoryStore) -> None:
     row(Group, id="g1", name="engineering", email="eng@a.org")
-    row(User, id="oidc/alice", email="alice@a.org", name="Alice", last_sign_in=NOON)
+    row(User, id="oidc/alice", email="alice@a.org", name="Alice", last_sign_in_at=NOON)
     row(User, id="oidc/bob", email="bob@a.org")
     row(Membership, user_id="oidc/alice", group_id="g1")
     row(Membership, user_id="oidc/alice", group_id="a-group-without-a-record")
     for id, user in (("s1", "oidc/alice"), ("s2", "oidc/alice"), ("s3", "oidc/nobody"), ("s4", None)):
         row(Session, id=id, user_id=user, since=NOON, expires=NOON, client_address="192.0.2.1", user_agent="Browser/1.0")
         async_to_sync(put_session)(store, id, {"user_id": user})
-    Session.rows.filter(pk="s1").update(last_seen=SEEN, last_route="app.a.org:8443")
+    Session.rows.filter(pk="s1").update(last_seen_at=SEEN, last_host="app.a.org:8443")
 
 
 @pytest.mark.parametrize("page", ["", "databroker/", *LISTS])
@@ -70,7 +70,7 @@ def test_every_page_renders_when_there_is_nothing(pages, page):
     [
         ("", ["Data broker", "Sessions", "Users", "Groups", "Audit log"]),
         ("databroker/session/", ["alice@a.org", "oidc/nobody", "unknown", "192.0.2.1", "Browser/1.0", "4 Mar, 12:00", "4 sessions"]),
-        ("databroker/session/", ["Last seen", "4 Mar, 13:30", "Last route", "app.a.org:8443"]),
+        ("databroker/session/", ["Last seen", "4 Mar, 13:30", "Last host", "app.a.org:8443"]),
         ("databroker/user/", ["oidc/alice", "alice@a.org", "Alice", "bob@a.org", "2 users"]),
         ("databroker/group/", ["engineering", "eng@a.org", "1 group"]),
         ("databroker/session/s1/change/", ["alice@a.org", "Browser/1.0", "Last seen: 4 Mar 2026, 13:30:00 UTC", "app.a.org:8443"]),
@@ -121,8 +121,8 @@ def test_what_people_send_can_not_become_markup(pages):
     row(Group, id="g", name=evil)
     row(User, id="oidc/e", name=evil, email=evil)
     row(Membership, user_id="oidc/e", group_id="g")
-    row(Session, id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_route=evil)
-    AuditEntry.objects.create(who=evil, object_words=evil, action=evil, address=evil)
+    row(Session, id="s", user_id="oidc/e", user_agent=evil, client_address=evil, last_host=evil)
+    AuditEntry.objects.create(who=evil, object_repr=evil, action=evil, address=evil)
     for page in (*LISTS, "databroker/session/s/change/", f"databroker/user/{quote('oidc/e')}/change/", "databroker/group/g/change/"):
         content = pages.get(page).content.decode()
         assert "alert(1)" in content
@@ -202,7 +202,7 @@ def test_all_sessions_of_the_people_behind_some_sessions_end(pages, people, stor
 
 
 def test_sessions_are_sorted_by_when_they_were_last_seen(pages, people):
-    Session.rows.filter(pk="s3").update(last_seen=NOON)
+    Session.rows.filter(pk="s3").update(last_seen_at=NOON)
     column = str(SessionAdmin.list_display.index("seen") + 1)
     content = pages.get("databroker/session/", o=f"-{column}").content.decode()
     assert [id for id in re.findall(r"session/(s\d)/change/", content) if id in ("s1", "s3")] == ["s1", "s3"]
@@ -256,12 +256,12 @@ def test_the_audit_log_outlives_who_is_in_it(pages, people):
 
 def test_the_audit_log_is_saved_as_csv(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
-    AuditEntry.objects.create(who='=HYPERLINK("https://evil.example")', action="x", object_words='a "b", c')
+    AuditEntry.objects.create(who='=HYPERLINK("https://evil.example")', action="x", object_repr='a "b", c')
     entries = [str(pk) for pk in AuditEntry.objects.values_list("pk", flat=True)]
     answer = pages.post("databroker/auditentry/", action="as_csv", _selected_action=entries)
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     header, newest, ended = csv.reader(answer.content.decode().splitlines())
-    assert header == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_words"]
+    assert header == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr"]
     assert (newest[1], newest[8]) == ('\'=HYPERLINK("https://evil.example")', 'a "b", c')
     assert ended[1:] == [
         "ann",
@@ -278,13 +278,13 @@ def test_the_audit_log_is_saved_as_csv(pages, people):
 def test_the_audit_log_is_saved_as_json(pages, people):
     pages.post("databroker/session/", action="end_sessions", _selected_action=["s1"])
     hostile = '=1+1 </script><script>alert(1)</script>\u2028"'
-    AuditEntry.objects.create(who=hostile, action="x", object_words="not chosen", object_id="chosen")
+    AuditEntry.objects.create(who=hostile, action="x", object_repr="not chosen", object_id="chosen")
     AuditEntry.objects.create(who="eve", action="y")
     entries = [str(pk) for pk in AuditEntry.objects.exclude(who="eve").values_list("pk", flat=True)]
     answer = pages.post("databroker/auditentry/", action="as_json", _selected_action=entries)
     assert (answer["Content-Type"], answer["Content-Disposition"]) == ("application/json", 'attachment; filename="audit-log.json"')
     newest, ended = json.loads(answer.content)["entries"]
-    assert list(newest) == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_words"]
+    assert list(newest) == ["when", "who", "kind", "account", "address", "action", "object_type", "object_id", "object_repr"]
     assert (newest["who"], newest["object_id"]) == (hostile, "chosen")
     assert [ended[name] for name in ("who", "address", "action", "object_id")] == ["ann", "192.0.2.9", "ends the session", "s1"]
 
@@ -348,7 +348,7 @@ def test_a_list_asks_the_database_no_more_for_fifty_rows_than_for_five(pages, pa
             row(User, id=f"oidc/{number}", email=f"{number}@a.org")
             row(Group, id=f"g{number}")
             row(Session, id=f"s{number}", user_id=f"oidc/{number}")
-            AuditEntry.objects.create(who="ann@a.org", object_words="x", action="ends the session")
+            AuditEntry.objects.create(who="ann@a.org", object_repr="x", action="ends the session")
 
     more(0, 5)
     questions()  # what Django remembers of its own

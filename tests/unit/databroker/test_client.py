@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from databroker.client import ForgettingBroker, consume_once, update
-from databroker.records import SESSION, SPENT
+from databroker.records import SESSION, USED_ID
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
@@ -43,7 +43,7 @@ async def test_a_spent_id_is_forgotten_in_the_end():
     store = MemoryStore(lambda: NOW)
     await consume_once(store, "a", NOW + 300)
     store.expire(NOW + 361)
-    assert await store.page(SPENT, "", 10) == []
+    assert await store.page(USED_ID, "", 10) == []
 
 
 async def test_a_broker_that_is_away_spends_nothing():

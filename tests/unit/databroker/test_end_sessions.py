@@ -31,7 +31,7 @@ async def store() -> Store:
     """Two browsers that stepped up, and a third."""
     store = Store()
     for id, earlier in (("a", ["a2", "a1"]), ("a2", ["a1"]), ("a1", []), ("b", ["b1", "gone"]), ("b1", []), ("c", [])):
-        await store.put(SESSION, id, {"user_id": "oidc/x", "earlier": earlier})
+        await store.put(SESSION, id, {"user_id": "oidc/x", "superseded_ids": earlier})
     return store
 
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from databroker.claims import CountedWords, GroupsClaim
 from databroker.models import Group, Session
-from databroker.records import SESSION, SPENT, USER
+from databroker.records import SESSION, USED_ID, USER
 from databroker.replica import UNKNOWN
 from databroker.service import SWEEP_AT_ONCE, SWEEP_INTERVAL, DataBrokerService
 from databroker.store.memory import MemoryStore
@@ -102,7 +102,7 @@ async def test_where_people_are_reaches_the_tables():
         service.activity.saw("s", time.time(), "app.example.com")
 
         async def is_shown() -> bool:
-            return await in_database(Session.objects.filter(last_route="app.example.com", last_seen__isnull=False).exists)
+            return await in_database(Session.objects.filter(last_host="app.example.com", last_seen_at__isnull=False).exists)
 
         await eventually(is_shown)
     finally:
@@ -113,7 +113,7 @@ async def test_many_that_expire_at_once_hold_nobody_up():
     now = NOW
     service = DataBrokerService(MemoryStore(lambda: now), lambda: now, sweep_interval=60)
     for number in range(10 * SWEEP_AT_ONCE):
-        await service.client.put(SPENT, str(number), {}, expires=NOW + 1)
+        await service.client.put(USED_ID, str(number), {}, expires=NOW + 1)
     await service.start()
     now += 1
     steps = []
@@ -147,7 +147,7 @@ class AwayForAMoment(MemoryStore):
 async def test_a_store_that_is_away_is_swept_when_it_is_back():
     """One line for each try, and no traceback: what an operator can mend is no fault of the program."""
     store = AwayForAMoment(lambda: NOW)
-    await store.put(SPENT, "old", {}, expires=NOW - 1)
+    await store.put(USED_ID, "old", {}, expires=NOW - 1)
     service = DataBrokerService(store, lambda: NOW, sweep_interval=0.001)
     with capture_logs() as logged:
         await service.start()

@@ -102,12 +102,12 @@ async def test_a_new_secret_ends_the_old_one_at_once_or_after_an_overlap(
     second = await accounts.rotate("ci", overlap=600)
     account = await kept(broker)
     assert is_secret(second, account.secret_hash)
-    assert is_secret(first, account.old_secret_hash)
-    assert (account.old_secret_until, account.rotated, account.expires) == (NOW + 660, NOW + 60, NOW + DAY)
+    assert is_secret(first, account.previous_secret_hash)
+    assert (account.previous_secret_expires_at, account.rotated, account.expires) == (NOW + 660, NOW + 60, NOW + DAY)
     third = await accounts.rotate("ci", lifetime=2 * DAY)
     account = await kept(broker)
     assert is_secret(third, account.secret_hash)
-    assert (account.old_secret_hash, account.expires, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
+    assert (account.previous_secret_hash, account.expires, account.groups) == ("", NOW + 60 + 2 * DAY, ("a",))
 
 
 async def test_what_is_not_there_is_not_changed(accounts: ServiceAccounts) -> None:

@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
+    ACCESS_GRANT,
     DIRECTORY_GROUP,
     DIRECTORY_USER,
     SESSION,
-    TEMPORARY_ACCESS,
     USER,
     DirectoryGroup,
     DirectoryUser,
@@ -110,7 +110,7 @@ def test_what_the_directory_says_is_of_the_people_of_one_issuer(said_by: str, co
 def test_temporary_access_is_of_its_holder_s_own_issuer() -> None:
     access = TemporaryAccess("a1", "wiki", 1.0, 2.0, "root", "a reason")
     held = TemporaryAccessRecord("oidc/1", ISSUER, "Ann", (access,))
-    stored = Record(TEMPORARY_ACCESS, "oidc/1", held.to_data(), 1, 0.0)
+    stored = Record(ACCESS_GRANT, "oidc/1", held.to_data(), 1, 0.0)
     assert access_of(AccessHolder("oidc/1", ISSUER), stored) == (access,)
     assert access_of(AccessHolder("oidc/1", "https://other.example.com"), stored) == ()
     assert access_of(AccessHolder("oidc/2", ISSUER), stored) == ()

@@ -73,7 +73,7 @@ def test_it_counts_sessions_people_of_a_day_and_the_last_reading():
     now = timezone.now()
     Session.rows.bulk_create([Session(id="unknown"), Session(id="live", expires=now + DAY), Session(id="over", expires=now - DAY)])
     for days in (0, 2):
-        User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in=timezone.now() - timedelta(days=days))])
+        User.rows.bulk_create([User(id=f"oidc/{days}", last_sign_in_at=timezone.now() - timedelta(days=days))])
         DirectoryRun.rows.bulk_create([DirectoryRun(id=str(days), began=LOADED - timedelta(days=days))])
     it = shown()
     assert (it.sessions, it.signed_in, [run.pk for run in it.directories]) == (2, 1, ["0"])

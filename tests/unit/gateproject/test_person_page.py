@@ -17,7 +17,7 @@ from databroker.access.values import TemporaryAccess
 from databroker.adminsite import group_admin, service_account_admin
 from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry, Group, Membership, ServiceAccount, Session, User
-from databroker.records import PROGRAM, USER, ProgramRecord, UserRecord
+from databroker.records import PROGRAMMATIC_CLIENT, USER, ProgramRecord, UserRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from gateproject import person_page
@@ -79,8 +79,8 @@ def test_of_whom_nothing_is_known_the_page_says_so(people: People) -> None:
 def test_it_shows_where_groups_come_from(people: People) -> None:
     row(Group, id="eng", name="Engineering")
     row(Group, id="ops", name="Operations")
-    row(Membership, user_id="oidc/ann", group_id="eng", by_claim=True, by_directory=False)
-    row(Membership, user_id="oidc/ann", group_id="ops", by_claim=True, by_directory=True)
+    row(Membership, user_id="oidc/ann", group_id="eng", from_claim=True, from_directory=False)
+    row(Membership, user_id="oidc/ann", group_id="ops", from_claim=True, from_directory=True)
     text = people.text()
     assert "Engineering : the claim “groups” of " in text
     assert "; the directory of " in text.partition("Operations")[2]
@@ -103,7 +103,7 @@ def test_it_shows_their_decisions_access_requests_and_programs_alone(people: Peo
 def let_in(people: People, session: str, user: str, at: str) -> None:
     row(Session, id=session, user_id=user)
     record = ProgramRecord("app.example.com", at, NOW)
-    async_to_sync(people.broker.put)(PROGRAM, f"{session}/0123456789abcdef", record.to_data())
+    async_to_sync(people.broker.put)(PROGRAMMATIC_CLIENT, f"{session}/0123456789abcdef", record.to_data())
 
 
 def test_programs_that_act_as_them_are_shown_with_the_session_that_ends_them(people: People) -> None:
@@ -120,14 +120,14 @@ def test_service_accounts_are_told_with_what_they_may_and_whether_they_are_used(
     assert "Service accounts created by this user: None." in people.text()
     until = datetime.fromtimestamp(NOW + 86400, UTC)
     row(ServiceAccount, id="ci", created_by="ann@example.com", groups="builders", permissions="routes:read", expires=until)
-    row(ServiceAccount, id="idle", created_by="ann@example.com", last_seen=until)
+    row(ServiceAccount, id="idle", created_by="ann@example.com", last_seen_at=until)
     text = people.text()
     assert "ci : groups builders, API: routes:read, until 16 Jan 2027, 08:00:00 UTC , never used" in text
     assert "idle : no group, no expiry, last used 16 Jan 2027, 08:00:00 UTC" in text
 
 
 def test_accounts_are_theirs_by_what_nobody_else_is_called(people: People) -> None:
-    User.rows.filter(pk="oidc/ann").update(email="", untold_email="ann@example.com", name="Ann")
+    User.rows.filter(pk="oidc/ann").update(email="", unauthoritative_email="ann@example.com", name="Ann")
     for id, maker in (("by-id", "oidc/ann"), ("by-name", "Ann (oidc/ann)"), ("boss-s", "ann@example.com"), ("eve-s", "Ann (oidc/eve)")):
         row(ServiceAccount, id=id, created_by=maker)
     text = people.text()

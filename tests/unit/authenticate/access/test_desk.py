@@ -16,7 +16,7 @@ from config.options import Options
 from databroker.access.asked import APPROVED, LIFETIME, MOST_OPEN, OVER, HeldRequest, TooManyAsked
 from databroker.access.temporary import AccessError, TemporaryAccesses
 from databroker.adminsite.audit import Actor, ActorKind, AuditAction, AuditLog, AuditLogAway
-from databroker.records import ASKED_ACCESS, TEMPORARY_ACCESS, Record, SessionRecord
+from databroker.records import ACCESS_GRANT, ACCESS_REQUEST, Record, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import BrokerError
 from tests.support.options import MINIMAL, make_options
@@ -379,7 +379,7 @@ async def test_two_accounts_of_one_address_are_one_person(world: World, verified
 async def test_a_person_and_a_program_whose_secret_they_know_are_one(world: World) -> None:
     world.use(keys={"approvals": 2})
     held = await world.ask()
-    program = replace(world.caller("carol"), known_to=("oidc/bob",))
+    program = replace(world.caller("carol"), secret_viewers=("oidc/bob",))
     for caller in (program, world.caller("bob"), program):
         await world.desk.approve(caller, held.id, held.asked.nonce, world.identities)
     assert await world.given() == []
@@ -391,7 +391,7 @@ async def test_what_was_ended_is_not_given_again_by_who_finishes_its_approval(wo
     held, put = await world.ask(), world.broker.put
 
     async def fails(type: str, id: str, data: Any, **more: Any) -> Record:
-        if type == ASKED_ACCESS and data["state"] == OVER:
+        if type == ACCESS_REQUEST and data["state"] == OVER:
             raise BrokerError("away")
         return await put(type, id, data, **more)
 
@@ -426,7 +426,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
     held, put = await world.ask(), world.broker.put
 
     async def fails(type: str, *arguments: Any, **more: Any) -> Record:
-        if type == TEMPORARY_ACCESS:
+        if type == ACCESS_GRANT:
             raise BrokerError("away")
         return await put(type, *arguments, **more)
 
@@ -447,7 +447,7 @@ async def test_where_the_broker_fails_halfway_another_try_finishes_it(world: Wor
 
 async def test_what_can_not_be_given_any_more_does_not_wait_for_ever(world: World) -> None:
     held = await world.ask()
-    await world.broker.put(ASKED_ACCESS, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
+    await world.broker.put(ACCESS_REQUEST, held.id, replace(held.asked, state=APPROVED, until=NOW - 1).to_data())
     with pytest.raises(AccessError):
         await world.approve(held)
     assert await world.desk.own(world.caller("ann")) == []

@@ -112,7 +112,7 @@ async def test_the_last_use_of_an_account_is_noted_now_and_then(api: ApiSite) ->
     await in_database(lambda: row(ServiceAccount, id="robot"))
 
     async def seen() -> float:
-        used = (await in_database(lambda: ServiceAccount.objects.get(pk="robot"))).last_seen
+        used = (await in_database(lambda: ServiceAccount.objects.get(pk="robot"))).last_seen_at
         return used.timestamp() if used else 0.0
 
     await api.done("GET", "routes")

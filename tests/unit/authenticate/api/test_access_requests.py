@@ -147,19 +147,19 @@ async def test_what_was_said_by_a_secret_that_has_ended_counts_no_more(sites: An
     assert (await api.done("POST", path))["is_given"] is True
 
 
-@pytest.mark.parametrize("known_to", ["oidc/alice", "Alice@Example.com"])
+@pytest.mark.parametrize("secret_viewers", ["oidc/alice", "Alice@Example.com"])
 @pytest.mark.parametrize("step", ["made", "given a new secret", "made by a program of theirs"])
-async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sites: Any, step: str, known_to: str) -> None:
+async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sites: Any, step: str, secret_viewers: str) -> None:
     name = "robot--own" if step == "made by a program of theirs" else "named"
     api = await sites([{"user": f"service_account/{name}"}])
     may = ["requests:read", "requests:decide", "service_accounts:write"]
     if step == "made":
-        token = await api.accounts.create(name, [], None, "x", may, shown_to=[known_to])
+        token = await api.accounts.create(name, [], None, "x", may, secret_viewers=[secret_viewers])
     elif step == "given a new secret":
         await api.accounts.create(name, [], None, "x", may)
-        token = await api.accounts.rotate(name, shown_to=[known_to])
+        token = await api.accounts.rotate(name, secret_viewers=[secret_viewers])
     else:
-        api.token = await api.accounts.rotate("robot", shown_to=[known_to])
+        api.token = await api.accounts.rotate("robot", secret_viewers=[secret_viewers])
         token = (await api.done("POST", "service_accounts", {"name": name, "permissions": may[:2]}, status=201))["token"]
     before = await api.told()
     await ask(api, "alice", "alice@example.com")
@@ -172,7 +172,7 @@ async def test_nobody_answers_themselves_by_a_program_whose_secret_they_know(sit
 
 async def test_others_are_answered_by_a_program_of_theirs(sites: Any) -> None:
     api = await sites([{"user": "service_account/named"}])
-    token = await api.accounts.create("named", [], None, "x", ["requests:decide"], shown_to=["oidc/alice", "alice@example.com"])
+    token = await api.accounts.create("named", [], None, "x", ["requests:decide"], secret_viewers=["oidc/alice", "alice@example.com"])
     await ask(api, "bob", "bob@example.com")
     answer = await api.done("POST", f"requests/{(await the_one(api))['id']}/approve", token=token)
     assert answer["is_given"] is True

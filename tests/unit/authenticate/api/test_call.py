@@ -24,7 +24,7 @@ def call() -> ApiCall:
 async def test_an_entry_names_the_program(database: None) -> None:
     await call().audit.record("does something", User, [("oidc/alice", "Alice"), ("oidc/bob", "Bob")])
     found = await in_database(lambda: list(AuditEntry.objects.order_by("pk")))
-    assert [(each.object_id, each.object_words, each.object_type) for each in found] == [
+    assert [(each.object_id, each.object_repr, each.object_type) for each in found] == [
         ("oidc/alice", "Alice", "user"),
         ("oidc/bob", "Bob", "user"),
     ]

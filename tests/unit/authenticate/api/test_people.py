@@ -18,8 +18,8 @@ def _make() -> None:
     for name in ("alice", "bob", "carol"):
         row(User, id=f"oidc/{name}", email=f"{name}@example.com", name=name.title())
     row(Group, id="g1", name="Guides")
-    for user, group, by_claim in (("alice", "g1", False), ("alice", "g2", True), ("bob", "g1", False)):
-        row(Membership, user_id=f"oidc/{user}", group_id=group, by_claim=by_claim, by_directory=not by_claim)
+    for user, group, from_claim in (("alice", "g1", False), ("alice", "g2", True), ("bob", "g1", False)):
+        row(Membership, user_id=f"oidc/{user}", group_id=group, from_claim=from_claim, from_directory=not from_claim)
 
 
 async def found(api: ApiSite, query: str) -> list[str]:
@@ -30,10 +30,10 @@ async def test_people_are_listed_with_their_groups(api: ApiSite) -> None:
     await in_database(_make)
     page = await api.done("GET", "people?limit=1")
     (alice,) = page["items"]
-    assert (alice["id"], alice["email"], alice["last_sign_in"], alice["group_count"]) == ("oidc/alice", "alice@example.com", None, 2)
+    assert (alice["id"], alice["email"], alice["last_sign_in_at"], alice["group_count"]) == ("oidc/alice", "alice@example.com", None, 2)
     assert alice["groups"] == [
-        {"id": "g1", "name": "Guides", "by_directory": True, "by_claim": False},
-        {"id": "g2", "name": "", "by_directory": False, "by_claim": True},
+        {"id": "g1", "name": "Guides", "from_directory": True, "from_claim": False},
+        {"id": "g2", "name": "", "from_directory": False, "from_claim": True},
     ]
     assert await found(api, f"cursor={page['next']}") == ["oidc/bob", "oidc/carol"]
 
@@ -69,7 +69,7 @@ async def test_who_has_an_address_that_is_not_for_their_provider_to_tell_is_not_
         assert await found(api, "email=bob@partner.example") == ["partner/bob"]
         assert [each["user_id"] for each in (await api.done("GET", "sessions?q=ceo@corp.example"))["items"]] == ["corp/1"]
         people = {each["id"]: each for each in (await api.done("GET", "people"))["items"]}
-        told = {id: (each["email"], each["untold_email"], each["name"]) for id, each in people.items()}
+        told = {id: (each["email"], each["unauthoritative_email"], each["name"]) for id, each in people.items()}
         assert told == {
             "corp/1": ("CEO@Corp.example", "", "CEO@Corp.example"),
             "partner/eve": ("", "CEO@Corp.example", ""),
@@ -79,4 +79,4 @@ async def test_who_has_an_address_that_is_not_for_their_provider_to_tell_is_not_
         await site.broker.put(SESSION, "s1", said)
         await api.done("DELETE", "sessions/s1", status=204)
         entry = await AuditEntry.objects.aget(object_id="s1")
-        assert entry.object_words == "partner/eve, from 192.0.2.1"
+        assert entry.object_repr == "partner/eve, from 192.0.2.1"

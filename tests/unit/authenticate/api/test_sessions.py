@@ -73,7 +73,7 @@ async def test_an_end_is_told_before_it_takes_effect(api: ApiSite) -> None:
     assert await api.site.broker.get(SESSION, session.id) is None
     assert await api.told() == [("robot (API)", AuditAction.END_SESSION, session.id)]
     (entry,) = await in_database(lambda: list(AuditEntry.objects.all()))
-    assert (entry.account, entry.address, entry.object_words) == (
+    assert (entry.account, entry.address, entry.object_repr) == (
         "service_account/robot",
         "192.0.2.7",
         "alice@example.com, from 192.0.2.1",

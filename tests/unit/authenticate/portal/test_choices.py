@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from authenticate.portal import choices
-from databroker.records import PORTAL, PortalChoices, SessionRecord
+from databroker.records import PORTAL_PREFERENCES, PortalChoices, SessionRecord
 from databroker.store.memory import MemoryStore
 
 NOW = 1_000.0
@@ -57,15 +57,15 @@ async def test_two_browsers_lose_nothing_of_each_other_s(broker: MemoryStore) ->
 
 async def test_no_more_are_kept_than_a_record_should_hold(broker: MemoryStore) -> None:
     full = PortalChoices(tuple(f"https://{number}/" for number in range(choices.MOST_FAVOURITES)), issuer=session().issuer)
-    await broker.put(PORTAL, "oidc/1", full.to_data())
+    await broker.put(PORTAL_PREFERENCES, "oidc/1", full.to_data())
     await choices.change(broker, session(), choices.toggled, "https://a/", NOW)
     found = (await choices.choices_of(broker, session())).favourites
     assert (len(found), found[-1], found[0]) == (choices.MOST_FAVOURITES, "https://a/", "https://1/")
-    record = await broker.get(PORTAL, "oidc/1")
+    record = await broker.get(PORTAL_PREFERENCES, "oidc/1")
     assert record is not None
     assert record.expires == NOW + choices.KEPT
 
 
 async def test_a_record_that_makes_no_sense_is_none(broker: MemoryStore) -> None:
-    await broker.put(PORTAL, "oidc/1", {"favourites": 7, "issuer": session().issuer})
+    await broker.put(PORTAL_PREFERENCES, "oidc/1", {"favourites": 7, "issuer": session().issuer})
     assert await choices.choices_of(broker, session()) == PortalChoices(issuer=session().issuer)

@@ -43,10 +43,10 @@ async def made(broker: MemoryStore, sessions: Sessions, id: str, **facts: Any) -
 
 
 async def test_a_browser_is_told_once_whatever_it_had_before(broker: MemoryStore, sessions: Sessions) -> None:
-    this = await made(broker, sessions, "this", issued=9.0, earlier=("weak",))
+    this = await made(broker, sessions, "this", issued=9.0, superseded_ids=("weak",))
     await made(broker, sessions, "weak")
     await made(broker, sessions, "old", issued=2.0)
-    await made(broker, sessions, "new", issued=3.0, earlier=("new-weak",))
+    await made(broker, sessions, "new", issued=3.0, superseded_ids=("new-weak",))
     await made(broker, sessions, "new-weak")
     await made(broker, sessions, "over", expires=NOW)
     await made(broker, sessions, "of-another", user_id="oidc/2", subject="2")
@@ -57,9 +57,9 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
     broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     this, _ = await made(broker, sessions, "this"), await made(broker, sessions, "other")
-    monkeypatch.setattr(module, "last_seen", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
+    monkeypatch.setattr(module, "last_seen_at", lambda ids: {"other": LastSeen(7.0, "wiki.example.com")})
     found = await own_sessions(sessions, broker, this, NOW)
-    assert [(each.id, each.is_this, each.last_seen) for each in found] == [
+    assert [(each.id, each.is_this, each.last_seen_at) for each in found] == [
         ("this", True, None),
         ("other", False, LastSeen(7.0, "wiki.example.com")),
     ]
@@ -67,12 +67,12 @@ async def test_when_it_was_last_seen_is_told_where_it_is_known(
     def fails(ids: list[str]) -> dict[str, LastSeen]:
         raise OperationalError("the database is away")
 
-    monkeypatch.setattr(module, "last_seen", fails)
-    assert [each.last_seen for each in await own_sessions(sessions, broker, this, NOW)] == [None, None]
+    monkeypatch.setattr(module, "last_seen_at", fails)
+    assert [each.last_seen_at for each in await own_sessions(sessions, broker, this, NOW)] == [None, None]
 
 
 async def test_no_more_are_told_than_a_page_should_hold(broker: MemoryStore, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "last_seen", lambda ids: {})
+    monkeypatch.setattr(module, "last_seen_at", lambda ids: {})
     this = await made(broker, sessions, "this")
     for number in range(MOST_SHOWN + 5):
         await made(broker, sessions, f"other-{number}", issued=float(number))

@@ -1,7 +1,7 @@
 """Programs: known by the session that they act by, and forgotten with it."""
 
 from authenticate.portal import programs
-from databroker.records import PROGRAM, ProgramRecord, SessionRecord
+from databroker.records import PROGRAMMATIC_CLIENT, ProgramRecord, SessionRecord
 from databroker.store.memory import MemoryStore
 
 
@@ -18,4 +18,4 @@ async def test_each_is_told_of_its_own_session() -> None:
     assert await programs.programs_of(broker, "s1") == [ProgramRecord("app.example.com", "localhost:1234", 30.0)]
     assert await programs.programs_of(broker, "s2") == [second]
     assert await programs.programs_of(broker, "s") == []
-    assert [record.expires for record in await broker.page(PROGRAM, "", 10)] == [900.0, 900.0]
+    assert [record.expires for record in await broker.page(PROGRAMMATIC_CLIENT, "", 10)] == [900.0, 900.0]

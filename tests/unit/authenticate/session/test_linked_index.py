@@ -8,7 +8,7 @@ import pytest
 from authenticate.session.linked_index import CONCURRENCY, LinkedIndex
 from authenticate.session.sessions import Sessions
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from databroker.records import PROVIDER_SESSION, SESSION, USER, SessionRecord, UserRecord
+from databroker.records import SESSION, SESSION_INDEX, USER, SessionRecord, UserRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
 from tests.support.several_providers import several
@@ -34,4 +34,4 @@ async def test_each_session_of_a_linked_account_is_indexed_and_what_makes_no_sen
     await LinkedIndex(sessions, broker).run()
     found = {id async for id in sessions.at_provider.sessions_of_linked(f"{VERIFIED_EMAIL}/{ANN}")}
     assert len(found) == indexed
-    assert bool(await broker.page(PROVIDER_SESSION, "", 1)) is bool(indexed)
+    assert bool(await broker.page(SESSION_INDEX, "", 1)) is bool(indexed)

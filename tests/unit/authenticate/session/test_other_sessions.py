@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from authenticate.session import other_sessions
-from databroker.records import WANTED_TOKENS
+from databroker.records import TOKEN_REFRESH_REQUEST
 from tests.support.authenticate_site import Site
 from tests.support.eventually import eventually
 from tests.support.fake_idp import ABSENT, Answer
@@ -47,7 +47,7 @@ async def until_signed_out(site: Site, person: str = "alice") -> None:
 async def until_done(site: Site) -> None:
     await eventually(lambda: not site.service.provider_logout._others._pending)
     async with asyncio.timeout(20):
-        while await site.broker.page(WANTED_TOKENS, "", 1):
+        while await site.broker.page(TOKEN_REFRESH_REQUEST, "", 1):
             await asyncio.sleep(0.01)
 
 

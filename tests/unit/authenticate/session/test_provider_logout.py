@@ -8,7 +8,7 @@ import pytest
 from authenticate.session import provider_logout
 from authenticate.session.provider_sessions import SIGN_IN_TAKES
 from authenticate.session.sessions import SignedOutMeanwhile
-from databroker.records import SESSION, SIGNED_OUT
+from databroker.records import LOGOUT_MARKER, SESSION
 from foundation.errors import BadRequest, BrokerError, ProviderError
 from tests.support.authenticate_site import Browser, Site
 from tests.support.fake_idp import ABSENT
@@ -92,10 +92,10 @@ async def test_strangers_have_only_so_many_sign_outs_noted(site: Site, monkeypat
     monkeypatch.setattr(provider_logout, "MAX_NOTES", 3)
     for number in range(5):
         await site.service.provider_logout.by_browser(site.idp.issuer, f"{SID}-{number}")
-    assert len(await site.broker.page(SIGNED_OUT, "", 100)) == 3
+    assert len(await site.broker.page(LOGOUT_MARKER, "", 100)) == 3
     site.clock.ahead = SIGN_IN_TAKES + 1
     await site.service.provider_logout.by_browser(site.idp.issuer, f"{SID}-later")
-    assert len(await site.broker.page(SIGNED_OUT, "", 100)) == 1
+    assert len(await site.broker.page(LOGOUT_MARKER, "", 100)) == 1
 
 
 async def test_whichever_comes_first_no_session_is_left(site: Site) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from authenticate.session.provider_sessions import SIGN_IN_TAKES, ProviderSessions
 from databroker.client import AT_ONCE as PAGE
-from databroker.records import PROVIDER_SESSION, SessionRecord
+from databroker.records import SESSION_INDEX, SessionRecord
 from databroker.store.memory import MemoryStore
 
 ISSUER = "https://idp.example.com"
@@ -55,7 +55,7 @@ async def test_what_the_provider_says_oddly_is_no_name() -> None:
         await place.sessions.remember(session(str(number), sid=sid))
     await place.sessions.remember(SessionRecord("gh", "github/alice", "alice", "github", NOW, NOW + 9, {"sub": "alice"}))
     assert len(await place.found(subject="alice")) == 5
-    assert all(record.data == {"subject": "alice"} for record in await place.broker.page(PROVIDER_SESSION, "", 100))
+    assert all(record.data == {"subject": "alice"} for record in await place.broker.page(SESSION_INDEX, "", 100))
 
 
 async def test_an_entry_goes_with_its_session() -> None:

@@ -28,7 +28,7 @@ async def test_a_refresh_is_written_with_its_claims(one: Renewals) -> None:
     assert renewed.access_token_expires == pytest.approx(one.clock() + 3600, abs=2)
     user = await one.user()
     assert user.name == "Alice Brown"
-    assert user.last_sign_in == pytest.approx(renewed.issued)
+    assert user.last_sign_in_at == pytest.approx(renewed.issued)
     record = await one.broker.get(SESSION, "session")
     assert record is not None
     assert record.expires == renewed.expires
@@ -77,8 +77,8 @@ async def test_a_change_by_another_is_kept(one: Renewals) -> None:
     record = await one.broker.get(SESSION, "session")
     assert record is not None
     await one.broker.put(SESSION, "session", replace(session, user_agent="changed").to_data(), expires=session.expires)
-    written = await one.refresh._written(record, lambda current: replace(current, refreshed_by_hand=5.0))
-    assert (written.data["user_agent"], written.data["refreshed_by_hand"]) == ("changed", 5.0)
+    written = await one.refresh._written(record, lambda current: replace(current, manually_refreshed_at=5.0))
+    assert (written.data["user_agent"], written.data["manually_refreshed_at"]) == ("changed", 5.0)
 
 
 @pytest.mark.parametrize("answer", [Answer(500), Answer(503), Answer(400, b'{"error": "invalid_client"}'), Answer(200, b"<html>"),
@@ -243,7 +243,7 @@ async def test_an_answer_that_comes_late_replaces_no_newer_record_of_the_user(on
 
 async def test_the_refresh_of_an_older_session_leaves_the_record_of_a_newer_sign_in(one: Renewals) -> None:
     await one.signed_in()
-    newer = replace(await one.user(), email="renamed@corp.example", last_sign_in=one.clock() + 60)
+    newer = replace(await one.user(), email="renamed@corp.example", last_sign_in_at=one.clock() + 60)
     await one.broker.put(USER, newer.id, newer.to_data())
     one.idp.bend.userinfo = {"name": "Alice Brown"}
     await one.refresh.renew("session", RefreshStep.CLAIMS)
@@ -264,17 +264,17 @@ async def test_giving_up_ends_only_what_nobody_has_renewed_since(one: Renewals) 
     assert seen is not None
     one.clock.ahead = 3601
     await one.refresh.renew("session", RefreshStep.TOKENS)
-    await one.refresh.give_up("session", seen.tokens_received, ProviderError("away"))
+    await one.refresh.give_up("session", seen.tokens_received_at, ProviderError("away"))
     renewed = await one.session()
     assert renewed is not None
-    await one.refresh.give_up("session", renewed.tokens_received, ProviderError("away"))
+    await one.refresh.give_up("session", renewed.tokens_received_at, ProviderError("away"))
     assert await one.session() is None
 
 
 async def test_by_hand_is_remembered_and_refreshes_at_once(one: Renewals) -> None:
     await one.signed_in()
     renewed = await one.refresh.renew("session", RefreshStep.TOKENS, by_hand=True)
-    assert renewed.refreshed_by_hand == pytest.approx(one.clock(), abs=2)
+    assert renewed.manually_refreshed_at == pytest.approx(one.clock(), abs=2)
     assert one.idp.refreshed == 1
 
 

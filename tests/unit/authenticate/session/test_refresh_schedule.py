@@ -36,7 +36,7 @@ def schedule(now: Now) -> RefreshSchedule:
     [
         ({}, 4540.0),
         ({"access_token_expires": 1060.0}, 1030.0),  # halfway, else it would be refreshed without a pause
-        ({"tokens_received": 4500.0, "access_token_expires": 4560.0}, 4530.0),
+        ({"tokens_received_at": 4500.0, "access_token_expires": 4560.0}, 4530.0),
         ({"refresh_token": ""}, NEVER),
         ({"access_token_expires": None}, NEVER),
         ({"expires": 4500.0}, NEVER),  # it ends before

@@ -148,7 +148,7 @@ async def test_an_answer_under_way_is_written_down_at_the_end(one: Renewals) -> 
         answer.set()
     session = await one.session()
     assert session is not None
-    assert session.tokens_received > 0
+    assert session.tokens_received_at > 0
 
 
 async def test_a_broker_that_stumbles_makes_nobody_forgotten(one: Renewals) -> None:

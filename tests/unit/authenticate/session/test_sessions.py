@@ -11,7 +11,7 @@ from authenticate.session import sessions
 from databroker.adminsite.audit import AuditAction
 from databroker.end_sessions import end_sessions
 from databroker.models import AuditEntry
-from databroker.records import PROVIDER_SESSION, SESSION, SessionRecord
+from databroker.records import SESSION, SESSION_INDEX, SessionRecord
 from foundation.errors import BrokerError
 from tests.support.authenticate_site import HOST, Site
 from tests.support.cookies import of_jar
@@ -71,7 +71,7 @@ async def test_sessions_of_two_users_in_two_tabs_do_not_end_together(site: Site)
     tabs[0].cookies, tabs[1].cookies = dict(tabs[0].cookies), dict(tabs[1].cookies)
     for tab, url in zip(tabs, urls, strict=True):
         await tab.get(url)
-    assert all(record.data["earlier"] in ((), []) for record in await site.sessions())
+    assert all(record.data["superseded_ids"] in ((), []) for record in await site.sessions())
 
 
 async def test_whoever_signs_out_leaves_no_session_behind_that_their_request_carried(site: Site) -> None:
@@ -135,7 +135,7 @@ async def test_a_session_has_ended_also_where_the_index_cannot_be_tidied(site: S
     delete, refused = site.broker.delete, []
 
     async def delete_sessions_only(type: str, id: str) -> object:
-        if type == PROVIDER_SESSION:
+        if type == SESSION_INDEX:
             refused.append(id)
             raise BrokerError("the store may only be read again")
         return await delete(type, id)
@@ -151,7 +151,7 @@ async def test_a_sign_out_that_failed_halfway_is_done_by_asking_again(site: Site
     cookie = await cookie_of(site)
     (record,) = await site.sessions()
     await site.broker.put(SESSION, "weak", {**record.data, "id": "weak"})
-    await site.broker.put(SESSION, record.id, {**record.data, "earlier": ["weak"]})
+    await site.broker.put(SESSION, record.id, {**record.data, "superseded_ids": ["weak"]})
     delete, asked = site.broker.delete, []
 
     async def failing_at_the_second(type: str, id: str) -> object:

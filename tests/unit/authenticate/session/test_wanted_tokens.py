@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from authenticate.session.wanted_tokens import WantedRefreshes
-from databroker.records import WANTED_TOKENS
+from databroker.records import TOKEN_REFRESH_REQUEST
 from tests.support.fake_idp import Answer
 from tests.support.renewals import Renewals
 
 
 async def wish(renewals: Renewals, wanted: WantedRefreshes, id: str = "session", **data: Any) -> None:
-    wanted.want(await renewals.broker.put(WANTED_TOKENS, id, data))
+    wanted.want(await renewals.broker.put(TOKEN_REFRESH_REQUEST, id, data))
 
 
 async def fulfilled(renewals: Renewals, wanted: WantedRefreshes) -> None:
     await asyncio.wait(set(wanted.running.values()))
-    assert await renewals.broker.get(WANTED_TOKENS, "session") is None
+    assert await renewals.broker.get(TOKEN_REFRESH_REQUEST, "session") is None
 
 
 async def test_tokens_that_are_not_due_are_refreshed_and_later_ones_are_left_alone(one: Renewals) -> None:
@@ -75,7 +75,7 @@ async def test_a_malformed_wish_and_one_for_nobody_are_gone(one: Renewals) -> No
 
 async def test_a_wish_that_came_before_the_elected_process_is_found(one: Renewals) -> None:
     await one.signed_in()
-    await one.broker.put(WANTED_TOKENS, "session", {"received": 0.0})
+    await one.broker.put(TOKEN_REFRESH_REQUEST, "session", {"received": 0.0})
     await one.worker._read_all()
     await fulfilled(one, one.worker._wanted)
     assert one.idp.refreshed == 1

@@ -12,7 +12,7 @@ from django.db import OperationalError
 from authorize.state import RouteLinks
 from databroker.access.temporary import TemporaryAccesses
 from databroker.models import AuditEntry
-from databroker.records import TEMPORARY_ACCESS, USER
+from databroker.records import ACCESS_GRANT, USER
 from tests.support.authenticate_site import Browser, Response, Site
 from tests.support.database import in_database
 from tests.support.fake_idp import PEOPLE, FakeIdP
@@ -247,7 +247,7 @@ async def test_with_the_broker_away_a_page_says_so_and_nothing_is_half_done(site
     async def away(type: str, *arguments: Any, **more: Any) -> Any:
         from foundation.errors import BrokerError
 
-        if type != TEMPORARY_ACCESS and type != USER:
+        if type != ACCESS_GRANT and type != USER:
             return await put(type, *arguments, **more)
         raise BrokerError("away")
 

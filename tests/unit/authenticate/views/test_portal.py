@@ -225,7 +225,7 @@ async def test_what_is_not_listed_can_t_be_chosen_whether_it_exists(portal: Site
     lab, page = id_of((await alice.get("/.gate/")).text, "Lab"), (await bob.get("/.gate/")).text
     there, nowhere = [await bob.post("/.gate/portal", form_of(page, **{field: id})) for id in (lab, "0" * 16)]
     assert (there.status, there.text) == (nowhere.status, nowhere.text) == (404, there.text)
-    assert await portal.broker.page("portal", "", 10) == []
+    assert await portal.broker.page("portal_preferences", "", 10) == []
 
 
 async def test_nothing_changes_without_proof_that_the_page_asked(portal: Site) -> None:
@@ -235,7 +235,7 @@ async def test_nothing_changes_without_proof_that_the_page_asked(portal: Site) -
         assert (await alice.post("/.gate/portal", {"_gate_csrf": token, "favourite": id_of(page, "Lab")})).status == 400
     assert (await portal.browser().post("/.gate/portal", form_of(page, favourite=id_of(page, "Lab")))).status == 401
     assert (await alice.get("/.gate/portal")).status == 405
-    assert await portal.broker.page("portal", "", 10) == []
+    assert await portal.broker.page("portal_preferences", "", 10) == []
 
 
 async def test_the_page_loads_its_own_files_and_no_others(portal: Site) -> None:

@@ -416,7 +416,7 @@ async def test_without_the_setting_there_is_no_such_page(tmp_path: Path, idp: Fa
 
 def told() -> list[tuple[str, ...]]:
     return list(
-        AuditEntry.objects.order_by("pk").values_list("who", "account", "address", "action", "object_type", "object_id", "object_words")
+        AuditEntry.objects.order_by("pk").values_list("who", "account", "address", "action", "object_type", "object_id", "object_repr")
     )
 
 

@@ -79,7 +79,7 @@ async def test_it_lists_one_s_own_sessions_in_words(mine: Site) -> None:
 async def test_it_says_when_a_session_was_last_seen_and_which_programs_act_by_it(mine: Site) -> None:
     other = await session_of(mine, await signed_in(mine, user_agent=SAFARI))
     seen = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
-    await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen=seen, last_route="wiki.example.com")]))
+    await in_database(lambda: Session.rows.bulk_create([Session(pk=other.id, last_seen_at=seen, last_host="wiki.example.com")]))
     record = SessionRecord.from_record(other)
     await programs.remember(mine.broker, record, ProgramRecord("app.example.com", "localhost:1234", 1_800_000_000.0))
     page = await text(await signed_in(mine))

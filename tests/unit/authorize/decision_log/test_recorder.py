@@ -91,8 +91,8 @@ async def test_a_stream_that_is_judged_anew_is_no_request(world: World) -> None:
 async def test_what_is_in_shadow_is_told_beside_the_decision(world: World) -> None:
     assert await world.ask("/soon") is Outcome.ALLOWED
     (judged,) = await world.kept()
-    assert judged.would_be is not None
-    assert (judged.would_be.outcome, judged.would_differ) == ("forbidden", True)
+    assert judged.shadow_outcome is not None
+    assert (judged.shadow_outcome.outcome, judged.would_differ) == ("forbidden", True)
 
 
 async def test_what_could_not_be_decided_is_kept_and_still_fails(world: World) -> None:

@@ -36,9 +36,9 @@ def judged(number: int = 0, at: float = NOW, route=ROUTE, person=BOB, **facts: A
 
 
 def test_a_row_says_who_where_what_why_and_by_how_old_data(keeping) -> None:
-    row = LoggedDecision(**row_of(judged(would_be=ShadowOutcome(None, "allowed", "x")), keeping()))
+    row = LoggedDecision(**row_of(judged(shadow_outcome=ShadowOutcome(None, "allowed", "x")), keeping()))
     assert (row.request_id, row.person_id, row.person, row.url, row.route) == ("r0", "oidc/2", "bob@corp.com", "app.example.com/a", "Wages")
-    assert (row.outcome, row.data_version, row.configuration, row.would_be) == ("forbidden", 7, "c0ffee", "allowed")
+    assert (row.outcome, row.data_version, row.configuration, row.shadow_outcome) == ("forbidden", 7, "c0ffee", "allowed")
     facts = json.loads(row.facts)
     assert facts["modified"] == {"session": 1000.0, "user": 900.0}
     assert [rule["compared"] for rule in facts["rules"][:2]] == ["bob@corp.com, oidc/2, 2", "sales"]

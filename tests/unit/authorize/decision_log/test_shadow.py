@@ -28,12 +28,12 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
     async def nobody_else() -> Identity | None:
         return None
 
-    would_be = await ShadowPolicy(options).would_be(asked, Check(decision, person), NOW, nobody_else, ClientCertificates())
-    return decision.outcome.value, would_be
+    shadow_outcome = await ShadowPolicy(options).shadow_outcome(asked, Check(decision, person), NOW, nobody_else, ClientCertificates())
+    return decision.outcome.value, shadow_outcome
 
 
 @pytest.mark.parametrize(
-    ("routes", "person", "outcome", "would_be"),
+    ("routes", "person", "outcome", "shadow_outcome"),
     [
         pytest.param([{**APP, "policy": [{**SHADOW, "allow": {"email": "ann@corp.com"}}]}], user(), "forbidden", "allowed", id="allow"),
         pytest.param(
@@ -51,11 +51,11 @@ async def both(directory: Path, policy: list[dict[str, Any]], asked: Any, person
         ),
     ],
 )
-async def test_what_is_in_shadow_neither_allows_nor_denies_and_is_told(tmp_path: Path, routes, person, outcome, would_be) -> None:
+async def test_what_is_in_shadow_neither_allows_nor_denies_and_is_told(tmp_path: Path, routes, person, outcome, shadow_outcome) -> None:
     found, told = await both(tmp_path, routes, request(), person)
     assert found == outcome
     assert told is not None
-    assert told.outcome == would_be
+    assert told.outcome == shadow_outcome
 
 
 async def test_where_nothing_in_shadow_bears_on_a_request_nothing_is_told(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_on_a_route_that_is_open_to_all_it_is_asked_who_it_is(tmp_path: Pa
     async def ann() -> Identity | None:
         return user()
 
-    told = await ShadowPolicy(options).would_be(request(), Check(decision, None), NOW, ann, ClientCertificates())
+    told = await ShadowPolicy(options).shadow_outcome(request(), Check(decision, None), NOW, ann, ClientCertificates())
     assert decision.is_allowed
     assert told is not None
     assert told.outcome == "allowed"

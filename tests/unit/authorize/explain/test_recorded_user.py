@@ -67,7 +67,7 @@ async def test_an_id_that_nobody_has_is_no_user(broker: BreakableBroker, tmp_pat
 async def test_a_step_up_of_the_live_session_counts_and_that_of_a_session_that_ended_does_not(
     broker: BreakableBroker, tmp_path: Path
 ) -> None:
-    await broker.sign_in(claims={"acr": "mfa"}, last_sign_in=1000.0)
+    await broker.sign_in(claims={"acr": "mfa"}, last_sign_in_at=1000.0)
     live = await found(broker, tmp_path)
     await broker.delete(SESSION, "s1")
     ended = await found(broker, tmp_path)

@@ -14,10 +14,10 @@ from config.options import Options
 from config.settings.identity_providers import IN_PLACE
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import (
+    ACCESS_GRANT,
     DIRECTORY_GROUP,
     DIRECTORY_USER,
     SESSION,
-    TEMPORARY_ACCESS,
     USER,
     DirectoryGroup,
     DirectoryUser,
@@ -368,7 +368,7 @@ async def test_whom_a_token_names_of_a_provider_that_is_not_configured_is_nobody
 
 async def give(broker: BreakableBroker, *routes: str, until: float = 1800.0, issuer: str = ISSUER) -> None:
     held = tuple(TemporaryAccess(route, route, 1000.0, until, "root", "a reason") for route in routes)
-    await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/1", issuer, "Ann", held).to_data())
+    await broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/1", issuer, "Ann", held).to_data())
 
 
 @pytest.fixture
@@ -429,7 +429,7 @@ def test_a_configuration_says_whether_temporary_access_is_looked_at(tmp_path: Pa
 async def test_temporary_access_that_makes_no_sense_names_nobody(access_world: World) -> None:
     broker, _, loader = access_world
     await broker.sign_in()
-    await broker.put(TEMPORARY_ACCESS, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
+    await broker.put(ACCESS_GRANT, "oidc/1", {"user_id": "oidc/1", "issuer": ISSUER, "held": [{"route": 1}]})
     assert await loader.load("s1", NOW) is None
 
 

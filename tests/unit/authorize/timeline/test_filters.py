@@ -76,9 +76,9 @@ def test_an_outcome_is_found_by_its_index_and_what_is_none_is_a_problem(options:
 
 
 def test_what_shadow_would_do_is_found(options: Options) -> None:
-    decided("ann", would_be="forbidden")
+    decided("ann", shadow_outcome="forbidden")
     decided("bob")
-    assert found(options, would_be="forbidden") == ["ann"]
+    assert found(options, shadow_outcome="forbidden") == ["ann"]
 
 
 def test_times_without_a_zone_are_those_of_the_reader(options: Options) -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from authorize.policy.compiled_route import CompiledRoute, compile_route
 from authorize.policy.identity import Identity
 from authorize.upstream.provider_tokens import HeldTokens, ProviderTokens
-from databroker.records import SESSION, WANTED_TOKENS, SessionRecord
+from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord
 from databroker.store.memory import MemoryStore
 from foundation.errors import CredentialsError, NobodyToActFor
 from tests.support.authenticate_site import Clock
@@ -120,7 +120,9 @@ async def test_an_id_token_is_refreshed_while_the_access_token_lasts(stage: Stag
 async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) -> None:
     """A refresh writes what it was given before it asks for the keys, so that a refresh token that works once is not lost."""
     await stage.renewals.signed_in()
-    half = await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received=stage.clock() + 7200, unverified_id_token="new")
+    half = await stage.change(
+        access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7200, unverified_id_token="new"
+    )
     held = HeldTokens.of(half)
     assert held.is_due("id_token", stage.clock() + 7201)
     assert not held.is_hopeless("id_token", stage.clock() + 7201)
@@ -129,7 +131,7 @@ async def test_an_id_token_that_is_not_verified_yet_is_waited_for(stage: Stage) 
 
 async def test_where_a_refresh_brings_no_id_token_there_is_one_refresh_and_then_words(stage: Stage) -> None:
     await stage.renewals.signed_in()
-    await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received=stage.clock() + 7000)
+    await stage.change(access_token_expires=stage.clock() + 40_000, tokens_received_at=stage.clock() + 7000)
     stage.clock.ahead = 7200
     with pytest.raises(NobodyToActFor, match="ID token, which has expired"):
         await stage.tokens(ID).headers_for(ID, ann())
@@ -156,7 +158,7 @@ async def test_a_provider_in_trouble_is_a_refusal_that_is_not_asked_for_again_at
             with pytest.raises(CredentialsError, match="no new token"):
                 await tokens.headers_for(ACCESS, ann())
     assert len([request for request in stage.idp.requests if request.path == "/token"]) <= 2
-    assert await stage.renewals.broker.get(WANTED_TOKENS, "session") is None
+    assert await stage.renewals.broker.get(TOKEN_REFRESH_REQUEST, "session") is None
 
 
 async def test_a_session_that_the_refresh_ends_has_no_token(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from databroker.access.asked import (
     TooManyAsked,
     place,
 )
-from databroker.records import ASKED_ACCESS, Record
+from databroker.records import ACCESS_REQUEST, Record
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
 from tests.support.clock import NOW, Clock
@@ -99,7 +99,7 @@ async def test_who_comes_second_changes_nothing(asked: AskedAccesses) -> None:
 @pytest.mark.parametrize("wrong", [{"duration": float("nan")}, {"nonce": ""}, {"user_id": "oidc/2"}, {"issuer": "x"}, {"approvals": [7]}])
 async def test_what_can_not_be_a_request_hides_no_other(asked: AskedAccesses, broker: MemoryStore, wrong: dict[str, Any]) -> None:
     beginning = place(ASKED.user_id, ASKED.issuer, ASKED.route)
-    await broker.put(ASKED_ACCESS, f"{beginning}0", {**ASKED.to_data(), **wrong})
-    await broker.put(ASKED_ACCESS, f"{beginning}1", {**ASKED.to_data(), "nonce": "n1", "of a later release": 1})
+    await broker.put(ACCESS_REQUEST, f"{beginning}0", {**ASKED.to_data(), **wrong})
+    await broker.put(ACCESS_REQUEST, f"{beginning}1", {**ASKED.to_data(), "nonce": "n1", "of a later release": 1})
     assert [held.asked.nonce for held in await every(asked)] == ["n1"]
     assert [held.asked.nonce for held in await asked.of_person(ASKED.user_id, ASKED.issuer)] == ["n1"]

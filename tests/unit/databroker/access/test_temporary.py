@@ -7,7 +7,7 @@ import pytest
 
 from databroker.access.temporary import LONGEST, AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import KEPT, LONGEST_WHY, AccessHolder, TemporaryAccess, TemporaryAccessRecord
-from databroker.records import TEMPORARY_ACCESS, Record, UserRecord
+from databroker.records import ACCESS_GRANT, Record, UserRecord
 from databroker.session_reader import access_of
 from databroker.store.base import VersionConflict
 from databroker.store.memory import MemoryStore
@@ -42,7 +42,7 @@ async def test_what_is_given_is_listed_with_its_person_until_it_ends(
     await accesses.revoke("oidc/1", ACCESS.route)
     assert await held(accesses, expired=True) == ["a2"], "replaced, or revoked"
     clock.now += 3600 + KEPT
-    assert await broker.get(TEMPORARY_ACCESS, "oidc/1") is None, "nothing is left of what has ended"
+    assert await broker.get(ACCESS_GRANT, "oidc/1") is None, "nothing is left of what has ended"
 
 
 async def test_of_one_route_the_longer_access_counts(accesses: TemporaryAccesses) -> None:
@@ -96,12 +96,12 @@ async def test_what_was_revoked_is_given_by_no_approval_that_is_finished_late(
             await accesses.give(ANN, ACCESS)
         await accesses.give(ANN, replace(ACCESS, id="a2", route="other"))  # nor once others are written
     assert await held(accesses) == ["a2"]
-    record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
+    record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
     assert [access.id for access in access_of(AccessHolder("oidc/1", ANN.issuer), record)] == ["a2"]
     clock.now += 3600 + KEPT
     await accesses.give(ANN, replace(ACCESS, id="a4", route="third", until=clock.now + 1))
-    record = await broker.get(TEMPORARY_ACCESS, "oidc/1")
+    record = await broker.get(ACCESS_GRANT, "oidc/1")
     assert record is not None
     assert [access.id for access in TemporaryAccessRecord.from_record(record).held] == ["a4"], "what would have ended can't be given anyway"
 
@@ -152,12 +152,12 @@ async def test_who_always_comes_too_late_is_told(accesses: TemporaryAccesses, br
 
 
 async def test_a_record_of_what_nobody_can_read_is_not_taken_for_none(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
-    await broker.put(TEMPORARY_ACCESS, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
+    await broker.put(ACCESS_GRANT, "oidc/1", TemporaryAccessRecord("oidc/2", "x").to_data())
     with pytest.raises(ValueError, match="a user"):
         await accesses.give(ANN, ACCESS)
 
 
 async def test_a_record_of_what_nobody_can_read_hides_no_other(accesses: TemporaryAccesses, broker: MemoryStore) -> None:
-    await broker.put(TEMPORARY_ACCESS, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
+    await broker.put(ACCESS_GRANT, "oidc/0", {"user_id": "oidc/0", "issuer": "x", "held": [{"id": "a0"}]})
     await accesses.give(ANN, ACCESS)
     assert await held(accesses) == ["a1"]

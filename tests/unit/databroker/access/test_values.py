@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
-from databroker.records import TEMPORARY_ACCESS, Record
+from databroker.records import ACCESS_GRANT, Record
 
 ACCESS = TemporaryAccess("a1", "0123456789abcdef wiki", 1000.0, 2000.0, "root", "an incident", "wiki")
 
 
 def stored(data: dict[str, Any], id: str = "oidc/1") -> Record:
-    return Record(TEMPORARY_ACCESS, id, data, 1, 0.0)
+    return Record(ACCESS_GRANT, id, data, 1, 0.0)
 
 
 def test_what_is_stored_comes_back() -> None:

@@ -62,7 +62,7 @@ def test_an_action_is_a_row_and_a_line_in_the_log():
         record_action(request_of(ann, "oidc/ann"), "opened the admin", object_repr="Ann", object_id="oidc/ann")
     entry = AuditEntry.objects.get()
     assert (entry.who, entry.kind, entry.account, entry.address) == ("ann@a.org", "user", "oidc/ann", "192.0.2.9")
-    assert (entry.action, entry.object_words, entry.object_id) == ("opened the admin", "Ann", "oidc/ann")
+    assert (entry.action, entry.object_repr, entry.object_id) == ("opened the admin", "Ann", "oidc/ann")
     did = {"action": "opened the admin", "object": "Ann", "object_id": "oidc/ann"}
     expected = {"event": "admin action", **did, "by": "ann@a.org", "by_kind": "user", "by_id": "oidc/ann", "client": "192.0.2.9"}
     assert [{**entry, "log_level": ""} for entry in logged] == [{**expected, "log_level": ""}]
@@ -70,13 +70,13 @@ def test_an_action_is_a_row_and_a_line_in_the_log():
 
 def test_a_name_longer_than_its_column_is_cut():
     record_action(request_of(account()), "opened the admin", object_repr="x" * 500)
-    assert AuditEntry.objects.get().object_words == "x" * 255
+    assert AuditEntry.objects.get().object_repr == "x" * 255
 
 
 def test_somebody_without_an_account_is_told_of_too():
     record_action(request_of(AnonymousUser()), "was refused", object_repr="bob@a.org", object_id="oidc/bob", stranger=BOB)
     entry = AuditEntry.objects.get()
-    assert (entry.who, entry.kind, entry.account, entry.object_words) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
+    assert (entry.who, entry.kind, entry.account, entry.object_repr) == ("bob@a.org", "user", "oidc/bob", "bob@a.org")
     assert not get_user_model().objects.exists()
 
 
@@ -162,15 +162,15 @@ def test_what_people_end_themselves_is_told_under_their_name(tmp_path):
         ).save()
     one, every = AuditEntry.objects.order_by("pk")
     assert (one.who, one.account, one.address, one.when.timestamp()) == ("ann@a.org", "oidc/ann", "192.0.2.9", 1_800_000_000.0)
-    assert (one.object_type, one.object_id, one.object_words) == ("session", "s1", "ann@a.org, from 192.0.2.1")
-    assert (every.action, every.object_type, every.object_id, every.object_words) == (
+    assert (one.object_type, one.object_id, one.object_repr) == ("session", "s1", "ann@a.org, from 192.0.2.1")
+    assert (every.action, every.object_type, every.object_id, every.object_repr) == (
         AuditAction.END_ALL_SESSIONS,
         "user",
         "oidc/ann",
         "ann@a.org",
     )
     nameless = SessionRecord("s2", "oidc/x", "x", "oidc", 0.0, 9e9, {"email": 7})
-    assert session_entry(0.0, nameless, providers, "", AuditAction.END_SESSION, nameless).object_words == "oidc/x, from an unknown address"
+    assert session_entry(0.0, nameless, providers, "", AuditAction.END_SESSION, nameless).object_repr == "oidc/x, from an unknown address"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_nobody_is_called_by_a_name_that_may_be_another_s(tmp_path, claims, name
     providers = make_options(tmp_path, **several("corp", "partner")).providers
     eve = SessionRecord("s1", "partner/eve", "eve", "partner", 0.0, 9e9, claims)
     assert session_entry(0.0, eve, providers, "", AuditAction.END_SESSION, eve).who == name
-    assert session_entry(0.0, eve, providers, "", AuditAction.END_ALL_SESSIONS).object_words == name
+    assert session_entry(0.0, eve, providers, "", AuditAction.END_ALL_SESSIONS).object_repr == name
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ def test_what_no_database_holds_or_no_page_should_show_is_replaced(text, stored)
     async_to_sync(program_log(text, text, lambda: 0.0, "").record)(text, Session, [(text, text)])
     entry = AuditEntry.objects.get()
     assert (entry.who, entry.account) == (f"{stored} (API)", f"service_account/{stored}")
-    assert (entry.address, entry.action, entry.object_id, entry.object_words) == (stored,) * 4
+    assert (entry.address, entry.action, entry.object_id, entry.object_repr) == (stored,) * 4
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,18 @@ from foundation.errors import BrokerError
 
 MARK = "planted-8c1f"
 # The fields of a session that are no secret; a new one is taken for a secret until somebody says otherwise here and in details.py.
-HARMLESS = {"id", "earlier", "user_id", "subject", "issuer", "claims", "userinfo_claims", "client_address", "user_agent", *SHOWN_FIELDS}
+HARMLESS = {
+    "id",
+    "superseded_ids",
+    "user_id",
+    "subject",
+    "issuer",
+    "claims",
+    "userinfo_claims",
+    "client_address",
+    "user_agent",
+    *SHOWN_FIELDS,
+}
 
 
 def record(**data: object) -> Record:
@@ -94,7 +105,7 @@ def test_what_a_provider_says_can_not_become_markup() -> None:
 
 
 def test_a_session_is_described_in_words() -> None:
-    data = {"provider": "google", "access_token_expires": 1_700_000_000.0, "tokens_received": 0.0, "refresh_token": MARK}
+    data = {"provider": "google", "access_token_expires": 1_700_000_000.0, "tokens_received_at": 0.0, "refresh_token": MARK}
     shown = str(shown_facts((record(**data),)))
     for words in ("signed in at</b>: google", "14 Nov 2023, 22:13:20", "last refreshed</b>: -", "can be refreshed</b>: yes"):
         assert words in shown

@@ -73,7 +73,7 @@ def left(store: MemoryStore) -> list[str]:
 
 
 def told() -> list[tuple[str, str, str]]:
-    return sorted(AuditEntry.objects.values_list("action", "object_id", "object_words"))
+    return sorted(AuditEntry.objects.values_list("action", "object_id", "object_repr"))
 
 
 def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
@@ -98,7 +98,7 @@ def test_sessions_end_in_store_and_table_and_each_is_told_of(store):
 def test_the_weaker_sessions_of_the_same_browser_end_with_the_stronger_one(store):
     for id in ("weak", "weaker", "anothers"):
         put(store, id, "oidc/bob")
-    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "earlier": ["weak", "weaker", "long gone"]})
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker", "long gone"]})
     assert end_sessions(store, ["strong"]) == 3
     assert left(store) == ["anothers"]
     assert [id for _, id, _ in told()] == ["strong", "weak", "weaker"]
@@ -123,7 +123,7 @@ def test_an_end_that_failed_halfway_is_finished_by_asking_again():
     put(store, "weak", "oidc/bob")
     put(store, "weaker", "oidc/bob")
     put(store, "strong", "oidc/bob")
-    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "earlier": ["weak", "weaker"]})
+    async_to_sync(store.put)(SESSION, "strong", {"user_id": "oidc/bob", "superseded_ids": ["weak", "weaker"]})
     store.deletions = 1
     with pytest.raises(BrokerError):
         end_sessions(store, ["strong"])

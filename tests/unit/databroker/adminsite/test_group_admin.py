@@ -40,12 +40,12 @@ def test_an_empty_page_says_what_to_configure(tmp_path: Path, options: dict[str,
 
 
 def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path: Path) -> None:
-    row(Group, id="claimed", in_directory=False, by_claim=True)
-    row(Group, id="both", name="known", by_claim=True, issuer=ISSUER)
+    row(Group, id="claimed", in_directory=False, from_claim=True)
+    row(Group, id="both", name="known", from_claim=True, issuer=ISSUER)
     row(Group, id="pushed", issuer=ISSUER)
     row(Group, id="foreign", issuer="https://another.example")
     row(User, id="oidc/ann", email="ann@a.org")
-    row(Membership, user_id="oidc/ann", group_id="claimed", by_directory=False, by_claim=True)
+    row(Membership, user_id="oidc/ann", group_id="claimed", from_directory=False, from_claim=True)
     site = pages(tmp_path, SCIM)
     text = text_of(site.get(PAGE))
     claim, scim = f"the claim “groups” of {ISSUER}", f"SCIM of {ISSUER}"
@@ -58,8 +58,8 @@ def test_each_group_says_where_it_comes_from_and_that_nobody_changes_it(tmp_path
     one = text_of(site.get(f"{PAGE}claimed/change/"))
     assert "ann@a.org" in one
     assert f"come from {claim}" in one
-    by_claim = text_of(site.get(PAGE, origin="claim"))
-    assert ("both" in by_claim, "pushed" in by_claim) == (True, False)
+    from_claim = text_of(site.get(PAGE, origin="claim"))
+    assert ("both" in from_claim, "pushed" in from_claim) == (True, False)
 
 
 def test_a_directory_s_file_is_named_by_its_setting(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ def people(database: None) -> None:
     row(User, id="oidc/bob", email="bob@a.org", name="Bob Adams")
     row(Membership, user_id="oidc/alice", group_id="g1")
     row(Membership, user_id="oidc/bob", group_id="group-without-a-record")
-    row(Session, id="s1", user_id="oidc/alice", client_address="192.0.2.1", last_route="app.a.org")
-    row(Session, id="s2", user_id="oidc/bob", client_address="192.0.2.22", last_route="wiki.a.org")
+    row(Session, id="s1", user_id="oidc/alice", client_address="192.0.2.1", last_host="app.a.org")
+    row(Session, id="s2", user_id="oidc/bob", client_address="192.0.2.22", last_host="wiki.a.org")
     row(Session, id="s3", user_id="oidc/gone")
     row(Session, id="s4")
 

@@ -42,10 +42,10 @@ def kept_hash(store: MemoryStore) -> str:
     return "" if record is None else record.data["secret_hash"]
 
 
-def known_to(store: MemoryStore) -> list[str]:
+def secret_viewers(store: MemoryStore) -> list[str]:
     record = async_to_sync(store.get)(SERVICE_ACCOUNT, "ci")
     assert record is not None
-    return list(record.data["shown_to"])
+    return list(record.data["secret_viewers"])
 
 
 def told() -> list[tuple[str, str]]:
@@ -71,10 +71,10 @@ def test_who_sees_a_secret_is_kept_with_the_account(store: MemoryStore) -> None:
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/ann"})
     make(pages, permissions="requests:decide")
     row(ServiceAccount, id="ci")
-    assert known_to(store) == ["oidc/ann", "ann@example.com"]
+    assert secret_viewers(store) == ["oidc/ann", "ann@example.com"]
     async_to_sync(store.put)(SESSION, "s1", {"user_id": "oidc/ann-2"})
     secret_in(pages.post(LIST, action="rotate", _selected_action="ci"))
-    assert known_to(store) == ["oidc/ann", "ann@example.com", "oidc/ann-2"]
+    assert secret_viewers(store) == ["oidc/ann", "ann@example.com", "oidc/ann-2"]
     async_to_sync(store.delete)(SESSION, "s1")
     assert "Your session has ended" in text_of(pages.post(LIST, action="rotate", _selected_action="ci"))
     assert "Your session has ended" in text_of(pages.post(ADD, name="other", groups="", lifetime=""))
@@ -82,7 +82,7 @@ def test_who_sees_a_secret_is_kept_with_the_account(store: MemoryStore) -> None:
 
 def test_who_signed_in_by_a_password_is_known_by_an_address_or_not_at_all(pages: AdminPages, store: MemoryStore) -> None:
     make(pages, permissions="requests:decide")
-    assert known_to(store) == []
+    assert secret_viewers(store) == []
 
 
 def test_what_can_not_be_made_is_explained(pages: AdminPages) -> None:

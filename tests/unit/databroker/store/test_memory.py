@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from databroker.records import SESSION, SPENT
+from databroker.records import SESSION, USED_ID
 from databroker.store.base import StartOver
 from databroker.store.memory import MemoryStore
 
@@ -46,7 +46,7 @@ async def test_a_sweep_spares_a_record_whose_life_was_extended():
 async def test_a_sweep_has_a_limit_and_can_be_continued():
     store = MemoryStore(lambda: NOW)
     for number in range(25):
-        await store.put(SPENT, str(number), {}, expires=NOW)
+        await store.put(USED_ID, str(number), {}, expires=NOW)
     assert [(store.has_expired(NOW), store.expire(NOW, 10)) for _ in range(4)] == [(True, 10), (True, 10), (True, 5), (False, 0)]
 
 

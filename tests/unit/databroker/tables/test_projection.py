@@ -12,7 +12,7 @@ from django.db import connection
 from structlog.testing import capture_logs
 
 from databroker.models import Group, Membership, Session, User
-from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, SPENT, USER
+from databroker.records import DIRECTORY_GROUP, DIRECTORY_USER, SESSION, USED_ID, USER
 from databroker.store.memory import MemoryStore
 from databroker.tables import rows
 from databroker.tables.projection import Projection
@@ -44,7 +44,9 @@ async def following(client):
 async def put_alice(store: MemoryStore) -> None:
     session = {"user_id": "oidc/alice", "issued": NOW, "expires": NOW + 60, "client_address": "192.0.2.1", "user_agent": "browser"}
     await store.put(SESSION, "s", {**session, "access_token": "secret-token", "claims": {"ssn": "secret-claim"}})
-    await store.put(USER, "oidc/alice", {"email": "alice@a.org", "name": "Alice", "last_sign_in": NOW, "claims": {"ssn": "secret-claim"}})
+    await store.put(
+        USER, "oidc/alice", {"email": "alice@a.org", "name": "Alice", "last_sign_in_at": NOW, "claims": {"ssn": "secret-claim"}}
+    )
     await store.put(DIRECTORY_USER, "oidc/alice", {"email": "old@a.org", "group_ids": ["g1", "g2"]})
     await store.put(DIRECTORY_GROUP, "g1", {"name": "engineering", "email": "eng@a.org"})
 
@@ -61,7 +63,7 @@ async def check_alice() -> None:
     session, user, groups = await in_database(look)
     assert (session.since, session.expires) == (datetime.fromtimestamp(NOW, UTC), datetime.fromtimestamp(NOW + 60, UTC))
     assert (session.client_address, session.user_agent) == ("192.0.2.1", "browser")
-    assert (user.id, user.email, user.name, user.last_sign_in) == ("oidc/alice", "alice@a.org", "Alice", session.since)
+    assert (user.id, user.email, user.name, user.last_sign_in_at) == ("oidc/alice", "alice@a.org", "Alice", session.since)
     assert [(group.name, group.email) for group in groups] == [("engineering", "eng@a.org")]
 
 
@@ -193,11 +195,11 @@ async def test_a_database_in_trouble_is_tried_again():
 async def test_strange_values_do_not_stop_it():
     store = MemoryStore()
     async with following(BrokerOverALine(store)):
-        await store.put(SPENT, "x", {})
+        await store.put(USED_ID, "x", {})
         await store.put(
             SESSION, "s", {"user_id": None, "issued": "yesterday", "expires": -1, "user_agent": "x" * 5000, "client_address": 7}
         )
-        await store.put(USER, "u", {"email": ["a@a.org"], "last_sign_in": None})
+        await store.put(USER, "u", {"email": ["a@a.org"], "last_sign_in_at": None})
         await store.put(DIRECTORY_USER, "u", {"group_ids": ["g", "g", 3]})
         await store.put(SESSION, "last", {})
         await until(ids(Session), ["last", "s"])

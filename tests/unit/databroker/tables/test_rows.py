@@ -113,7 +113,7 @@ def test_members_are_who_the_directory_and_the_claim_say(claim, members):
     rows = RowBatch(claim)
     said = {"group_ids": ["admins"], "issuer": "https://idp.example.com", "claims": {"groups": ["c", "b", "x" * (LONGEST_ID + 1)]}}
     add_user(rows, "oidc/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["b", "a", "b"]))
-    assert [(member.group_id, member.by_directory, member.by_claim) for member in rows.members] == members
+    assert [(member.group_id, member.from_directory, member.from_claim) for member in rows.members] == members
 
 
 def several_of(tmp_path: Path) -> CountedWords:
@@ -149,7 +149,7 @@ def test_an_address_that_is_not_for_the_provider_to_tell_stands_apart(tmp_path, 
     rows = RowBatch(several_of(tmp_path))
     records = (None if said is None else record(type, **said) for type, said in ((USER, user), (DIRECTORY_USER, directory_user)))
     add_user(rows, "partner/1", *records)
-    assert (rows.written[0].email, rows.written[0].untold_email) == addresses
+    assert (rows.written[0].email, rows.written[0].unauthoritative_email) == addresses
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_no_name_may_be_taken_for_an_address_that_is_not_the_provider_s_to_tell(
 def test_the_address_of_whose_provider_is_not_configured_is_not_told(tmp_path):
     rows = RowBatch(several_of(tmp_path))
     add_user(rows, "gone/1", record(USER, email="ceo@corp.example"), None)
-    assert (rows.written[0].email, rows.written[0].untold_email, str(rows.written[0])) == ("", "ceo@corp.example", "gone/1")
+    assert (rows.written[0].email, rows.written[0].unauthoritative_email, str(rows.written[0])) == ("", "ceo@corp.example", "gone/1")
 
 
 def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_claim():
@@ -181,7 +181,7 @@ def test_a_group_of_one_of_several_directories_is_another_one_than_that_of_a_cla
     said = {"issuer": "https://corp.example", "claims": {"roles": ["g"]}}
     add_user(rows, "corp/1", record(USER, **said), record(DIRECTORY_USER, group_ids=["g"], issuer="https://corp.example"))
     add_user(rows, "partner/1", None, record(DIRECTORY_USER, group_ids=["g"]))
-    assert [(member.user_id, member.group_id, member.by_claim) for member in rows.members] == [
+    assert [(member.user_id, member.group_id, member.from_claim) for member in rows.members] == [
         ("corp/1", "corp/g", False),
         ("corp/1", "g", True),
         ("partner/1", "partner/g", False),
@@ -193,7 +193,7 @@ def wrote(rows: RowBatch) -> list[tuple[str, str, bool, bool]]:
     write(rows)
     assert differing(rows) == set()
     write(rows)
-    return list(Group.objects.order_by("pk").values_list("pk", "name", "in_directory", "by_claim"))
+    return list(Group.objects.order_by("pk").values_list("pk", "name", "in_directory", "from_claim"))
 
 
 def person(id: str, *claimed: str, listed: tuple[str, ...] = ()) -> RowBatch:
@@ -232,20 +232,20 @@ def test_a_group_s_row_is_mended_by_whoever_is_written_next():
     Group.rows.all().delete()
     assert differing(person("oidc/1", "g")) == {(Group, "g")} == differing(group("g", None))
     assert wrote(person("oidc/1", "g")) == [("g", "", False, True)]
-    Group.rows.update(by_claim=False)
+    Group.rows.update(from_claim=False)
     assert differing(group("g", None)) == {(Group, "g")}
     assert wrote(group("g", None)) == [("g", "", False, True)]
-    row(Group, id="nobody's", by_claim=True, in_directory=False)
+    row(Group, id="nobody's", from_claim=True, in_directory=False)
     assert ids_after(Group, "", 10) == ["nobody's"]
     assert wrote(group("nobody's", None)) == [("g", "", False, True)]
 
 
 @pytest.mark.usefixtures("database")
 def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
-    Session.rows.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_route="kept")])
+    Session.rows.bulk_create([Session(id="s1", client_address="192.0.2.1"), Session(id="s2", last_host="kept")])
     missing = write_seen({"s1": (NOON.timestamp(), "x" * 300), "gone": (NOON.timestamp(), "a.org")})
     assert missing == {"gone"}
-    assert list(Session.objects.order_by("pk").values_list("pk", "last_seen", "last_route", "client_address")) == [
+    assert list(Session.objects.order_by("pk").values_list("pk", "last_seen_at", "last_host", "client_address")) == [
         ("s1", NOON, "x" * 255, "192.0.2.1"),
         ("s2", None, "kept", ""),
     ]
@@ -253,11 +253,11 @@ def test_when_a_session_was_last_seen_is_written_to_its_row_and_makes_none():
 
 @pytest.mark.usefixtures("database")
 def test_a_moment_that_another_process_saw_later_stays():
-    Session.rows.bulk_create([Session(id="s1", last_seen=NOON, last_route="later.org"), Session(id="s2")])
+    Session.rows.bulk_create([Session(id="s1", last_seen_at=NOON, last_host="later.org"), Session(id="s2")])
     assert write_seen({"s1": (NOON.timestamp() - 1, "a.org"), "s2": (NOON.timestamp(), "a.org")}) == set()
-    assert list(Session.objects.order_by("pk").values_list("last_seen", "last_route")) == [(NOON, "later.org"), (NOON, "a.org")]
+    assert list(Session.objects.order_by("pk").values_list("last_seen_at", "last_host")) == [(NOON, "later.org"), (NOON, "a.org")]
     write_seen({"s1": (NOON.timestamp() + 1, "newest.org")})
-    assert Session.objects.get(pk="s1").last_route == "newest.org"
+    assert Session.objects.get(pk="s1").last_host == "newest.org"
 
 
 @pytest.mark.usefixtures("database")
@@ -265,7 +265,7 @@ def test_when_is_written_to_the_second_of_which_the_last_host_counts():
     Session.rows.bulk_create([Session(id="s1")])
     for part, host in ((0.2, "a.org"), (0.9, "b.org")):
         write_seen({"s1": (NOON.timestamp() + part, host)})
-    assert list(Session.objects.values_list("last_seen", "last_route")) == [(NOON, "b.org")]
+    assert list(Session.objects.values_list("last_seen_at", "last_host")) == [(NOON, "b.org")]
 
 
 @pytest.mark.usefixtures("database")
@@ -273,17 +273,17 @@ def test_many_sessions_are_written_in_short_transactions():
     ids = [f"{number:05}" for number in range(2 * AT_ONCE + 1)]
     Session.rows.bulk_create([Session(id=id) for id in ids[1:]])
     assert write_seen({id: (NOON.timestamp(), "a.org") for id in ids}) == {"00000"}
-    assert Session.objects.filter(last_seen=NOON, last_route="a.org").count() == 2 * AT_ONCE
+    assert Session.objects.filter(last_seen_at=NOON, last_host="a.org").count() == 2 * AT_ONCE
 
 
 @pytest.mark.usefixtures("database")
 def test_a_session_that_is_refreshed_keeps_when_it_was_last_seen():
     refreshed = Record("session", "s", {"user_id": "oidc/1", "user_agent": "new"}, version=2, modified=0.0)
-    row(Session, id="s", last_seen=NOON, last_route="a.org", user_agent="old")
+    row(Session, id="s", last_seen_at=NOON, last_host="a.org", user_agent="old")
     batch = RowBatch()
     add_session(batch, "s", refreshed)
     write(batch)
-    assert list(Session.objects.values_list("user_agent", "last_seen", "last_route")) == [("new", NOON, "a.org")]
+    assert list(Session.objects.values_list("user_agent", "last_seen_at", "last_host")) == [("new", NOON, "a.org")]
 
 
 @pytest.mark.usefixtures("database")
@@ -313,10 +313,10 @@ def test_a_service_account_has_a_row_without_its_secret_and_is_seen_under_its_ow
         "service_account/no",
         "x",
     }
-    assert ServiceAccount.objects.get().last_seen == NOON
-    assert Session.objects.get().last_seen is None
+    assert ServiceAccount.objects.get().last_seen_at == NOON
+    assert Session.objects.get().last_seen_at is None
     write(rows)
-    assert ServiceAccount.objects.get().last_route == "app"
+    assert ServiceAccount.objects.get().last_host == "app"
     write(RowBatch(gone=[(ServiceAccount, "ci")]))
     assert not ServiceAccount.objects.exists()
 

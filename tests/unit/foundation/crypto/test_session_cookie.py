@@ -28,10 +28,10 @@ def test_a_cookie_opens_at_its_host(cookies: SessionCookies) -> None:
 
 
 def test_a_cookie_of_one_host_is_refused_at_every_other(cookies: SessionCookies) -> None:
-    for issued_for, shown_to in permutations(HOSTS, 2):
+    for issued_for, secret_viewers in permutations(HOSTS, 2):
         value = cookies.seal("s1", issued_for, NOW, NOW + 60)
         with pytest.raises(SealError):
-            cookies.open(value, shown_to, NOW)
+            cookies.open(value, secret_viewers, NOW)
 
 
 def test_with_cookie_domain_hosts_below_it_share_and_others_do_not(tmp_path: Path) -> None:
@@ -54,11 +54,11 @@ def test_an_expired_cookie_is_refused(cookies: SessionCookies) -> None:
 
 
 def test_a_cookie_that_was_opened_is_still_refused_at_every_other_host(cookies: SessionCookies) -> None:
-    for issued_for, shown_to in permutations(HOSTS, 2):
+    for issued_for, secret_viewers in permutations(HOSTS, 2):
         value = cookies.seal("s1", issued_for, NOW, NOW + 60)
         assert cookies.open(value, issued_for, NOW) == cookies.open(value, issued_for, NOW + 1)
         with pytest.raises(SealError):
-            cookies.open(value, shown_to, NOW)
+            cookies.open(value, secret_viewers, NOW)
 
 
 def test_a_cookie_that_was_opened_still_expires(cookies: SessionCookies) -> None:

@@ -60,9 +60,9 @@ async def test_who_leaves_the_telling_to_another_tells_nothing_of_what_is_in_sha
     place, before = Place(tmp_path), in_shadow()
     context = RequestContext(incoming_from("https://app.example.com/"))
     judged = await place.pipeline.authorize_only(context)
-    assert (judged.would_be, in_shadow() - before) == (None, 0)
+    assert (judged.shadow_outcome, in_shadow() - before) == (None, 0)
     judged = await place.pipeline.evaluate_shadow(judged, context)
-    assert judged.would_be is not None
+    assert judged.shadow_outcome is not None
     assert (context.judged, in_shadow() - before) == (judged, 1)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from databroker.records import KEPT_FORM
+from databroker.records import SAVED_FORM
 from foundation.errors import BrokerError
 from proxy.sign_in import kept_forms
 from proxy.sign_in.kept_forms import LARGEST, PLACES
@@ -69,15 +69,15 @@ async def test_a_form_without_a_session_arrives_once_with_the_same_bytes(gate: P
     again = await press(gate, id, cookie)
     assert (again.status, len(gate.canary.requests)) == (410, 1)
     assert b"already sent" in again.body
-    assert await gate.broker.page(KEPT_FORM, "", 10) == []
+    assert await gate.broker.page(SAVED_FORM, "", 10) == []
 
 
 async def test_two_presses_at_the_same_time_send_it_once(gate: Proxied) -> None:
     """The second finds the form still there: only the first may have it."""
     id, cookie = kept(await send(gate))
-    (record,) = await gate.broker.page(KEPT_FORM, "", 10)
+    (record,) = await gate.broker.page(SAVED_FORM, "", 10)
     await press(gate, id, cookie)
-    await gate.broker.put(KEPT_FORM, record.id, record.data, expires=record.expires)
+    await gate.broker.put(SAVED_FORM, record.id, record.data, expires=record.expires)
     assert (await press(gate, id, cookie)).status == 410
     assert len(gate.canary.requests) == 1
 
@@ -131,7 +131,7 @@ async def test_who_sent_what_is_not_kept_is_told_so_before_signing_in(gate: Prox
     assert (answer.status, is_kept(answer)) == (401, False)
     assert reason in answer.body
     assert b"Sign in</a>" in answer.body
-    assert await gate.broker.page(KEPT_FORM, "", 10) == []
+    assert await gate.broker.page(SAVED_FORM, "", 10) == []
 
 
 async def test_a_script_is_answered_as_ever(gate: Proxied) -> None:
@@ -144,7 +144,7 @@ async def test_one_address_fills_a_few_places_and_another_has_its_own(gate: Prox
     answers = [await send(gate) for _ in range(PLACES + 1)]
     assert not is_kept(answers[-1])
     assert b"storage for kept forms is full" in answers[-1].body
-    assert len(await gate.broker.page(KEPT_FORM, "", 100)) <= PLACES
+    assert len(await gate.broker.page(SAVED_FORM, "", 100)) <= PLACES
     headers = {**FORM, "content-length": str(len(BODY))}
     assert is_kept(await gate.ask(URL, BODY, method="POST", headers=headers, client="192.0.2.9"))
 
@@ -186,7 +186,7 @@ async def test_who_sends_slowly_leaves_the_others_their_places(gate: Proxied) ->
 
 async def test_the_store_holds_nothing_readable(gate: Proxied) -> None:
     await send(gate, b"password=correct-horse")
-    (record,) = await gate.broker.page(KEPT_FORM, "", 10)
+    (record,) = await gate.broker.page(SAVED_FORM, "", 10)
     assert "correct-horse" not in str(record.data)
     assert record.expires is not None
 
@@ -210,7 +210,7 @@ async def test_the_button_of_another_origin_sends_nothing_of_ours(gate: Proxied)
     id, cookie = kept(await send(gate))
     assert (await press(gate, id, cookie, sec_fetch_site="same-site", origin="https://other.example.com")).status == 200
     assert gate.canary.requests[0].body == f"_gate_form={id}".encode()
-    assert len(await gate.broker.page(KEPT_FORM, "", 10)) == 1
+    assert len(await gate.broker.page(SAVED_FORM, "", 10)) == 1
 
 
 async def test_a_form_goes_nowhere_but_where_it_was_sent(gate: Proxied) -> None:
@@ -243,7 +243,7 @@ async def test_who_leaves_while_the_button_is_sent_leaves_nothing_running(tmp_pa
         headers = {**FORM, "content-length": str(len(f"_gate_form={id}")), "cookie": f"{session.cookie(HOST)}; {cookie}"}
         async with asyncio.timeout(5):
             await gate.plane(incoming_from(URL, method="POST", headers=headers), leaves, Answer().send)
-        assert len(await gate.broker.page(KEPT_FORM, "", 10)) == 1
+        assert len(await gate.broker.page(SAVED_FORM, "", 10)) == 1
 
 
 async def test_a_form_that_was_spent_is_sent_though_its_record_can_not_be_deleted(gate: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,4 +279,4 @@ async def test_a_session_that_lives_keeps_nothing(gate: Proxied) -> None:
     ann = await sign_in(gate.broker, gate.options)
     answer = await send(gate, cookie=ann.cookie(HOST))
     assert (answer.status, is_kept(answer)) == (200, False)
-    assert await gate.broker.page(KEPT_FORM, "", 10) == []
+    assert await gate.broker.page(SAVED_FORM, "", 10) == []

@@ -58,7 +58,7 @@ def test_an_email_that_is_no_text_is_none(tmp_path: Path, email: Any) -> None:
 
 def test_the_person_is_known_by_provider_and_subject(tmp_path: Path) -> None:
     person = user(tmp_path, name="Ann", email="ann@corp.example")
-    assert (person.id, person.name, person.email, person.last_sign_in) == ("oidc/a", "Ann", "ann@corp.example", 5.0)
+    assert (person.id, person.name, person.email, person.last_sign_in_at) == ("oidc/a", "Ann", "ann@corp.example", 5.0)
 
 
 def test_without_a_name_others_will_do(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from django.test import override_settings
 from config.options import Options
 from databroker.adminsite.audit import AuditAction
 from databroker.models import AuditEntry
-from databroker.records import TEMPORARY_ACCESS, USER, UserRecord
+from databroker.records import ACCESS_GRANT, USER, UserRecord
 from gateproject.management.broker_access import opened_broker
 from tests.support.options import MINIMAL, make_options
 from tests.support.several_providers import several
@@ -81,8 +81,8 @@ def test_what_is_given_is_listed_and_revoked_and_the_audit_log_tells(options: Op
     assert told == [(action, id) for action in ("grants temporary access", "revokes temporary access") for id in ("oidc/1", "oidc/2")]
     first = AuditEntry.objects.order_by("id").first()
     assert first is not None
-    assert "wiki, until 20" in first.object_words
-    assert first.object_words.endswith("Z: an incident")
+    assert "wiki, until 20" in first.object_repr
+    assert first.object_repr.endswith("Z: an incident")
 
 
 def test_all_are_revoked_at_once(options: Options) -> None:
@@ -174,9 +174,9 @@ def test_nobody_is_meant_by_an_address_that_is_not_for_their_provider_to_tell(tm
 
     async def as_of_an_earlier_release() -> None:
         async with opened_broker(options) as broker:
-            record = await broker.get(TEMPORARY_ACCESS, "partner/7")
+            record = await broker.get(ACCESS_GRANT, "partner/7")
             assert record is not None
-            await broker.put(TEMPORARY_ACCESS, "partner/7", {**record.data, "person": "ceo@corp.example"}, expires=record.expires)
+            await broker.put(ACCESS_GRANT, "partner/7", {**record.data, "person": "ceo@corp.example"}, expires=record.expires)
 
     asyncio.run(as_of_an_earlier_release())
     assert run(options, "revoke", "--user", "ceo@corp.example") == "1 grant revoked"

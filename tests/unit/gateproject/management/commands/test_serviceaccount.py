@@ -43,9 +43,9 @@ def told() -> list[tuple[str, str]]:
 def test_the_life_of_an_account(options: Options) -> None:
     token = run(options, "create", "ci", "--group", "a", "--group", "b", "--expires", "30d")
     assert name_in(token) == "ci", "standard output holds the secret and nothing else"
-    row(ServiceAccount, id="ci", last_seen=timezone.now(), last_route="app.example.com")
+    row(ServiceAccount, id="ci", last_seen_at=timezone.now(), last_host="app.example.com")
     (listed,) = json.loads(run(options, "list", "--json"))
-    assert (listed["name"], listed["groups"], listed["last_route"]) == ("ci", ["a", "b"], "app.example.com")
+    assert (listed["name"], listed["groups"], listed["last_host"]) == ("ci", ["a", "b"], "app.example.com")
     assert listed["expires"] > listed["created"]
     assert listed["last_used"]
     assert token not in json.dumps(listed)
