@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from authorize.policy.decision import decide
-from authorize.policy.decision_text import route_looks, rows, sentence
+from authorize.policy.decision_text import route_looks, rows, sentence, ways_in
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from config.routes.route import Route
@@ -22,6 +22,13 @@ def explained(keys: dict[str, Any], caller: Identity | None, target: str = "/") 
     ("keys", "caller", "words", "params"),
     [
         ({"allowed_users": ["x@x.org"]}, user(), "have access", {"reasons": Reason.USER_NOT_LISTED.value}),
+        # That the provider is one of the route's is no reason for a refusal.
+        (
+            {"allowed_users": ["x@x.org"], "identity_providers": ["oidc"]},
+            user(),
+            "have access",
+            {"reasons": Reason.USER_NOT_LISTED.value},
+        ),
         (
             {"allowed_groups": ["g"], "allowed_domains": ["x.org"]},
             user(),
@@ -40,6 +47,11 @@ def test_a_decision_is_one_plain_sentence(keys: dict[str, Any], caller: Identity
     assert words in found
     assert found.params == params
     assert found.endswith(".")
+
+
+def test_a_way_in_is_no_key_that_keeps_others_out() -> None:
+    keys = {"allowed_users": ["x@x.org"], "identity_providers": ["oidc"]}
+    assert ways_in(decide(request(), user(), table(make_route(**keys)), NOW)) == ["allowed_users: one of x@x.org"]
 
 
 def test_the_sentence_does_not_say_the_same_twice() -> None:

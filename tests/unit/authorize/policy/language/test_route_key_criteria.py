@@ -88,6 +88,7 @@ def test_allowed_groups(entries: list[str], caller: Identity, reason: Reason) ->
         pytest.param({"level": (1,)}, {"level": (True,)}, False, id="true is not one"),
         pytest.param({"level": (False,)}, {"level": (0,)}, False, id="false is not zero"),
         pytest.param({"level": (True,)}, {"level": (True,)}, True, id="true is true"),
+        pytest.param({"level": (0,)}, {"level": (False,)}, False, id="zero is not false"),
         pytest.param({"team": ("a",)}, {"team": ()}, False, id="a claim without a value"),
     ],
 )
