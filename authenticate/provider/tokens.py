@@ -130,7 +130,7 @@ class SignedIn:
 
 
 class AskedAnother(BadRequest):
-    """An answer to a sign-in that was begun at a provider that is not configured any more; of an earlier release's nobody knows."""
+    """Response to a sign-in that was started at a provider which is no longer configured; `asked` is its id, None if unknown."""
 
     def __init__(self, asked: str | None):
         super().__init__(f"the sign-in started at {asked or 'an unnamed provider'}, which is no longer configured")

@@ -137,7 +137,7 @@ def _identity(facts: dict[str, Any] | None) -> Identity | None:
 
 
 def _end(facts: dict[str, Any]) -> float:
-    """None where nothing is said: an earlier release of authorize knows of no end."""
+    """End in Unix seconds; infinite where the response has none."""
     said = facts.get("ends", math.inf)
     if not isinstance(said, int | float):
         raise BrokerError("authorize sent an unknown response. Use the same release for all services")

@@ -51,7 +51,7 @@ class TimelineFilters:
             ("person", self._person),
             ("route", self._route),
             ("outcome", self._outcome),
-            ("shadow_outcome", self._would_be),
+            ("shadow_outcome", self._shadow_outcome),
         ):
             if name in self.said:
                 rows = narrow(rows, self.said[name])
@@ -81,7 +81,7 @@ class TimelineFilters:
             self.problems.append(f"{wanted} is no outcome of a decision.")
         return rows.filter(outcome=wanted)
 
-    def _would_be(self, rows: Rows, wanted: str) -> Rows:
+    def _shadow_outcome(self, rows: Rows, wanted: str) -> Rows:
         return newest(rows).filter(shadow_outcome=wanted)
 
     def _times(self, rows: Rows) -> Rows:

@@ -7,7 +7,7 @@ from authorize.policy.language import access_criteria, person_criteria, request_
 from config.routes.policy.language import Comparison
 
 # Their answer may change while nothing else does.
-TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age", "trusted_certificate"})
+TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})
 
 
 def criterion_of(comparison: Comparison) -> Criterion:
