@@ -6,14 +6,14 @@ from authorize.policy.compiled_route import people_blocks
 from authorize.policy.criterion import Case, Evaluation
 from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.truth import TRUE
 from config.routes.policy.language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 
 # Approvers are found by who they are, whatever they ask for.
-_NO_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
+_NO_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
 def may_request(route: Route, identity: Identity) -> bool:

@@ -13,7 +13,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import canonical_host
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from authorize.upstream.identity_headers import Headers
@@ -95,7 +95,7 @@ class Authorizer(ABC):
         self._page_ports = tuple(dict.fromkeys((None, options.authenticate_service_url.port, *self.routes.ports)))
 
     @abstractmethod
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         """Decision on a request; BadRequest where its path has two readings.  Who decides logs it by `request_id`."""
         ...
 
@@ -110,15 +110,15 @@ class Authorizer(ABC):
         ...
 
     @abstractmethod
-    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
+    async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation: ...
 
     @abstractmethod
-    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def openings(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
         """Openings of who is signed in at the host of `request`, by which they ask; none for nobody."""
         ...
 
     @abstractmethod
-    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         """Credentials of ours that the upstream wants to see of an allowed request; CredentialsError.  Only for what we carry ourselves."""
         ...
 
@@ -126,7 +126,7 @@ class Authorizer(ABC):
         """Whether this host has pages of ours.  The host of tunnels has: people sign in there for their programs."""
         return self.routes.knows_host(host, port) or (port in self._page_ports and self.routes.has_tunnels_at(host))
 
-    def audiences(self, request: AccessRequest) -> tuple[str, ...]:
+    def audiences(self, request: PolicyRequest) -> tuple[str, ...]:
         """Audiences of a credential that counts in this request.  For a tunnel, one of its host's pages, whatever its port."""
         if not request.is_tunnel:
             return (request.host_port,)
@@ -146,7 +146,7 @@ class Authorizer(ABC):
         port = None if port in self.default_ports else port
         return bool(separator) and self.knows_host(host, port) and scheme == self.scheme_of(host, port)
 
-    def is_public(self, request: AccessRequest) -> bool:
+    def is_public(self, request: PolicyRequest) -> bool:
         route = self.routes.match(request)
         return route is not None and route.route.allow_public_unauthenticated_access
 
@@ -160,7 +160,7 @@ class Authorizer(ABC):
 
     # What only the process that decides can say (authorize/service.py); in any other nothing is known, and nobody is an administrator.
 
-    async def shadow_outcome(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def shadow_outcome(self, request: PolicyRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         return None
 

@@ -10,7 +10,7 @@ from authorize.policy import decision_text
 from authorize.policy.compiled_route import lets_somebody_in, usable_conditions
 from authorize.policy.decision import Decision, Outcome, decide
 from authorize.policy.paths.readings import is_read_alike
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
 from authorize.state import default_ports, route_table
@@ -91,7 +91,7 @@ def routes_that_refuse_their_own(settings: Any) -> Iterator[Finding]:
         if route.is_tcp or not path or is_read_alike(path):
             continue
         try:
-            table.match(AccessRequest("GET", route.from_.host, _port(route, settings), path))
+            table.match(PolicyRequest("GET", route.from_.host, _port(route, settings), path))
         except (TooManyReadings, TwoReadings) as error:
             yield ("policy", indexes[id(route)]), f"rejects the path that it names: {error.in_full}. Use a regex that matches both"
 
@@ -145,7 +145,7 @@ def _failure(test: PolicyTest, options: Options, table: RouteTable) -> str:
     return ""
 
 
-def _with_certificate(request: AccessRequest, test: PolicyTest, table: RouteTable) -> AccessRequest:
+def _with_certificate(request: PolicyRequest, test: PolicyTest, table: RouteTable) -> PolicyRequest:
     """Only a route with an authority asks for a certificate."""
     shown, route = test.client_certificate, table.match(request)
     if shown is None or route is None or route.client_ca is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from authorize.client import Authorizer, Check
 from authorize.decision_log.log import DecisionRecorder
 from authorize.policy.decision import Outcome
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from databroker.replica import Replica
 from foundation.errors import BadRequest, BrokerError
 from foundation.web.asgi import Header
@@ -20,7 +20,7 @@ CATCH_UP_TIMEOUT = 2.0
 class EnvoyRequest:
     """Request as somebody's Envoy told it, which forwards it by the route of `route_id`; `unread` says why it has no single reading."""
 
-    request: AccessRequest
+    request: PolicyRequest
     headers: Sequence[Header]
     cookies: Sequence[bytes]
     client_address: str

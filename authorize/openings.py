@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.paths.canonical import canonical_path
-from authorize.policy.request import CONNECT, AccessRequest
+from authorize.policy.request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import literal_beginning
 from config.routes.policy.language import ENFORCE, comparisons
@@ -60,9 +60,9 @@ class StartPage:
         host = address.host if port is None else f"{address.host}:{port}"
         return cls(CONNECT if is_tcp else "GET", address.host, port, path, (b"host", host.encode()))
 
-    def request(self, asker: AccessRequest, headers: Headers) -> AccessRequest:
+    def request(self, asker: PolicyRequest, headers: Headers) -> PolicyRequest:
         """Request as the client of `asker` would make it; `headers` are those of its own that it sends everywhere."""
-        return AccessRequest(
+        return PolicyRequest(
             method=self.method,
             host=self.host,
             port=self.port,
@@ -81,7 +81,7 @@ class StartPages:
         self._default_ports = default_ports
         self._pages: dict[int, StartPage | None] = {}  # by the place of the route
 
-    async def openings(self, asker: AccessRequest, decide: Callable[[AccessRequest], Decision]) -> tuple[Opening, ...]:
+    async def openings(self, asker: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> tuple[Opening, ...]:
         """Openings among the routes that stand in the portal, in their order; `asker` is the request that asks for the list.
 
         Each is decided as that client's GET of its start page would be, or as its CONNECT; nothing else may say what is listed.
@@ -107,7 +107,7 @@ def carried_everywhere(headers: Headers) -> Headers:
     return tuple(header for header in headers if header[0] not in _OF_ONE_REQUEST)
 
 
-def _opening(route: CompiledRoute, request: AccessRequest, decide: Callable[[AccessRequest], Decision]) -> Opening | None:
+def _opening(route: CompiledRoute, request: PolicyRequest, decide: Callable[[PolicyRequest], Decision]) -> Opening | None:
     try:
         decision = decide(request)
     except BadRequest:

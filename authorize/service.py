@@ -17,7 +17,7 @@ from authorize.policy.criterion import Case
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
 from authorize.policy.language.registry import criterion_of
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
@@ -33,7 +33,7 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError, ConfigError, ProviderError, SealError
 
 # The administrators' rules look at the person only.
-ADMIN_REQUEST = AccessRequest(method="GET", host="", port=None, path="/")
+ADMIN_REQUEST = PolicyRequest(method="GET", host="", port=None, path="/")
 
 
 class TokenBearer(Protocol):
@@ -87,7 +87,7 @@ class AuthorizeService(Authorizer):
             for setting, name in (("admin_allowed_users", "user"), ("admin_allowed_groups", "groups"))
         )
 
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         """Decision on a request.  BadRequest where the path has two readings; BrokerError where the data broker is needed and away."""
         route = self.routes.match(request)
         if route is None:
@@ -112,7 +112,7 @@ class AuthorizeService(Authorizer):
         ends = _known_end(decision, identity) if is_told and identity is not None else math.inf
         return Check(decision, identity, headers, challenge, refused, ends)
 
-    async def shadow_outcome(self, request: AccessRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
+    async def shadow_outcome(self, request: PolicyRequest, check: Check, cookie_headers: Iterable[bytes]) -> ShadowOutcome | None:
         """Shadow outcome of this request, were all that is in shadow enforced; never a reason to answer it otherwise."""
         now = self._clock()
 
@@ -125,25 +125,25 @@ class AuthorizeService(Authorizer):
     async def identity_of_session(self, session_id: str) -> Identity | None:
         return await self._identities.load(session_id, self._clock())
 
-    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
         if route is None or not check.decision.is_allowed or check.decision.is_preflight:
             return ()
         return await self.credentials.headers_for(route, check.identity)
 
-    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
+    async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         identity, _ = await self._identify(request, cookie_headers, self._clock())
         if identity is None or not self.may_enter_host(request, identity):
             return Attestation(identity)
         return Attestation(identity, self.identity_headers.assertion(identity, request.host_port))
 
-    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def openings(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
         now = self._clock()
         identity = await self._of_cookies(cookie_headers, request.host_port, now)
         if identity is None:
             return ()
 
-        def decide(asked: AccessRequest) -> Decision:
+        def decide(asked: PolicyRequest) -> Decision:
             if (route := self.routes.match(asked)) is None:
                 return NO_ROUTE
             asked = self._certificates.judged(asked, route.client_ca, now)
@@ -153,7 +153,7 @@ class AuthorizeService(Authorizer):
 
         return await self._start_pages.openings(request, decide)
 
-    def may_enter_host(self, request: AccessRequest, identity: Identity) -> bool:
+    def may_enter_host(self, request: PolicyRequest, identity: Identity) -> bool:
         """Whether any route of this host lets this person in.  Where none does, nothing is attested about them for it."""
         now = self._clock()
         routes = self.routes.routes_of(request.host, request.port)
@@ -168,7 +168,7 @@ class AuthorizeService(Authorizer):
         return await self._of_cookies(cookie_headers, host_port, self._clock())
 
     async def _identify(
-        self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
+        self, request: PolicyRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None = None
     ) -> tuple[Identity | None, str]:
         """(who this is, what is wrong with the token of nobody).
 
@@ -184,7 +184,7 @@ class AuthorizeService(Authorizer):
     async def _of_cookies(self, cookie_headers: Iterable[bytes], host_port: str, now: float) -> Identity | None:
         return await self._cookies.of_browser(cookie_headers, host_port, now, self._identities.find)
 
-    async def _of_token(self, request: AccessRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
+    async def _of_token(self, request: PolicyRequest, now: float, route: Route | None) -> Identity | RefusedToken | None:
         """Which service account, or whom a program acts for: by the Authorization header, or else by a program's token in the query."""
         scheme, value = credentials.authorization_of(request)
         if credentials.is_service_account(scheme, value):
@@ -195,7 +195,7 @@ class AuthorizeService(Authorizer):
             return await self._of_program(request, program_token, now)
         return None if value or not credentials.is_unreadable(request) else RefusedToken("the Authorization header is ambiguous")
 
-    async def _of_program(self, request: AccessRequest, token: str, now: float) -> Identity | RefusedToken:
+    async def _of_program(self, request: PolicyRequest, token: str, now: float) -> Identity | RefusedToken:
         reason = ""
         for audience in self.audiences(request):
             try:
@@ -220,7 +220,7 @@ class AuthorizeService(Authorizer):
         return await self._identities.of_bearer(bearer.session, bearer.user)
 
     async def _identify_if_possible(
-        self, request: AccessRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None
+        self, request: PolicyRequest, cookie_headers: Iterable[bytes], now: float, route: Route | None
     ) -> Identity | None:
         try:
             return (await self._identify(request, cookie_headers, now, route))[0]

@@ -25,7 +25,7 @@ from authorize.policy.decision import judge
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.paths.readings import readings
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import PolicyRequest, access_request
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
 from config.options import Options
@@ -183,13 +183,13 @@ def readings_microseconds(path: bytes) -> float:
     ]
     routes = table.routes()
 
-    def first(asked: AccessRequest) -> CompiledRoute | None:
+    def first(asked: PolicyRequest) -> CompiledRoute | None:
         for compiled in routes:
             if compiled.matches(asked.path):
                 return compiled
         return None
 
-    def one_round(match: Callable[[AccessRequest], CompiledRoute | None], number: int) -> float:
+    def one_round(match: Callable[[PolicyRequest], CompiledRoute | None], number: int) -> float:
         part = made[number * (CHECKS // ROUNDS) :][: CHECKS // ROUNDS]
         started = time.process_time()
         for asked in part:

@@ -7,7 +7,7 @@ from typing import Any
 
 from authorize.identity.client_certificates import shown_certificate
 from authorize.policy.paths.canonical import canonical_host
-from authorize.policy.request import CONNECT, AccessRequest, ClientCertificate
+from authorize.policy.request import CONNECT, ClientCertificate, PolicyRequest
 from foundation.errors import BadRequest
 from foundation.web.asgi import Receive
 from foundation.web.brand import NO_SITE_FACTS, SiteFacts
@@ -30,7 +30,7 @@ class IncomingRequest:
     """
 
     scope: dict[str, Any]
-    request: AccessRequest
+    request: PolicyRequest
     headers: dict[bytes, bytes]
     cookies: list[bytes]
     request_id: str
@@ -121,7 +121,7 @@ class IncomingRequest:
         return not (self.is_upgrade or self.is_script or self.is_grpc or self.is_connect)
 
 
-UNREADABLE = AccessRequest(method="", host="", port=None, path="/")
+UNREADABLE = PolicyRequest(method="", host="", port=None, path="/")
 
 
 def new_request_id() -> str:

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from authorize.client import AuthorizePageContext, Authorizer
-from authorize.policy.request import CONNECT, AccessRequest, access_request
+from authorize.policy.request import CONNECT, PolicyRequest, access_request
 from config.options import Options
 from config.routes.route import Route
 from databroker.session_reader import SessionReader
@@ -89,24 +89,24 @@ class ProxyService:
         )
         return self.owner(incoming.request)
 
-    def owner(self, request: AccessRequest) -> Owner:
+    def owner(self, request: PolicyRequest) -> Owner:
         if request.method == CONNECT:  # none of our pages is reached by one
             return Owner.DATA_PLANE if self._serves_routes else Owner.NOTHING
         found = owner(request.path, self._hosts[request.host, request.port], self._options.authenticate_callback_path)
         # A public route may have a robots.txt of its own.
         return Owner.DATA_PLANE if found is Owner.ROBOTS and self._authorize.is_public(request) else found
 
-    def origin_of(self, request: AccessRequest) -> str:
+    def origin_of(self, request: PolicyRequest) -> str:
         return f"{self._authorize.scheme_of(request.host, request.port)}://{request.host_port}"
 
     def route_of_tunnel(self, host: str, port: str) -> Route | None:
         """Route that a program at this host wants a token for, where it says the port of a tunnel."""
         if not (port.isascii() and port.isdecimal() and len(port) <= LONGEST_PORT):
             return None
-        found = self._authorize.routes.match(AccessRequest(CONNECT, host, int(port), "/"))
+        found = self._authorize.routes.match(PolicyRequest(CONNECT, host, int(port), "/"))
         return found.route if found is not None else None
 
-    def providers_at(self, request: AccessRequest) -> tuple[str, ...]:
+    def providers_at(self, request: PolicyRequest) -> tuple[str, ...]:
         """Providers whose people are taken at the host of a request; () where one of its routes takes those of any."""
         named = [compiled.route.identity_providers for compiled in self._authorize.routes.routes_of(request.host, request.port)]
         return tuple(dict.fromkeys(chain.from_iterable(named))) if all(named) else ()

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from authenticate.api.problems import ApiProblem
 from authorize.identity import credentials
 from authorize.identity.service_accounts import account_with
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.client import BrokerClient
 from databroker.records import ServiceAccountRecord
@@ -52,7 +52,7 @@ class ApiAccess:
         self._clock = clock
         self._seen: BoundedCache[str, float] = BoundedCache(1000, 1_000_000)
 
-    async def program_of(self, request: AccessRequest) -> ApiProgram:
+    async def program_of(self, request: PolicyRequest) -> ApiProgram:
         """The program whose token is in the one Authorization header; ApiProblem.  Raises BrokerError."""
         scheme, token = credentials.authorization_of(request)
         if not credentials.is_service_account(scheme, token):

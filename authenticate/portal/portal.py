@@ -14,7 +14,7 @@ from authenticate.portal.choices import choices_of
 from authenticate.portal.icons import DRAWN, Icons
 from authorize.client import Authorizer
 from authorize.openings import SLICE, Opening
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.state import RouteLinks
 from config.options import Options
 from databroker.client import BrokerClient
@@ -67,7 +67,7 @@ class Portal:
         self._tiles: dict[tuple[str, bool, bool, str], Markup] = {}
 
     async def applications(
-        self, authorize: Authorizer, asker: AccessRequest, cookies: Iterable[bytes], session: SessionRecord
+        self, authorize: Authorizer, asker: PolicyRequest, cookies: Iterable[bytes], session: SessionRecord
     ) -> Applications:
         """Applications of this session's person; BrokerError."""
         opened = await authorize.openings(asker, cookies)

@@ -16,7 +16,7 @@ from authorize.decision_log.shadow import tell_shadow
 from authorize.policy.criterion import Case
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.identity import Identity, IdentitySources
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.options import Options
 from foundation.errors import BrokerError, GateError
 from foundation.telemetry import metrics
@@ -45,7 +45,7 @@ class DecisionLogEntry:
     """
 
     request_id: str
-    request: AccessRequest
+    request: PolicyRequest
     decision: Decision | None
     identity: Identity | None
     seconds: float
@@ -184,7 +184,7 @@ class DecisionRecorder:
         self._saw = saw
         self._clock = clock
 
-    async def check(self, authorize: Authorizer, request: AccessRequest, cookies: Sequence[bytes], request_id: str) -> Check:
+    async def check(self, authorize: Authorizer, request: PolicyRequest, cookies: Sequence[bytes], request_id: str) -> Check:
         """Check as `authorize.check`.  Without a request id it is no request (a stream that is judged anew), and nothing is kept."""
         if not request_id:
             return await authorize.check(request, cookies)

@@ -11,7 +11,7 @@ from typing import Any
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextTest, text_test
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from config.routes.policy.language import comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
@@ -55,13 +55,13 @@ def looked_at(routes: Iterable[Route]) -> ComparedNames:
     return ComparedNames(frozenset(headers), frozenset(claims), sees_access, tests)
 
 
-def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
+def bounded(request: PolicyRequest, looked: ComparedNames) -> PolicyRequest:
     """Request as it may wait in memory: without the query, where applications put secrets, and with the headers that rules look at."""
     headers = (
         tuple((name, value[: LONGEST_TEXT + 1]) for name, value in request.headers if name in looked.headers) if looked.headers else ()
     )
     shown = request.client_certificate
-    return AccessRequest(
+    return PolicyRequest(
         request.method,
         request.host,
         request.port,
@@ -75,7 +75,7 @@ def bounded(request: AccessRequest, looked: ComparedNames) -> AccessRequest:
     )
 
 
-def request_facts(request: AccessRequest, looked: ComparedNames) -> RecordedFacts:
+def request_facts(request: PolicyRequest, looked: ComparedNames) -> RecordedFacts:
     """Facts of a request that `bounded` gave.  `looked_headers` are those whose every value is here."""
     sent = [(name.decode("ascii"), value) for name, value in request.headers]
     left_out = {name for name, value in sent if is_secret_header(name) or len(value) > LONGEST_TEXT or _passes(name, value, looked)}
@@ -112,9 +112,9 @@ def _certificate(shown: ClientCertificate) -> RecordedFacts:
     }
 
 
-def request_of(facts: RecordedFacts) -> AccessRequest:
+def request_of(facts: RecordedFacts) -> PolicyRequest:
     certificate = facts.get("certificate")
-    return AccessRequest(
+    return PolicyRequest(
         method=facts.get("method", ""),
         host=facts["host"],
         port=facts.get("port"),

@@ -9,7 +9,7 @@ from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy.compiled_route import name_of
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome, judge
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.state import route_table
 from config.options import Options
 from foundation.errors import BadRequest
@@ -33,7 +33,7 @@ class ShadowPolicy:
         return f"<ShadowPolicy {self._table or 'of nothing'}>"
 
     async def shadow_outcome(
-        self, request: AccessRequest, enforced: Check, now: float, identify: Identify, certificates: ClientCertificates
+        self, request: PolicyRequest, enforced: Check, now: float, identify: Identify, certificates: ClientCertificates
     ) -> ShadowOutcome | None:
         """Outcome, or None where nothing in shadow bears on this request.  `identify` is asked where only the person could tell."""
         if self._table is None:

@@ -10,7 +10,7 @@ from authorize.identity.client_certificates import ClientCertificates
 from authorize.policy import decision_text
 from authorize.policy.decision import Decision, decide
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, own_hosts
 from config.options import Options
@@ -23,7 +23,7 @@ CHANGED = "The configuration has changed since: the routes shown are the current
 
 
 def explained(
-    request: AccessRequest,
+    request: PolicyRequest,
     identity: Identity | None,
     options: Options,
     table: RouteTable,
@@ -81,7 +81,7 @@ def explained_again(row: Any, options: Options, configuration: str) -> Explanati
     }
 
 
-def _asked(request: AccessRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
+def _asked(request: PolicyRequest, identity: Identity | None, options: Options, now: float) -> Explanation:
     return {
         "at": moment(now),
         "request": {"method": request.method, "host": request.host_port, "path": request.path, "source_ip": request.source_ip},
@@ -122,7 +122,7 @@ def _route(look: decision_text.RouteLook) -> dict[str, Any]:
     }
 
 
-def _note(request: AccessRequest, options: Options) -> str:
+def _note(request: PolicyRequest, options: Options) -> str:
     """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
     own = options.authenticate_service_url
     is_authenticate_host = (request.host, request.port) == (own.host, own.port)

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.identity.service_accounts import identity_of as account_identity
 from authorize.policy.identity import AccessSpan, Identity
-from authorize.policy.request import CONNECT, AccessRequest, access_request
+from authorize.policy.request import CONNECT, PolicyRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
 from config.identity_provider import ConfiguredProvider
 from config.options import Options
@@ -73,8 +73,8 @@ def described_moment(written: str) -> float:
 
 def described_request(
     url: str, method: str, ports: frozenset[int], headers: Sequence[tuple[bytes, bytes]] = (), **facts: Any
-) -> AccessRequest:
-    """Request that a browser would send for this URL with these headers; `facts` are those of AccessRequest that neither says."""
+) -> PolicyRequest:
+    """Request that a browser would send for this URL with these headers; `facts` are those of PolicyRequest that neither says."""
     said = dict(headers)
     facts |= {"headers": headers, "origin": said.get(b"origin", b"")}
     facts["access_control_request_method"] = said.get(b"access-control-request-method", b"")

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 from authorize.policy.compiled_route import ClientAuthority, CompiledRoute
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from foundation.bounded_cache import MIB, BoundedCache, bounded_lru_cache, together
 
 MAX_CACHED = 4096
@@ -49,7 +49,7 @@ class ClientCertificates:
     def __repr__(self) -> str:
         return f"<ClientCertificates {len(self._good)} good chains>"
 
-    def judged(self, request: AccessRequest, authority: ClientAuthority | None, now: float) -> AccessRequest:
+    def judged(self, request: PolicyRequest, authority: ClientAuthority | None, now: float) -> PolicyRequest:
         """Request with what this authority makes of its certificate; what anybody said before is forgotten."""
         shown = request.client_certificate
         if authority is None or shown is None:

@@ -2,7 +2,7 @@
 
 import re
 
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from foundation.challenges import BAD_TOKEN
 from foundation.crypto.service_account_token import PREFIX
 
@@ -18,7 +18,7 @@ _OF_BROWSERS = (b"sec-fetch-", b"sec-ch-")
 _BROWSERS_CALL_THEMSELVES = b"mozilla/"
 
 
-def authorization_of(request: AccessRequest) -> tuple[str, str]:
+def authorization_of(request: PolicyRequest) -> tuple[str, str]:
     """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
 
     `Gate <token>` and `Bearer Gate-<token>` are one scheme, `gate`.  Who asks for a tunnel may speak to us as to a proxy (RFC 9110
@@ -36,7 +36,7 @@ def authorization_of(request: AccessRequest) -> tuple[str, str]:
     return (scheme, token) if _TOKEN.fullmatch(token) else ("", "")
 
 
-def is_unreadable(request: AccessRequest) -> bool:
+def is_unreadable(request: PolicyRequest) -> bool:
     """Whether it carries an Authorization that `authorization_of` can't read."""
     return any(name == b"authorization" for name, _ in request.headers) and authorization_of(request) == ("", "")
 
@@ -46,19 +46,19 @@ def is_service_account(scheme: str, token: str) -> bool:
     return scheme in ("gate", "bearer") and token.startswith(PREFIX)
 
 
-def challenge(request: AccessRequest, takes_bearers: bool) -> str:
+def challenge(request: PolicyRequest, takes_bearers: bool) -> str:
     """WWW-Authenticate challenge for a program whose token let nobody in; "" for a person, who may sign in."""
     scheme, token = authorization_of(request)
     return BAD_TOKEN if is_service_account(scheme, token) or (takes_bearers and scheme == "bearer") else ""
 
 
-def shows_token_of_ours(request: AccessRequest) -> bool:
+def shows_token_of_ours(request: PolicyRequest) -> bool:
     """Whether it has a token of ours, a program's or a service account's, whatever it is worth."""
     scheme, token = authorization_of(request)
     return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
 
 
-def query_token_of(request: AccessRequest) -> str:
+def query_token_of(request: PolicyRequest) -> str:
     """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
 
     Whoever makes a link, on a page, in a mail or a chat, chooses its query: a visitor would act as the link's author.
@@ -69,7 +69,7 @@ def query_token_of(request: AccessRequest) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-def _is_browser(request: AccessRequest) -> bool:
+def _is_browser(request: PolicyRequest) -> bool:
     """Anything that a browser sends, whatever for: a page, a picture, a script's call, a websocket."""
     return any(
         name.startswith(_OF_BROWSERS)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from authorize.policy.identity import Identity
 from authorize.policy.paths.readings import is_read_alike, readings
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.truth import AND, FALSE, MAYBE, TRUE, UNKNOWN
 from config.routes.route import Route
 from foundation.errors import TooManyReadings
@@ -29,7 +29,7 @@ _CANT_EVALUATE = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 class Case:
     """Case that is judged.  `identity` is None where nobody is signed in; `now` is Unix seconds; `route` is the one that was found."""
 
-    request: AccessRequest
+    request: PolicyRequest
     identity: Identity | None
     now: float
     route: Route | None = None

@@ -7,7 +7,7 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE
 
@@ -43,13 +43,13 @@ class Decision:
 NO_ROUTE = Decision(Outcome.NO_ROUTE, None, ())
 
 
-def decide(request: AccessRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
+def decide(request: PolicyRequest, identity: Identity | None, routes: RouteTable, now: float) -> Decision:
     """Decision on a request.  `identity` is None where nobody is signed in.  BadRequest where the path has two readings on its host."""
     route = routes.match(request)
     return NO_ROUTE if route is None else judge(request, identity, route, now)
 
 
-def judge(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
+def judge(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     """Decision on a route that is already matched, at this time (Unix seconds).
 
     A requirement outranks every grant, and so does a deny, which must be known not to hold.  Grants are OR-ed.  Who may enter must
@@ -59,7 +59,7 @@ def judge(request: AccessRequest, identity: Identity | None, route: CompiledRout
     return _unless_weak(decision, route) if route.authentication else decision
 
 
-def _judged(request: AccessRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
+def _judged(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     case, trace = Case(request, identity, now, route.route), list[TraceStep]()
     for requirement in route.requirements:
         if requirement(case, trace) != TRUE:

@@ -10,7 +10,7 @@ from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Decision, Outcome
 from authorize.policy.paths.readings import readings
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from config.routes.policy.language import SHADOW
@@ -79,7 +79,7 @@ def _row(step: TraceStep, decision: Decision) -> dict[str, Any]:
 
 
 def route_looks(
-    request: AccessRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
+    request: PolicyRequest, policy: Sequence[Route], default_ports: frozenset[int], own_hosts: frozenset[str] = frozenset()
 ) -> list[RouteLook]:
     """The routes whose host is the request's, in order, up to the first that matches.
 
@@ -108,11 +108,11 @@ def route_looks(
     return looks
 
 
-def _fits(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> bool:
+def _fits(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> bool:
     return _alone(route, default_ports).knows_host(request.host, request.port, request.is_tunnel)
 
 
-def _other_address(request: AccessRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
+def _other_address(request: PolicyRequest, route: Route, default_ports: frozenset[int]) -> list[str]:
     """Empty where not even the host is the request's."""
     port = None if route.from_.port in default_ports and not route.is_tcp else route.from_.port
     if not _alone(route, default_ports).knows_host(request.host, port, route.is_tcp):

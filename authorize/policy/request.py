@@ -32,7 +32,7 @@ class ClientCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class AccessRequest:
+class PolicyRequest:
     """Request.  `host` is lower-case, without port or trailing dot; `port` is None where it is the scheme's default, never for a tunnel.
 
     `method` is empty where nobody trustworthy said it (forward auth): a rule about it can't be known to hold, so it must refuse.
@@ -83,7 +83,7 @@ def access_request(
     source_ip: str = "",
     headers: Sequence[tuple[bytes, bytes]] = (),
     client_certificate: ClientCertificate | None = None,
-) -> AccessRequest:
+) -> PolicyRequest:
     """Access request of raw bytes, the one door to what is judged; BadRequest where they have no single reading.
 
     `query` keeps each byte as one character (latin-1), so that it can be forwarded unchanged.  An empty `method` is one that nobody said.
@@ -97,7 +97,7 @@ def access_request(
     name, port = canonical_host(host)
     if method == CONNECT and port is None:
         raise BadRequest(Message("a tunnel needs a host and a port"))
-    return AccessRequest(
+    return PolicyRequest(
         method=method,
         host=name,
         port=None if port in default_ports and method != CONNECT else port,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
-from authorize.policy.request import CONNECT, AccessRequest
+from authorize.policy.request import CONNECT, PolicyRequest
 from config.routes.policy.language import SHADOW
 from config.routes.route import Route
 from config.routes.told_headers import ToldNames
@@ -159,7 +159,7 @@ class RouteTable:
         is_same = known is not None and len(known.routes) == len(routes) and all(map(is_, known.routes, routes))
         return known if known is not None and is_same else HostRoutes(routes, any(route.has_escapes for route in routes))
 
-    def match(self, request: AccessRequest) -> CompiledRoute | None:
+    def match(self, request: PolicyRequest) -> CompiledRoute | None:
         """Route of a request; TwoReadings (a BadRequest) where upstreams may read the path as one of another route, or of none."""
         found = self._host_routes(request.host, request.port, request.method == CONNECT)
         return found.match(request.path) if found is not None else None

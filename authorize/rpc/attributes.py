@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from authorize.identity.client_certificates import chain_of, shown_certificate
 from authorize.policy.paths.canonical import canonical_host
-from authorize.policy.request import AccessRequest, ClientCertificate, access_request
+from authorize.policy.request import ClientCertificate, PolicyRequest, access_request
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 from foundation.web.field_values import has_c1_control
@@ -28,7 +28,7 @@ Http: TypeAlias = attribute_context_pb2.AttributeContext.HttpRequest
 
 
 def to_check_request(
-    request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+    request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
 ) -> external_auth_pb2.CheckRequest:
     check = external_auth_pb2.CheckRequest()
     check.attributes.context_extensions.update(extensions)
@@ -56,7 +56,7 @@ def told_token(check: bytes) -> str:
         return ""
 
 
-def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[AccessRequest, list[bytes]]:
+def from_check_request(check: external_auth_pb2.CheckRequest, default_ports: frozenset[int]) -> tuple[PolicyRequest, list[bytes]]:
     """Access request, and every Cookie header; BadRequest where it has no single reading."""
     attributes = check.attributes
     http = attributes.request.http

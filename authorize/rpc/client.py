@@ -17,7 +17,7 @@ from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import NO_ROUTE, Decision, Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.rpc import attributes
 from authorize.rpc.ext_authz import CHECK
 from authorize.upstream.identity_headers import ASSERTION, Headers, identity_header_names
@@ -50,7 +50,7 @@ class RemoteAuthorizer(Authorizer):
         self._identities = IdentityLoader.of(options, replica)
         self._clock = clock
 
-    async def check(self, request: AccessRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
+    async def check(self, request: PolicyRequest, cookie_headers: Iterable[bytes], request_id: str = "") -> Check:
         route = self.routes.match(request)
         if route is None:
             return Check(NO_ROUTE, None)
@@ -64,19 +64,19 @@ class RemoteAuthorizer(Authorizer):
 
     async def identify(self, cookie_headers: Iterable[bytes], host_port: str) -> Identity | None:
         host, _, port = host_port.partition(":") if not host_port.startswith("[") else (host_port, "", "")
-        request = AccessRequest(method="GET", host=host, port=int(port) if port else None, path="/")
+        request = PolicyRequest(method="GET", host=host, port=int(port) if port else None, path="/")
         return _identity(_plain(await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.IDENTIFY})).get("identity"))
 
     async def identity_of_session(self, session_id: str) -> Identity | None:
         """Of the records themselves: authorize's answers tell neither groups nor claims."""
         return await self._identities.load(session_id, self._clock())
 
-    async def attest(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Attestation:
+    async def attest(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Attestation:
         answer = await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.ATTEST})
         told = dict(_headers(answer))
         return Attestation(_identity(_plain(answer).get("identity")), told.get(ASSERTION, b"").decode("ascii"))
 
-    async def openings(self, request: AccessRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
+    async def openings(self, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> tuple[Opening, ...]:
         facts = _plain(await self._ask(request, cookie_headers, {attributes.PURPOSE: attributes.OPENINGS}))
         try:
             open_now, after_step_up = (frozenset(facts[name].split()) for name in ("open", "open_after_step_up"))
@@ -89,7 +89,7 @@ class RemoteAuthorizer(Authorizer):
         found = [route for id, route in first.items() if (id in open_now or id in after_step_up) and route.route.is_in_portal]
         return tuple(Opening(route, needs_step_up=route.id in after_step_up) for route in found)
 
-    async def credentials_for(self, check: Check, request: AccessRequest, cookie_headers: Iterable[bytes]) -> Headers:
+    async def credentials_for(self, check: Check, request: PolicyRequest, cookie_headers: Iterable[bytes]) -> Headers:
         route = check.decision.route
         if route is None or not check.decision.is_allowed or check.decision.is_preflight or not self.shows_credentials(route):
             return ()
@@ -99,7 +99,7 @@ class RemoteAuthorizer(Authorizer):
         raise CredentialsError("authorize returned no credentials")
 
     async def _ask(
-        self, request: AccessRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
+        self, request: PolicyRequest, cookie_headers: Iterable[bytes], extensions: dict[str, str], request_id: str = ""
     ) -> pb.CheckResponse:
         told = attributes.to_check_request(request, cookie_headers, {**extensions, attributes.SEEN: self._replica.seen}, request_id)
         try:

@@ -18,7 +18,7 @@ from authorize.policy.criterion import TraceStep
 from authorize.policy.decision import Outcome
 from authorize.policy.identity import Identity
 from authorize.policy.paths.canonical import require_plain
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.rpc import attributes
 from authorize.upstream.identity_headers import ASSERTION
 from foundation.bounded_cache import bounded_lru_cache, together
@@ -78,7 +78,7 @@ class ExtAuthz:
 def _envoy_request(told: pb.CheckRequest, default_ports: frozenset[int]) -> EnvoyRequest:
     http, unread = told.attributes.request.http, None
     cookies: Sequence[bytes] = ()
-    request = AccessRequest(method=http.method, host="", port=None, path="/")
+    request = PolicyRequest(method=http.method, host="", port=None, path="/")
     try:
         request, cookies = attributes.from_check_request(told, default_ports)
         # An Envoy forwards what it told us, where our own data plane forwards what was judged.

@@ -8,7 +8,7 @@ import structlog
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
 from config.options import Options
 from config.routes.policy.language import comparisons
@@ -60,7 +60,7 @@ class IdentityHeaders:
         return f"<IdentityHeaders {len(self._cached)} cached>"
 
     def headers_for(
-        self, request: AccessRequest, route: CompiledRoute, identity: Identity | None, now: float, request_id: str = ""
+        self, request: PolicyRequest, route: CompiledRoute, identity: Identity | None, now: float, request_id: str = ""
     ) -> Headers:
         """Headers, () unless the route tells of the caller.  `identity` is None on public routes that nobody signed in for.
 

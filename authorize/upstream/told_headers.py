@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.routes.route import Route
 from config.routes.told_headers import names_token, sends_assertion, tells_person, told_templates
 from config.types.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
@@ -81,7 +81,7 @@ class RouteTemplates:
         return tuple(headers), tuple(left)
 
 
-def of_request(templates: Named, request: AccessRequest, request_id: str) -> Headers:
+def of_request(templates: Named, request: PolicyRequest, request_id: str) -> Headers:
     """Headers that name the request besides the person; raises NobodyToActFor as `RouteTemplates.told`."""
     certificate = request.client_certificate
     values = {REQUEST_ID: request_id, FINGERPRINT: certificate.fingerprint if certificate is not None else None}

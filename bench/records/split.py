@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from authorize.policy.decision import Outcome
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.rpc.client import RemoteAuthorizer
 from bench.records.stores import opened, tell
 from bench.support.process_stats import resident
@@ -51,7 +51,7 @@ AT_ONCE = 64
 YEAR = 365 * 86400.0
 LOADING = 300.0  # seconds at most for Redis to read its file
 ROUTE = {"from": f"https://{HOST}", "to": "http://127.0.0.1:9", "allowed_domains": ["example.com"], "pass_identity_headers": True}
-REQUEST = AccessRequest(method="GET", host=HOST, port=None, path="/")
+REQUEST = PolicyRequest(method="GET", host=HOST, port=None, path="/")
 
 
 def main() -> None:

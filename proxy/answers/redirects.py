@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.routes.route import Route
 from proxy.rewriting.target import PathRewrite, matched_part, without_token
 
@@ -12,7 +12,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 
 
-def redirect_to(route: Route, request: AccessRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
+def redirect_to(route: Route, request: PolicyRequest, canonical_prefix: str | None = None) -> tuple[int, str]:
     """Status and Location of a redirect route.  The Location always names scheme and host, so no path can become one (`//evil`)."""
     if (redirect := route.redirect) is None:
         raise ValueError(f"{route.id} is not a redirect route")

@@ -6,7 +6,7 @@ from typing import Any
 from authorize.client import Check
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Decision
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from foundation.telemetry.tracing import spans
 from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
 from foundation.telemetry.tracing.tracer import Tracer
@@ -44,7 +44,7 @@ def note_status(span: AnySpan, status: int) -> None:
         span.fail(str(status))
 
 
-def name_page(request: AccessRequest) -> None:
+def name_page(request: PolicyRequest) -> None:
     """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
     if span := current():
         span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
@@ -113,7 +113,7 @@ def note_carried(span: AnySpan, result: ForwardResult) -> None:
         span.fail(result.ending.value)
 
 
-def _read(request: AccessRequest) -> Facts:
+def _read(request: PolicyRequest) -> Facts:
     return {"server.address": request.host, "url.path": request.path}
 
 

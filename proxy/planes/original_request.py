@@ -7,7 +7,7 @@ from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from authorize.policy.paths.canonical import canonical_host, require_plain
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import PolicyRequest, access_request
 from foundation.errors import BadRequest
 from proxy.incoming import IncomingRequest
 
@@ -38,7 +38,7 @@ class Original:
     """Original request.  `request.method` is empty where no trusted peer said it.  `url` is what the front proxy would forward."""
 
     scheme: str
-    request: AccessRequest
+    request: PolicyRequest
 
     @property
     def origin(self) -> str:

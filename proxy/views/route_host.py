@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.decision import Outcome
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from databroker.client import consume_once
 from databroker.records import SESSION
 from foundation.crypto.hand_over import HandOver
@@ -114,7 +114,7 @@ async def sign_in(request: HttpRequest) -> HttpResponse:
     return redirect(location, set_cookies)
 
 
-async def _may_return(request: HttpRequest, asked: AccessRequest, route: CompiledRoute | None) -> bool:
+async def _may_return(request: HttpRequest, asked: PolicyRequest, route: CompiledRoute | None) -> bool:
     """Is somebody signed in here, and as strongly as the route asks?"""
     own = page_context(request)
     if route is None or not route.authentication:

@@ -8,7 +8,7 @@ from collections import Counter
 from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.decision import judge
 from authorize.policy.identity import AccessSpan, Identity
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from config.routes.route import Route
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.policy_cases import Cases
@@ -39,13 +39,13 @@ def test_the_decision_is_what_the_documentation_says() -> None:
     assert min(outcomes[each] for each in ("allowed", "sign in", "forbidden")) > CASES // 20, outcomes
 
 
-def request_of(asked: Asked) -> AccessRequest:
+def request_of(asked: Asked) -> PolicyRequest:
     certificate = None
     if asked.certificate is not None:
         certificate = ClientCertificate(
             hashlib.sha256(asked.certificate).hexdigest(), base64.b64encode(hashlib.sha256(asked.public_key).digest()).decode(), "CN=x"
         )
-    return AccessRequest(
+    return PolicyRequest(
         asked.method,
         "app.example.com",
         None,

@@ -27,7 +27,7 @@ from authorize.explain.recorded_user import SeveralUsersError, recorded_user
 from authorize.identity.client_certificates import shown_certificate
 from authorize.models import LoggedDecision
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from config.options import Options
@@ -123,7 +123,7 @@ def _logged(request_id: str, options: Options) -> Explanation:
     return {**explained_again(row, options, settings.GATE_SOURCE.checksum), "directory": directory}
 
 
-def _request(arguments: dict[str, Any], ports: frozenset[int]) -> AccessRequest:
+def _request(arguments: dict[str, Any], ports: frozenset[int]) -> PolicyRequest:
     headers = [_read("--header", described_header, written) for written in arguments["header"]]
     try:
         return described_request(

@@ -4,7 +4,7 @@ from typing import Any
 
 from authorize.decision_log.log import DecisionLog, DecisionRecorder
 from authorize.policy.identity import Identity
-from authorize.policy.request import AccessRequest, access_request
+from authorize.policy.request import PolicyRequest, access_request
 from authorize.policy.route_table import RouteTable
 from config.routes.route import Route
 from foundation.email_address import canonical_email
@@ -21,7 +21,7 @@ def table(*routes: Route, default_ports: frozenset[int] = HTTPS, client_ca: byte
     return RouteTable.build(routes, default_ports, client_ca=client_ca)
 
 
-def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **facts: Any) -> AccessRequest:
+def request(target: str | bytes = "/", host: str = "app.example.com", method: str = "GET", **facts: Any) -> PolicyRequest:
     raw = target if isinstance(target, bytes) else target.encode()
     path, _, query = raw.partition(b"?")
     return access_request(method, host.encode(), path, query, HTTPS, **facts)

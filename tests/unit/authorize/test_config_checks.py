@@ -18,7 +18,7 @@ from authorize.explain.invented_request import InventedPerson, described_identit
 from authorize.policy.compiled_route import compile_route
 from authorize.policy.decision import decide
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest, ClientCertificate
+from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from config.load import CheckedConfig, check_configuration
 from config.routes.route import Route
@@ -220,8 +220,8 @@ def test_nobody_gets_where_a_route_is_said_to_let_nobody_in(rules: dict[str, Any
     shown = {compiled.client_ca.id: "" for compiled in [compile_route(route, "policy[0]")] if compiled.client_ca}
     certificate = ClientCertificate("", "", "", verdicts=shown)
     asked = [
-        AccessRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
-        AccessRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
+        PolicyRequest("GET", "app.example.com", None, "/", client_certificate=certificate),
+        PolicyRequest("OPTIONS", "app.example.com", None, "/", "", "https://a", "GET", client_certificate=certificate),
     ]
     people = [described_identity(person, options) for person in (InventedPerson(), InventedPerson("9"), InventedPerson("7", **PERSON))]
     enters = any(decide(request, person, table, 0.0).is_allowed for request in asked for person in people)

@@ -9,7 +9,7 @@ import pytest
 
 from authorize.openings import Opening, StartPage, StartPages, carried_everywhere, start_path
 from authorize.policy.decision import Decision, Outcome, decide
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.service import AuthorizeService
 from config.routes.route import Route
 from foundation.crypto.session_cookie import SessionCookies
@@ -65,7 +65,7 @@ async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path
         await settled()
         for subject, _, _ in PEOPLE:
             for address in ("10.1.2.3", "203.0.113.9"):
-                asker = AccessRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip=address, headers=((b"x-env", b"a"),))
+                asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip=address, headers=((b"x-env", b"a"),))
                 cookie = signed_in(cookies, f"s{subject}", AUTHENTICATE, issued=1000.0, expires=2000.0).encode()
                 listed = {id(each.route): each for each in await service.openings(asker, [cookie])}
                 for route in service.routes.routes():
@@ -83,17 +83,17 @@ async def test_what_is_listed_is_what_the_requests_are_let_in_for(tmp_path: Path
     assert {(Outcome.ALLOWED, True), (Outcome.ALLOWED, False), (Outcome.STEP_UP, True), (Outcome.FORBIDDEN, False)} <= outcomes
 
 
-async def judged(service: AuthorizeService, asked: AccessRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
+async def judged(service: AuthorizeService, asked: PolicyRequest, cookies: SessionCookies, subject: str) -> tuple[Outcome, object] | None:
     """By the door that requests go through, at the application's own host."""
     cookie = signed_in(cookies, f"s{subject}", asked.host_port, issued=1000.0, expires=2000.0).encode()
     decision = (await service.check(asked, [cookie])).decision
     return decision.outcome, decision.route
 
 
-async def listed(*routes: Any, asker: AccessRequest | None = None, **facts: Any) -> tuple[Opening, ...]:
+async def listed(*routes: Any, asker: PolicyRequest | None = None, **facts: Any) -> tuple[Opening, ...]:
     found, person = table(*routes), user(**facts)
 
-    def judge(asked: AccessRequest) -> Decision:
+    def judge(asked: PolicyRequest) -> Decision:
         return decide(asked, person, found, NOW)
 
     return await StartPages(found, HTTPS).openings(asker or request("/.gate/", AUTHENTICATE), judge)
@@ -140,7 +140,7 @@ def test_the_start_page_is_what_the_route_names(keys: dict[str, Any], path: str 
     ],
 )
 async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict[str, Any], is_partial: bool) -> None:
-    asker = AccessRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
+    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", source_ip="10.1.1.1", headers=((b"x-env", b"prod"),))
     (found,) = await listed(make_route(policy={"allow": {"and": [rule]}}), asker=asker)
     assert found.is_partial is is_partial
     (quiet,) = await listed(make_route(policy=[{"mode": "shadow", "deny": rule}, {"allow": {"and": [{"domain": "corp.com"}]}}]))
@@ -149,7 +149,7 @@ async def test_it_says_where_other_requests_may_be_answered_otherwise(rule: dict
 
 def test_what_belongs_to_this_page_alone_is_not_taken_for_the_application_s() -> None:
     headers = ((b"host", b"auth.example.com"), (b"cookie", b"a=b"), (b"referer", b"x"), (b"user-agent", b"x"))
-    asker = AccessRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
+    asker = PolicyRequest("GET", AUTHENTICATE, None, "/.gate/", query="q=a", origin="https://x", source_ip="192.0.2.7", headers=headers)
     route = table(make_route("app.example.com:8443", allow_any_authenticated_user=True)).routes()[0]
     page = StartPage.of(route, HTTPS)
     assert page is not None

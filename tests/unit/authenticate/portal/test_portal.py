@@ -10,7 +10,7 @@ from authenticate.portal import choices
 from authenticate.portal.portal import MOST_RECENT, Portal
 from authorize.client import Authorizer
 from authorize.openings import Opening
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from databroker.records import SessionRecord
 from databroker.store.memory import MemoryStore
 from tests.support.options import make_options
@@ -28,7 +28,7 @@ class Opened:
             for host, title in titles.items()
         ]
 
-    async def openings(self, request: AccessRequest, cookie_headers: Any) -> tuple[Opening, ...]:
+    async def openings(self, request: PolicyRequest, cookie_headers: Any) -> tuple[Opening, ...]:
         return tuple(map(Opening, table(*self.routes).routes()))
 
 

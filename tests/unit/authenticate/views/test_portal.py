@@ -16,7 +16,7 @@ from django.core.handlers.asgi import ASGIHandler
 
 from authorize.openings import StartPage
 from authorize.policy.decision import Outcome
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.settings.brand import LARGEST_LOGO
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.web.pages import STATIC, TIMES_SCRIPT
@@ -315,7 +315,7 @@ async def test_whatever_the_policies_are_the_page_tells_what_may_be_opened_and_n
     pages = [await all_pages(browser, path) for path in ("/.gate/", "/.gate/?q=title", "/.gate/why?address=title")]
     for route in authorize.routes.routes():
         page = StartPage.of(route, authorize.default_ports)
-        start = page.request(AccessRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
+        start = page.request(PolicyRequest("GET", "", None, "/", **address), [(b"accept", b"text/html")]) if page is not None else None
         opens = False
         if start is not None:
             at_host = cookies_of(cookies, session.id, start.host_port, issued=session.data["issued"], expires=session.data["expires"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import unreachable
 from config.routes.route import Route
@@ -119,7 +119,7 @@ def test_the_route_table_never_finds_a_route_that_is_called_unreachable(written:
     never = {index for index, _ in unreachable(routes, DEFAULT)}
     for path in {*paths, *(keys[key] for keys in written for key in ("path", "prefix") if key in keys)}:
         try:
-            found = table.match(AccessRequest("GET", "a.example.com", None, path))
+            found = table.match(PolicyRequest("GET", "a.example.com", None, path))
         except BadRequest:
             continue
         assert found is None or next(i for i, each in enumerate(routes) if each is found.route) not in never

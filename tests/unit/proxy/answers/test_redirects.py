@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from config.routes.route import Route
 from proxy.answers.redirects import redirect_to
 
 
 def location(redirect, path="/x", *, query=b"", port=None, **keys):
     route = Route.model_validate({"from": "https://app.example.com", "redirect": redirect, **keys})
-    return redirect_to(route, AccessRequest("GET", "app.example.com", port, path, query=query.decode("latin-1")))
+    return redirect_to(route, PolicyRequest("GET", "app.example.com", port, path, query=query.decode("latin-1")))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from proxy.observe.spans import name_page, request_span, status_noted
 from tests.support.asgi import incoming_from
 from tests.support.kept_spans import KeptSpans
@@ -64,7 +64,7 @@ async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> No
     root = request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
     assert root is not None
     with root:
-        name_page(AccessRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
+        name_page(PolicyRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
     (ended,) = spans.ended()
     assert ended.name == "_OTHER /.gate/admin"
     assert ended.attributes["http.request.method"] == "_OTHER"

@@ -8,7 +8,7 @@ from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
 from authorize.policy.reasons import Reason
-from authorize.policy.request import AccessRequest
+from authorize.policy.request import PolicyRequest
 from tests.unit.authorize.builders import NOW, make_route, request, user
 
 PREFLIGHT = {"origin": b"https://other.example", "access_control_request_method": b"PUT"}
@@ -142,7 +142,7 @@ def test_each_claim_has_its_step() -> None:
     ]
 
 
-def steps(key: str, value: Any, caller: Identity | None, asked: AccessRequest | None = None) -> list[TraceStep]:
+def steps(key: str, value: Any, caller: Identity | None, asked: PolicyRequest | None = None) -> list[TraceStep]:
     """Steps that the one block of the key leaves."""
     (block,) = make_route(**{key: value}).blocks
     trace: list[TraceStep] = []
