@@ -279,6 +279,7 @@ class _Issuer:
         return uri
 
 
+# enforcement-point: Identity: Bearer token verification
 async def verified(
     token: str,
     trust: TokenPolicy,

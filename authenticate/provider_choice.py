@@ -15,6 +15,7 @@ LONGEST_ADDRESS = 320
 Providers = tuple[ConfiguredProvider, ...]
 
 
+# enforcement-point: Sign-in and sign-out: Provider selection
 class ProviderChoice:
     """Choice among the providers of one configuration.
 

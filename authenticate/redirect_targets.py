@@ -48,6 +48,7 @@ def parse(url: str) -> RedirectTarget | None:
     )
 
 
+# enforcement-point: Sign-in and sign-out: Redirect targets
 class RedirectTargets:
     """Allow-list: the authenticate host and, by `is_route_origin`, the routes'.  Origins are compared whole: scheme, host and port."""
 

@@ -28,6 +28,7 @@ def _is_user_of(route: Route, identity: Identity) -> bool:
     return not route.identity_providers or identity.provider in route.identity_providers
 
 
+# enforcement-point: Authorization: Approvers of access requests
 class AccessRules:
     """Access rules of one configuration's routes."""
 

@@ -73,6 +73,7 @@ class StartPage:
         )
 
 
+# enforcement-point: Authorization: Applications in the portal
 class StartPages:
     """Start pages of a route table, each worked out when it is asked for first."""
 

@@ -84,6 +84,7 @@ def verified_email(user_id: str, fields: Mapping[str, Any], providers: Mapping[s
     return email if rule_email_of(user, {}, provider_of(user_id, providers)) else ""
 
 
+# enforcement-point: Identity: Email address that rules match
 def rule_email_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
     """Address by which a person of ours is meant, in the form that rules compare; "" where nobody may be found by it: nobody has
     verified it, it is not for this provider to tell, or the session began under another address: the record is that of the latest sign-in.

@@ -53,6 +53,7 @@ class ForgettingBroker:
         return was_live
 
 
+# enforcement-point: Sign-in and sign-out: One-time values
 async def consume_once(client: BrokerClient, id: str, expires: float) -> bool:
     """Return True for the first caller with this id and False for every other, and for an id that has long expired.
 

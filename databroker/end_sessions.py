@@ -53,6 +53,7 @@ async def end_sessions_of_user(broker: BrokerClient, user_id: str, account: Call
     return await end_sessions(broker, await session_ids_of_user(broker, user_id, account))
 
 
+# enforcement-point: Sign-in and sign-out: End of sessions
 async def end_sessions(broker: BrokerClient, ids: Iterable[str], over: list[str] | None = None) -> list[str]:
     """End these, and with them the weaker ones that the same browsers had before (`SessionRecord.superseded_ids`):
     who is out is out at every host.

@@ -25,6 +25,7 @@ def own_records(client: BrokerClient, provider: ConfiguredProvider) -> BrokerCli
     return OwnRecords(client, provider.records_prefix) if provider.is_entry else client
 
 
+# enforcement-point: Directory: Record ownership among several directories
 class OwnRecords:
     """Client around another.  `prefix`: what the ids of its people begin with, and, unseen, those of its groups and pushed resources."""
 

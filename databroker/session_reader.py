@@ -13,6 +13,7 @@ from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Re
 log = structlog.get_logger(__name__)
 
 
+# enforcement-point: Identity: Session validity
 class SessionReader:
     """Reader of one configuration: a session counts only while the provider that vouched for it is a configured one."""
 

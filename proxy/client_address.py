@@ -59,6 +59,7 @@ def last_untrusted(peer: str, hops: Sequence[str], trusted: Container[str]) -> s
     return address
 
 
+# enforcement-point: Requests: Client IP and trusted proxies
 def client_address(incoming: IncomingRequest, trusted: Container[str]) -> str:
     """Client address, for logs and sessions: the peer, or the last address in X-Forwarded-For that is not itself a trusted proxy's."""
     peer = incoming.peer

@@ -34,6 +34,7 @@ class CarriedElsewhere(BadRequest):
     status = 403
 
 
+# enforcement-point: Authorization: Verdict for a decision
 class Verdicts:
     """Verdict function: `of` is the one; all that it knows besides its arguments follows from the configuration."""
 

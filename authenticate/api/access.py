@@ -44,6 +44,7 @@ class ApiProgram:
             ).with_header("WWW-Authenticate", TOO_LITTLE)
 
 
+# enforcement-point: Identity: API authentication and permissions
 class ApiAccess:
     """Door of the API.  No cookie is looked at, and no token in a URL."""
 

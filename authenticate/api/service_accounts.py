@@ -128,6 +128,7 @@ async def revoke_service_account(call: ApiCall) -> None:
         await _accounts(call).revoke(call.id)
 
 
+# enforcement-point: Identity: Lifetime of service accounts created through the API
 def lifetime_of(wanted: AccountToMake, program: ApiProgram, now: float) -> float:
     """Seconds that the new account lives.  ApiProblem where it would be more than the program that makes it: by its permissions, its
     groups, its end, or its name, which rules and applications may know.

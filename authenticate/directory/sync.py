@@ -104,6 +104,7 @@ def _held(value_type: Any, record: Any) -> Any:
         return None
 
 
+# enforcement-point: Directory: Mass removal check
 def check_removals(changes: DirectoryChanges, command: str = SYNC) -> None:
     """The limit: TooManyGone where more than half of the users, or of the groups, would be removed; `command` reads them by hand."""
     for record_type, word in ((DIRECTORY_USER, "users"), (DIRECTORY_GROUP, "groups")):

@@ -37,6 +37,7 @@ class AddressRefused(Exception):
         super().__init__(f"{kind} address ({address})")
 
 
+# enforcement-point: Sign-in and sign-out: Network destinations of provider URLs
 class AddressScope:
     """The addresses that one provider's URLs may lead to; `home` is its configured URL, None where all URLs are the operator's."""
 

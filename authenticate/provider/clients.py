@@ -11,6 +11,7 @@ from databroker.records import SessionRecord
 from databroker.session_reader import vouches
 
 
+# enforcement-point: Sign-in and sign-out: Provider client of a session
 class ProviderClients:
     """Clients by the ids of their providers, each made when somebody needs it: fifty cost a start nothing."""
 

@@ -236,6 +236,7 @@ def single_params(query: str) -> dict[str, str]:
     return params
 
 
+# enforcement-point: Sign-in and sign-out: Provider of an authorization response
 def check_sender(params: Mapping[str, str], issuer: str) -> None:
     """Check of `iss` (RFC 9207): a response of another issuer must not be redeemed at ours (mix-up); BadRequest."""
     if "iss" in params and not is_issuer(issuer, params["iss"]):

@@ -30,6 +30,7 @@ class ExpectedIdToken:
     is_refreshed: bool = False
 
 
+# enforcement-point: Sign-in and sign-out: ID token
 def verify(token: str, keys: Keys, expected: ExpectedIdToken, now: float) -> dict[str, Any]:
     """The claims; UnknownKey where no key verifies it, WrongToken where it is not ours to believe, WrongTime where it is not of now."""
     payload, algorithm = _authenticate(ID_TOKEN, token, keys, expected.issuer, expected.algorithms)

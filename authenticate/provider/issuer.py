@@ -9,6 +9,7 @@ from foundation.errors import ProviderError
 __all__ = ["TENANT", "is_issuer", "issuer_for", "signs_for"]
 
 
+# enforcement-point: Sign-in and sign-out: Issuer
 def issuer_for(issuer: str, claims: Mapping[str, Any]) -> str:
     """The issuer that a token with these claims must name: the configured one, of the token's own tenant where that is open."""
     if TENANT not in issuer:

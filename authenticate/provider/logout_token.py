@@ -29,6 +29,7 @@ class SignedOut:
     expires: float  # nobody accepts the token later
 
 
+# enforcement-point: Sign-in and sign-out: Back-channel logout token
 def verify(token: str, keys: Keys, issuer: str, client_id: str, algorithms: frozenset[str], now: float) -> SignedOut:
     """The sessions to end; UnknownKey where no key verifies the signature; WrongToken, WrongTime where the token is not ours to believe.
 

@@ -50,6 +50,7 @@ async def verified_by_keys(
         raise WrongToken(str(error)) from error
 
 
+# enforcement-point: Sign-in and sign-out: Provider-signed tokens
 @dataclass(frozen=True, slots=True)
 class TokenKind:
     """A kind of token: `name` is for people; `types` are the values of `typ` that such a token may have, in lower case."""

@@ -35,6 +35,7 @@ class Tokens:
     scope: str | None = None  # as the provider writes it; None where it says nothing, which means all that was asked for (RFC 6749 5.1)
 
 
+# enforcement-point: Sign-in and sign-out: Token endpoint response
 def parse(answer: ProviderResponse, now: float, *, needs_id_token: bool) -> Tokens:
     error = error_code(answer)
     # Auth0 says it with 403, GitHub with 200.

@@ -10,6 +10,7 @@ PATH = "/.gate/scim/v2/"
 MAX_BODY = 2 * 1024 * 1024
 
 
+# enforcement-point: Directory: SCIM authentication
 class ScimAccess:
     """Check of the settings' tokens, by the ids of their providers; without any SCIM is off."""
 

@@ -55,6 +55,7 @@ class RefreshStep(Enum):
     CLAIMS = auto()
 
 
+# enforcement-point: Sign-in and sign-out: Session refresh
 class SessionRefresh:
     """Refresher of single sessions, each under a lease of its own."""
 

@@ -132,6 +132,7 @@ class Sessions:
 
         return await self._cookies.of_browser(cookie_headers, host_port, now, live)
 
+    # enforcement-point: Sign-in and sign-out: Sessions of a user
     async def own(self, session: SessionRecord, id: str, now: float) -> SessionRecord | None:
         """The live session of this id, where it is of the same person as `session`, by another account that is linked, too; of anybody
         else's it says what it says of none.

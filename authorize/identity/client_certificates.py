@@ -116,6 +116,7 @@ def _read(chain: tuple[bytes, ...]) -> ClientCertificate | None:
     )
 
 
+# enforcement-point: Identity: Client certificate verification
 def verify(chain: tuple[bytes, ...], authority_pem: bytes, now: float) -> _ChainValidity:
     """Path from the client's own certificate, over what it sent along, to one of these authorities (RFC 5280 6).
 

@@ -18,6 +18,7 @@ _OF_BROWSERS = (b"sec-fetch-", b"sec-ch-")
 _BROWSERS_CALL_THEMSELVES = b"mozilla/"
 
 
+# enforcement-point: Identity: Credentials in headers
 def authorization_of(request: PolicyRequest) -> tuple[str, str]:
     """(scheme in lower case, the token) of the one Authorization header; ("", "") where there is none, several, or no token.
 
@@ -58,6 +59,7 @@ def shows_token_of_ours(request: PolicyRequest) -> bool:
     return scheme == "gate" or is_service_account(scheme, token) or bool(query_token_of(request))
 
 
+# enforcement-point: Identity: Credentials in query strings
 def query_token_of(request: PolicyRequest) -> str:
     """Token in the query, of the one `gate_session`; "" where there is none, or several, or a browser sends it.
 

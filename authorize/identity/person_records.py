@@ -105,6 +105,7 @@ def _has_untold_groups(facts: PersonRecords, claims: Mapping[str, tuple[Any, ...
     return provider.expects_groups if values is None else not names_all_groups(values)
 
 
+# enforcement-point: Identity: Linked accounts
 def linked_id_of(user: UserRecord, session_claims: Mapping[str, Any], provider: ConfiguredProvider | None) -> str:
     """Id of the person whose account this is, by their address; "" where accounts of its provider are not linked, or this one can't be:
     the provider has not asserted that the address is verified.

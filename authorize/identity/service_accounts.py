@@ -123,6 +123,7 @@ async def _read(name: str, get: ReadRecord, now: float) -> _ReadAccount | Refuse
     return _ReadAccount(record.version, account, replace(identity, expires=min(identity.expires, until)), makers)
 
 
+# enforcement-point: Identity: Service accounts end with the secrets that created them
 async def _makers(account: ServiceAccountRecord, get: ReadRecord) -> tuple[tuple[tuple[str, int], ...], float]:
     """The accounts through which this one was made, with their versions; and the moment until which all of them vouch for it."""
     makers, until = list[tuple[str, int]](), math.inf

@@ -49,6 +49,7 @@ def decide(request: PolicyRequest, identity: Identity | None, routes: RouteTable
     return NO_ROUTE if route is None else judge(request, identity, route, now)
 
 
+# enforcement-point: Authorization: Policy decision
 def judge(request: PolicyRequest, identity: Identity | None, route: CompiledRoute, now: float) -> Decision:
     """Decision on a route that is already matched, at this time (Unix seconds).
 

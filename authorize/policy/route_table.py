@@ -16,6 +16,7 @@ from config.routes.told_headers import ToldNames
 from foundation.errors import ConfigError, Problem, TwoReadings
 
 
+# enforcement-point: Requests: Route selection
 @dataclass(frozen=True, slots=True)
 class HostRoutes:
     """Routes of one `from` host and port, in list order.  First match wins, so they are never sorted."""

@@ -30,6 +30,7 @@ def _parts(possible: int) -> list[int]:
     return [value for value in _VALUES if possible & value]
 
 
+# enforcement-point: Authorization: Three-valued logic
 def _table(operation: Callable[[int, int], int]) -> tuple[tuple[int, ...], ...]:
     def combined(one: int, other: int) -> int:
         found = 0

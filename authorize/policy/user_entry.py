@@ -32,6 +32,7 @@ class UserEntry:
         return self.kind is EntryKind.USER_ID and self.name.startswith(("https://", "http://"))
 
 
+# enforcement-point: Identity: Users named in rules
 def user_entry(written: str) -> UserEntry:
     """Judged by its form alone, so that whoever may choose their subject or address can't change what an entry means: with a slash it
     is a user id, else with an "@" an e-mail address, else a subject.  ValueError where it can be nobody's.

@@ -29,6 +29,7 @@ from foundation.rpc.channel import RpcChannel, RpcFailed
 _FIELDS = frozenset(each.name for each in fields(Identity) if each.init)
 
 
+# enforcement-point: Services and certificates: Decisions of a remote authorize service
 class RemoteAuthorizer(Authorizer):
     """Authorizer over gRPC.  Its own routes say which one a request is for; authorize must find the same one, and decides.
 

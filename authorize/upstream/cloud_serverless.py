@@ -45,6 +45,7 @@ class _Held:
     renewed_at: float
 
 
+# enforcement-point: Upstream requests: Identity tokens for serverless upstreams
 class IdentityTokens:
     """Token cache, one for each audience; of many requests that need the same one, the first fetches it and the others wait for that."""
 

@@ -94,6 +94,7 @@ def audience_of(upstream: Url) -> str:
     return Url("https", upstream.host, upstream.port).origin
 
 
+# enforcement-point: Upstream requests: Kubernetes impersonation
 def impersonated_user(identity: Identity) -> bytes:
     """User to impersonate: the verified address, else `provider/subject`; an address that could pass for the latter is not used."""
     email = attested_email(identity)

@@ -85,6 +85,7 @@ class TokenHeaders(NamedTuple):
     due: float
 
 
+# enforcement-point: Upstream requests: Provider tokens for upstreams
 class ProviderTokens:
     """Header cache for each session and route; of many requests that need a refresh one asks for it, and the others wait for that."""
 

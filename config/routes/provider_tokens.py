@@ -44,6 +44,7 @@ def may_go_unencrypted(route: "Route") -> bool:
     return bool(route.pass_provider_tokens_unencrypted)
 
 
+# enforcement-point: Upstream requests: Routes that may receive provider tokens
 def provider_tokens_are_guarded(route: "Route") -> Iterator[Finding]:
     """Rule of where the provider's tokens may go, and that nothing else lets them."""
     named = {name: parts for name, parts in told_templates(route).items() if names_token(parts)}

@@ -67,6 +67,7 @@ class ToldHeaderNames(NamedTuple):
 _NONE = ToldHeaderNames()
 
 
+# enforcement-point: Upstream requests: Names of identity headers
 def told_header_names(route: "Route") -> ToldHeaderNames:
     if not (route.identity_headers or route.assertion_header or route.set_request_headers):
         return _NONE

@@ -81,6 +81,7 @@ def _seen(owner: Settings, key: str) -> Any:
     return list(value) if (type(owner), key) in _NAMES_ONLY else value
 
 
+# enforcement-point: Pages: Redaction of configuration values
 def shown(value: Any) -> str:
     """Value as a configuration file would have it, without what is secret; empty for what is unset."""
     plain = _plain(value)

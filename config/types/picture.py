@@ -30,6 +30,7 @@ _COMPUTING = "rgba?|hsla?|hwb|(?:ok)?l(?:ab|ch)|color|var|calc|matrix|translate[
 _OTHER_FUNCTION = re.compile(rf"(?<![\w-])(?!(?:{_COMPUTING})\s*\()[\w-]+\s*\(", re.IGNORECASE)
 
 
+# enforcement-point: Pages: Uploaded images
 def media_type(content: bytes) -> str:
     """PNG or SVG; ValueError for anything else, for one that is too large, and for an SVG that is more than shapes."""
     if len(content) > LARGEST:

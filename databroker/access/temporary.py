@@ -32,6 +32,7 @@ class AccessBusy(AccessError):
     status = 409
 
 
+# enforcement-point: Authorization: Grants of temporary access
 class TemporaryAccesses:
     """Temporary access of people.  AccessError, and BrokerError where the data broker can't be reached."""
 

@@ -50,6 +50,7 @@ def _name_of(pair: bytes) -> bytes:
     return pair.partition(b"=")[0].strip(b" \t")
 
 
+# enforcement-point: Identity: Cookies that belong to gate
 def is_ours(name: bytes, cookie_name: str) -> bool:
     """Whether a cookie is ours: the session, its companion, or one of an attempt, a form, the admin.  Case does not matter.
 
@@ -60,6 +61,7 @@ def is_ours(name: bytes, cookie_name: str) -> bool:
     return any(read == own or read.startswith(own + b"_") for read in (folded, folded.removeprefix(HOST_PREFIX.lower().encode())))
 
 
+# enforcement-point: Identity: `__Host-` cookie prefix
 def host_name(name: str, *, secure: bool) -> str:
     """The name under which a cookie is this very host's: no other host can set it, and no other path of this one (RFC 6265bis 4.1.3.2).
 

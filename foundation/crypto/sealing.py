@@ -21,6 +21,7 @@ TAG_BYTES = 16
 MAX_SEALED = 8192
 
 
+# enforcement-point: Services and certificates: Key derivation
 def derive_key(secret: bytes, purpose: str) -> bytes:
     """A 256-bit key for one purpose (HKDF-SHA256, RFC 5869): no two uses of a secret share a key."""
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"gate/1/" + purpose.encode()).derive(secret)
@@ -46,6 +47,7 @@ def from_text(text: str) -> bytes:
     return value
 
 
+# enforcement-point: Sign-in and sign-out: Sealed values that pass through a browser
 class Sealer:
     """AES-256-GCM under keys of its own purpose; the audience is bound as associated data, the expiry is inside.
 

@@ -39,6 +39,7 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(b"gate service account\0" + token.encode()).hexdigest()
 
 
+# enforcement-point: Identity: Service account secret
 def is_secret(token: str, kept_hash: str) -> bool:
     return hmac.compare_digest(hash_of(token), kept_hash)
 

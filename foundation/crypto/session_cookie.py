@@ -35,6 +35,7 @@ class SessionToken:
     expires: float
 
 
+# enforcement-point: Identity: Session cookie
 class SessionCookies:
     """Seals, opens, sets and clears session cookies.  One is bound to the host it was issued for, or to `cookie_domain` where that
     covers it, and counts beside its companion only (docs/decisions/cookies.md).

@@ -21,6 +21,7 @@ class UrlExpired(SealError):
         super().__init__("this link has expired")
 
 
+# enforcement-point: Sign-in and sign-out: Signed URLs
 class UrlSigner:
     """HMAC-SHA256 under keys of `shared_secret` over the URL with its query sorted by key: the first signs, all verify."""
 

@@ -79,6 +79,7 @@ class SigningKey:
         return base64.b64encode(der).decode("ascii")
 
 
+# enforcement-point: Upstream requests: Published public keys
 def checked_jwk(claimed: Mapping[str, Any]) -> dict[str, str]:
     """The members of a public key for signatures, exactly, under the name that follows from it; else ValueError."""
     kind = _MEMBERS.get(str(claimed.get("alg")))

@@ -57,6 +57,7 @@ class RpcFailed(GateError):
         super().__init__(f"{code.name.lower().replace('_', ' ')}: {words}")
 
 
+# enforcement-point: Services and certificates: Responses of other services
 class RpcChannel:
     """The connections to one service.  Belongs to the event loop that calls first; makes none before."""
 

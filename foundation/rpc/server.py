@@ -157,6 +157,7 @@ class RpcServer:
         await self._server.stop(STOP_SECONDS)
 
 
+# enforcement-point: Services and certificates: Authentication of gRPC calls
 class SecretCheck(grpc.aio.ServerInterceptor):
     """Interceptor of every method: no token, no service.
 

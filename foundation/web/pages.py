@@ -117,6 +117,7 @@ class PageFiles:
 NO_FILES = PageFiles()
 
 
+# enforcement-point: Pages: Content Security Policy and other page headers
 @lru_cache(maxsize=MOST_POLICIES)
 def headers(
     form_targets: str = "'self'",

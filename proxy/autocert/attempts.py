@@ -17,6 +17,7 @@ LONGEST_RETRY_AFTER = 14 * 24 * 60 * MINUTE
 ALL = "*"
 
 
+# enforcement-point: Services and certificates: ACME retry limits
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Attempts of a host, the last ones; `not_before` is in Unix seconds.  `worked` is the challenge that did the last time."""

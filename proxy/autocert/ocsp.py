@@ -57,6 +57,7 @@ def ask(url: str, chain: CertificateChain) -> bytes:
     return received
 
 
+# enforcement-point: Services and certificates: OCSP responses
 def verify(response: bytes, chain: CertificateChain, now: datetime) -> Staple:
     """Staple of a response (RFC 6960 3.2).  UnverifiedStaple unless it is about this certificate, current,
     and signed by or for its issuer.

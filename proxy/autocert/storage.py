@@ -24,6 +24,7 @@ _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 MOST_BYTES = 1024 * 1024
 
 
+# enforcement-point: Services and certificates: ACME challenge responses
 class CertificateStorage:
     """Certificate storage; OSError where the directory can't be used.  A broken file is like one that isn't there, and is replaced."""
 

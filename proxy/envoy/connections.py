@@ -23,6 +23,7 @@ _RECONNECT_INTERVAL = 0.05  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.2  # seconds
 
 
+# enforcement-point: Authorization: Revocation of requests that Envoy forwards
 class Connections:
     """Clients' connections to Envoy, each named by its peer: the address and port of the socket, whoever the client behind it is.
 

@@ -27,6 +27,7 @@ class NoMark(BadRequest):
     """Refusal of a request without gate's mark: whoever this is, it is not our Envoy."""
 
 
+# enforcement-point: Requests: Requests from Envoy's internal listener
 class InternalListener:
     """ASGI middleware of the internal listener, which reads what Envoy says of the client that it has seen.
 

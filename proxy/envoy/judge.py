@@ -36,6 +36,7 @@ NameOf = Callable[[Upstream, Route], str | None]
 _NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
+# enforcement-point: Authorization: Decisions for Envoy
 class Judge:
     """Judge's server.  `service` is asked at each request, as a reload replaces it.
 

@@ -5,6 +5,7 @@ from proxy.incoming import IncomingRequest
 from proxy.service import ProxyService
 
 
+# enforcement-point: Authorization: Requests that may share an Envoy connection
 def is_shared(service: ProxyService, incoming: IncomingRequest, facts: EdgeFacts) -> bool:
     """Whether other requests on the connection may be another client's, or may be the one that ends the session."""
     return facts.is_http2 and (incoming.is_trusted or service.is_authenticate_host(_name(incoming)))

@@ -14,6 +14,7 @@ from proxy.envoy.carried.carried_requests import CarriedRequests
 ID = b"x-request-id"
 
 
+# enforcement-point: Requests: Requests that Envoy could not connect upstream
 class UnconnectedRequests:
     """ASGI application of the socket."""
 

@@ -18,6 +18,7 @@ _SEPARATORS = re.compile(rb"[\r\n\0]")
 _OF_THE_HANDSHAKE = (b"connection", b"upgrade")
 
 
+# enforcement-point: Requests: Requests parsed by another ASGI server
 def strict_scope(scope: Mapping[str, Any]) -> dict[str, Any]:
     """Scope as our listener would give it, of "http" or of "websocket" (the GET of its handshake).
 

@@ -78,6 +78,7 @@ class DataPlane:
         finally:
             pipeline.recorder.record(context)
 
+    # enforcement-point: Upstream requests: Headers of forwarded requests
     async def outgoing(self, judged: JudgedRequest, carry: Carry) -> OutgoingRequest:
         """Outgoing request that its upstream gets, of whatever kind and on whatever plane: none is made elsewhere.
 

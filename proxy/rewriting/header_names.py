@@ -41,6 +41,7 @@ def fold(name: bytes) -> bytes:
     return name.translate(_FOLD)
 
 
+# enforcement-point: Upstream requests: Headers that only gate sets
 def is_internal_header(folded: bytes) -> bool:
     """Whether a folded name carries identity, or anything else that only we may tell an upstream.  The only door for such names."""
     folded = _DASHES.sub(b"-", folded).strip(b"-")

@@ -109,6 +109,7 @@ def without_token(query: bytes) -> bytes:
     return b"&".join(pair for pair in pairs if unquote_to_bytes(pair.partition(b"=")[0].replace(b"+", b" ")) != TOKEN_KEY)
 
 
+# enforcement-point: Upstream requests: Host header derived from the request
 @dataclass(frozen=True, slots=True)
 class HostRewrite:
     """Host sent upstream: `fixed`, or of a `header`, or out of the path; else the upstream's own name where `is_own`; else the Host

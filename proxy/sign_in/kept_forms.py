@@ -83,6 +83,7 @@ class SubmittedForm:
     body: bytes = field(repr=False)
 
 
+# enforcement-point: Sign-in and sign-out: Saved forms
 class KeptForms:
     """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
 

@@ -22,6 +22,7 @@ _URL = re.compile(
 )
 
 
+# enforcement-point: Sign-in and sign-out: Redirects of programmatic login
 class Programs:
     """Programs' redirect URIs.  `programmatic_redirect_domain_whitelist`: whole hosts.  https, or http on this machine's own addresses."""
 

@@ -16,6 +16,7 @@ from proxy.upstreams.upstream_errors import UpstreamErrors
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)
 
 
+# enforcement-point: Upstream requests: TCP tunnel destination
 async def dial(
     upstream: Upstream,
     selection: ClusterSelection | None,

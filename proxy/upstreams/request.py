@@ -80,6 +80,7 @@ class OutgoingRequest:
     connection_use: ConnectionUse = ConnectionUse.SHARED
 
 
+# enforcement-point: Upstream requests: Serialization of upstream requests
 def request_head(request: OutgoingRequest) -> bytes:
     """Request line and headers as they go out (RFC 9112 3).  Raises UpstreamError for anything that would add a line."""
     lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.target), *map(b": ".join, request.headers)]

@@ -27,6 +27,7 @@ class FrameFault:
     reason: str
 
 
+# enforcement-point: Upstream requests: WebSocket frames
 class FrameWalker:
     """Frame parser of one direction.  `feed` gives back what may pass: up to the first refused frame, or to the end of a Close frame.
 

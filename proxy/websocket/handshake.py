@@ -49,6 +49,7 @@ class Handshake(Upgrade):
         return Relay(allows_rsv=any(name == b"sec-websocket-extensions" for name, _ in accepted))
 
 
+# enforcement-point: Requests: WebSocket handshake and Origin
 def handshake(method: str, headers: Iterable[Header], own_origin: str, origins: Sequence[str]) -> Handshake:
     """Handshake of a request.  Raises HandshakeRefused for what is none, or comes from a page of a foreign origin."""
     given = by_name(headers)

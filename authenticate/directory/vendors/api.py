@@ -56,6 +56,7 @@ class RateLimiter:
             await self._sleep(at - now)
 
 
+# enforcement-point: Directory: Hosts that receive directory credentials
 class DirectoryApi:
     """HTTP client for one reading of one directory.  `base` is its address; nothing but it ever gets the credentials."""
 

@@ -11,6 +11,7 @@ from config.routes.policy.language import Comparison
 ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN)
 
 
+# enforcement-point: Authorization: Temporary access in policy
 def granted(comparison: Comparison) -> Criterion:
     """Temporary access to the route of the case.  Not `on_person`: it needs the time and the route, too."""
 

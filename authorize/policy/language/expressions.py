@@ -20,6 +20,7 @@ class UnusableOperand(ValueError):
         self.key = key
 
 
+# enforcement-point: Authorization: Policy expressions, unknown values included
 def compile_block(block: Block) -> Evaluation:
     """Evaluation of a block; a written one ends the trace with a TraceStep for all of it.  UnusableOperand for the first that is."""
     inner = _evaluation(block.expression, is_told=block.effect != "deny")

@@ -28,6 +28,7 @@ _LONGEST_HOST = 253
 _LONGEST_LABEL = 63
 
 
+# enforcement-point: Requests: Path normalization
 def canonical_path(raw: bytes) -> str:
     """Path (without query) as percent-encoded ASCII: the form that is matched, decided on and forwarded.
 
@@ -68,6 +69,7 @@ def canonical_setting_prefix(text: str) -> str:
     return canonical_setting_path(text + "x").removesuffix("x")
 
 
+# enforcement-point: Requests: Host normalization
 def canonical_host(raw: bytes) -> tuple[str, int | None]:
     """Host and port of a Host header: lower-case, without trailing dot; the port as written, None where there is none."""
     return _HOSTS[raw]

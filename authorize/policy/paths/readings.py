@@ -48,6 +48,7 @@ def is_read_alike(path: str) -> bool:
     return "%" not in path or _TELLING.search(path) is None
 
 
+# enforcement-point: Requests: Paths that upstreams may interpret differently
 def readings(path: str) -> tuple[str, ...]:
     """Readings: every path that a reader may take this canonical one for, in canonical form, but with the escapes of `_NAMES` decoded.
 

@@ -14,6 +14,7 @@ def certificate_hosts(options: Options) -> set[str]:
     return {route.from_.host for route in options.policy if route.tls_downstream_client_ca is not None or options.client_ca is not None}
 
 
+# enforcement-point: Requests: Hosts whose connections Envoy tunnels unparsed
 def tunnel_hosts(options: Options) -> set[str]:
     """Hosts that have routes for TCP alone.  Envoy hands their connections to gate unread, TLS and all: it can't end one direction of a
     tunnel before the other (1.40), nor say by its end whether it broke off.

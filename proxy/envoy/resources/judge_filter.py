@@ -44,6 +44,7 @@ _LOG_FORMAT = (
 _OF_ENVOY = ("x-envoy-external-address", "x-envoy-internal", "x-envoy-expected-rq-timeout-ms", "x-envoy-upstream-service-time")
 
 
+# enforcement-point: Authorization: Envoy requires a decision for each request
 @dataclass(frozen=True, slots=True)
 class JudgeFilter:
     """Filter of the judge.  `token` proves to gate that it is this Envoy that asks, `mark` to Envoy that gate has judged.

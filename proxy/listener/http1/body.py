@@ -48,6 +48,7 @@ class LengthBody:
         return content, rest
 
 
+# enforcement-point: Requests: HTTP/1.1 body framing
 class ChunkedBody:
     """Chunked body (RFC 9112 7.1): size line, data, CR LF, ..., zero size, trailers (checked and dropped), CR LF."""
 

@@ -107,6 +107,7 @@ def check_unfinished(buffer: bytes | bytearray, checked: int) -> None:
         raise RequestRefused(431, "The request headers are too large.")
 
 
+# enforcement-point: Requests: HTTP/1.1 request head syntax
 def parse_head(text: bytes) -> RequestHead:
     """Request head of `text`, the head without its empty line; every line of it still ends with CR LF.  RequestRefused."""
     line, _, header_lines = text.partition(b"\r\n")

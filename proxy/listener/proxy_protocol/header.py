@@ -33,6 +33,7 @@ class ProxyHeader:
     source: tuple[str, int] | None
 
 
+# enforcement-point: Requests: PROXY protocol header
 def find(data: bytes) -> ProxyHeader | None:
     """PROXY header at the beginning of what came, None while more is needed.  Raises MalformedProxyHeader as soon as no more could help."""
     if data[: len(_V2)] == _V2[: len(data)]:

@@ -15,6 +15,7 @@ log = structlog.get_logger(__name__)
 MOST_SECONDS = 10.0  # a balancer sends its header with its first packet
 
 
+# enforcement-point: Requests: Connections that must begin with a PROXY protocol header
 class ProxyProtocolFactory(FirstBytesFactory):
     """Factory behind a balancer.  TLS is part of the connections themselves: the header comes before the handshake."""
 

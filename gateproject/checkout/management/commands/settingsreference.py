@@ -9,6 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from authenticate.api.openapi import openapi_document
 from config.reference.schema import json_schema
 from config.reference.settings_page import route_page, settings_page
+from gateproject.checkout.enforcement_points import enforcement_points, enforcement_points_page
 from gateproject.management.cli_page import cli_page
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.metrics_page import metrics_page
@@ -18,7 +19,7 @@ DOCS = Path(__file__).parents[4] / "docs" / "reference"
 
 
 class Command(GateCommand):
-    help = "Write the reference pages of settings, route keys, metrics and the API (settings.md, route.md, metrics.md, ...)."
+    help = "Write the reference pages of settings, route keys, metrics, the API and enforcement points (settings.md, metrics.md, ...)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a file is out of date")
@@ -45,4 +46,5 @@ def files() -> dict[str, str]:
         "config.schema.json": schema,
         "metrics.md": metrics_page(),
         "openapi.json": api,
+        "enforcement-points.md": enforcement_points_page(enforcement_points()),
     }
