@@ -27,8 +27,8 @@ from authenticate.provider.kinds.base import AccessRefused, ScopeMissing, is_ver
 from authenticate.provider.signed_token import MAX_TOKEN, TokenKind, UnknownKey, WrongToken, verified_by_keys
 from authenticate.provider.single_flight import Place, SingleFlightCache
 from config.options import Options
-from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from config.routes.route import Route
+from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, ISSUER_ENDS, JWT
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.bounded_cache import MIB, BoundedCache, weight_of
 from foundation.challenges import RefusedToken

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.records import SessionRecord
 from foundation.crypto import cookies
 from foundation.errors import BadRequest

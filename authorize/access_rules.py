@@ -8,7 +8,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.language.expressions import compile_block
 from authorize.policy.request import PolicyRequest
 from authorize.policy.truth import TRUE
-from config.routes.policy.language import ENFORCE, Combination, Comparison
+from config.routes.policy.policy_language import ENFORCE, Combination, Comparison
 from config.routes.route import Route
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 

@@ -18,7 +18,7 @@ from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
 from authorize.upstream.identity_headers import Headers
 from config.options import Options
-from config.routes.upstreams.credentials import shows_credentials
+from config.routes.upstreams.upstream_credentials import shows_credentials
 from databroker.client import BrokerPageContext
 from foundation.errors import BadRequest
 from foundation.readiness import ReadinessReport

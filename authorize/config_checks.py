@@ -23,11 +23,11 @@ from authorize.user_entry_checks import (
     tokens_that_open_nothing,
     unusable_administrators,
 )
-from config.documents.document import path_of
-from config.load import ConfigCheck
+from config.loader import ConfigCheck
 from config.options import Options
-from config.routes.policy.language import ENFORCE
-from config.routes.policy.tests import PolicyTest
+from config.parsing.document import path_of
+from config.routes.policy.policy_language import ENFORCE
+from config.routes.policy.policy_tests import PolicyTest
 from config.routes.route import Route
 from config.routes.route_cache import routes_beside
 from config.validation import Finding

@@ -11,7 +11,7 @@ from authorize.policy.paths.canonical import canonical_path
 from authorize.policy.request import CONNECT, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.unreachable_routes import literal_beginning
-from config.routes.policy.language import ENFORCE, comparisons
+from config.routes.policy.policy_language import ENFORCE, comparisons
 from foundation.errors import BadRequest
 
 # Seconds of the event loop at a time: a list of a thousand routes must hold up nobody's request.

@@ -21,7 +21,7 @@ from authorize.policy.request import PolicyRequest
 from authorize.upstream.credentials import UpstreamCredentials
 from authorize.upstream.identity_headers import Headers, IdentityHeaders
 from config.options import Options
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 from config.routes.route import Route
 from databroker.client import BrokerClient
 from databroker.records import SessionRecord, UserRecord

@@ -5,11 +5,11 @@ from typing import Any
 
 from authorize.policy.compiled_route import unusable_users
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
-from config.documents.document import KeyPath, path_of
-from config.routes.bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
-from config.routes.policy.language import comparisons
+from config.parsing.document import KeyPath, path_of
+from config.routes.policy.policy_language import comparisons
 from config.routes.route import Route
-from config.settings.authenticate import PROVIDERS as KINDS
+from config.routes.route_bearer_tokens import ISSUER_ENDS, JWT, OF_OUR_PEOPLE
+from config.settings.authenticate_settings import PROVIDERS as KINDS
 from config.settings.identity_providers import groups_claims, provider_kinds, several
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from config.settings.provider_entry import SERVICE_ACCOUNT

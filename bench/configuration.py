@@ -22,7 +22,7 @@ ROUNDS = 3
 
 LOAD = (
     "import sys; from pathlib import Path; from authorize.config_checks import CONFIG_CHECKS; from authorize.state import route_table; "
-    "from config.load import load_options; from gateproject.process.gc_tuning import made_beside_requests\n"
+    "from config.loader import load_options; from gateproject.process.gc_tuning import made_beside_requests\n"
     "with made_beside_requests(): route_table(load_options(Path(sys.argv[1]), {}, CONFIG_CHECKS))"
 )
 COMMANDS = {

@@ -28,7 +28,7 @@ from bench.configuration import configuration
 from bench.support.process_stats import own_processor_seconds, resident
 from bench.support.rig import free_port, gate_settings, run_gate
 from bench.support.upstream import start_upstream
-from config.source import SETTLED_SECONDS
+from config.config_watcher import SETTLED_SECONDS
 
 HOST = "reload.localhost"
 CONNECTIONS = 16

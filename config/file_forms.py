@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from config.types.files import SettingFiles
+from config.fields.setting_files import SettingFiles
 from config.validation import Finding, Settings
 
 

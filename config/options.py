@@ -8,20 +8,20 @@ from typing import ClassVar
 from pydantic import Field
 
 from config import removed_keys
-from config.identity_provider import ConfiguredProvider, configured_providers
+from config.fields.pem import check_authority, check_pair, check_signing_key
+from config.provider_config import ConfiguredProvider, configured_providers
 from config.routes.route import Route
-from config.settings.authenticate import AuthenticateSettings
-from config.settings.authorize import AuthorizeSettings
-from config.settings.autocert import AutocertSettings
-from config.settings.databroker import DatabrokerSettings
-from config.settings.directory import DirectorySettings
+from config.settings.authenticate_settings import AuthenticateSettings
+from config.settings.authorize_settings import AuthorizeSettings
+from config.settings.autocert_settings import AutocertSettings
+from config.settings.common_settings import AUTO, MOST_MEASURED_ROUTES, SharedSettings
+from config.settings.databroker_settings import DatabrokerSettings
+from config.settings.directory_settings import DirectorySettings
 from config.settings.group_sources import groups_come_from_somewhere
 from config.settings.identity_providers import IdentityProviderSettings
-from config.settings.proxy import ProxySettings
-from config.settings.rpc import RpcSettings
-from config.settings.shared import AUTO, MOST_MEASURED_ROUTES, SharedSettings
-from config.settings.tracing import TracingSettings
-from config.types.pem import check_authority, check_pair, check_signing_key
+from config.settings.proxy_settings import ProxySettings
+from config.settings.rpc_settings import RpcSettings
+from config.settings.tracing_settings import TracingSettings
 from config.validation import Finding, Rule
 from foundation.machine.cores import usable_cores
 from foundation.values import CertificatePair, SecretBytes, WatchedFile

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from config.documents.document import KeyPath
+from config.parsing.document import KeyPath
 from foundation.version import RELEASE
 
 # Where and what is wrong; a third part is another place that the message calls `{other}`.

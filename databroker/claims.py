@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from config.identity_provider import ConfiguredProvider, provider_of, told_email
 from config.issuers import is_issuer
 from config.options import Options
+from config.provider_config import ConfiguredProvider, provider_of, told_email
 from databroker.records import UserRecord, issuer_in
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, is_partial, unescaped
 from foundation.email_address import canonical_email

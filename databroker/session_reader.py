@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for, is_issuer
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.access.values import AccessHolder, TemporaryAccess, TemporaryAccessRecord
 from databroker.records import DIRECTORY_USER, DirectoryGroup, DirectoryUser, Record, SessionRecord, UserRecord
 

@@ -7,9 +7,9 @@ from django.core.paginator import Paginator
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 
+from config.inspect.redaction import ShownValue, route_in_force, settings_in_force
+from config.inspect.source_map import Places
 from config.options import Options
-from config.shown.places import Places
-from config.shown.values import ShownValue, route_in_force, settings_in_force
 from databroker.adminsite.read_only import PageAdmin
 from proxy.admin import found_routes, told_of
 from proxy.service import page_context

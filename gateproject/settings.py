@@ -5,10 +5,10 @@ import secrets
 from pathlib import Path
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.load import config_path
+from config.config_watcher import ConfigSource
+from config.loader import config_path
 from config.options import Options
 from config.settings.storage_url import DatabaseUrl
-from config.source import ConfigSource
 from foundation.crypto.cookies import host_name, is_host_name
 from foundation.crypto.sealing import derive_keys
 from foundation.errors import ConfigError

@@ -13,11 +13,11 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from authorize.policy.decision import Outcome
-from config.reference.all_settings import written_duration
-from config.routes.policy.language import SHADOW
+from config.inspect.policy_text import policy_words
+from config.reference.setting_catalog import written_duration
+from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route as ConfiguredRoute
-from config.routes.told_headers import tells_person
-from config.shown.policy_words import policy_words
+from config.routes.route_identity_headers import tells_person
 from databroker.adminsite.read_only import PageAdmin
 from proxy.service import page_context
 from proxy.upstreams.cluster import Clusters

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
-from config.routes.told_headers import ToldNames
-from config.routes.upstreams.credentials import shows_credentials
+from config.routes.route_identity_headers import ToldNames
+from config.routes.upstreams.upstream_credentials import shows_credentials
 from foundation.web.asgi import Header
 from proxy.incoming import IncomingRequest
 from proxy.rewriting.connection_auth import ConnectionUse, connection_use

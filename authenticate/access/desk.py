@@ -16,8 +16,8 @@ from authorize.policy.compiled_route import name_of
 from authorize.policy.identity import Identity
 from authorize.state import RouteLinks
 from config.options import Options
-from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
+from config.routes.route_access_requests import REQUIRED
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.access.asked import APPROVED, AccessApproval, AskedAccess, AskedAccesses, HeldRequest, end_early
 from databroker.access.temporary import TRIES, AccessBusy, AccessError, TemporaryAccesses, checked_why

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from authenticate.directory.base import DirectorySnapshot
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 from databroker.records import DirectoryGroup, DirectoryUser
 from foundation.errors import ConfigError, Problem
 

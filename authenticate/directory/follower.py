@@ -8,8 +8,8 @@ import structlog
 from authenticate.directory import file
 from authenticate.directory.base import DirectoryError, DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import apply, difference
-from config.identity_provider import ConfiguredProvider
-from config.types.files import stamp_of
+from config.fields.setting_files import stamp_of
+from config.provider_config import ConfiguredProvider
 from databroker.client import BrokerClient
 from foundation.errors import BrokerError, ConfigError
 from foundation.readiness import PartHealth

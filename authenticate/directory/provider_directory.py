@@ -14,9 +14,9 @@ from authenticate.directory.follower import DirectoryFollower
 from authenticate.directory.reading import DirectoryReading
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.vendors.api import Sleep
-from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.client import BrokerClient
 from databroker.leader_election import DoneElsewhere, run_elected
 from databroker.own_records import own_records

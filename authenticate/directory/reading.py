@@ -10,7 +10,7 @@ import structlog
 
 from authenticate.directory.base import DirectorySnapshot, TimeBudget
 from authenticate.directory.sync import SYNC, DirectoryChanges, Progress, apply, check_removals, difference
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 from databroker.client import BrokerClient
 from databroker.leader_election import run_alone
 from databroker.own_records import own_records

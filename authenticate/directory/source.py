@@ -13,8 +13,8 @@ from authenticate.directory.vendors.registry import vendor_of
 from authenticate.directory.vendors.vendor import Vendor
 from authenticate.provider.address_scope import AddressScope
 from authenticate.provider.http import ProviderHttp
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from foundation.errors import ProviderError
 
 log = structlog.get_logger(__name__)

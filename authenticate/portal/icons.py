@@ -4,15 +4,15 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from config.fields import image
 from config.options import Options
-from config.types import picture
 from foundation.crypto.sealing import derive_keys
 from foundation.values import WatchedFile
 
 PATH = "/.gate/icons/"
-_ENDINGS = {picture.PNG: ".png", picture.SVG: ".svg"}
+_ENDINGS = {image.PNG: ".png", image.SVG: ".svg"}
 
-# Lines in a square of 24, drawn with a round pen; the names are those of config/routes/portal.py.
+# Lines in a square of 24, drawn with a round pen; the names are those of config/routes/route_portal.py.
 DRAWN = {
     "book": "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zm0 13a3 3 0 0 1 3-3h11",
     "calendar": "M4 6h16v14H4zm0 4h16M8 3v4m8-4v4",
@@ -52,10 +52,10 @@ class Icons:
     def _of(self, icons: Iterable[object]) -> Iterable[tuple[str, ServedIcon]]:
         for icon in icons:
             if isinstance(icon, WatchedFile):
-                yield self._name(icon), ServedIcon(icon.content, picture.media_type(icon.content))
+                yield self._name(icon), ServedIcon(icon.content, image.media_type(icon.content))
 
     def _name(self, icon: WatchedFile) -> str:
-        return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[picture.media_type(icon.content)]
+        return hmac.digest(self._key, icon.content, "sha256").hex()[:32] + _ENDINGS[image.media_type(icon.content)]
 
     def drawn(self, icon: str | WatchedFile | None) -> tuple[str, str]:
         """Where a picture is and how it is drawn, one of them or none: (path of a file, lines of a drawing of ours)."""

@@ -21,8 +21,8 @@ from authenticate.provider.kinds.registry import provider_of
 from authenticate.provider.signed_token import WrongToken, verified_by_keys
 from authenticate.provider.single_flight import Place
 from authenticate.provider.tokens import Tokens
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.records import SessionRecord
 from foundation.errors import ProviderError
 from foundation.readiness import PartHealth

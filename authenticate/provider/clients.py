@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from authenticate.provider.client import ProviderClient
 from authenticate.provider.issuer import is_issuer
 from authenticate.provider.kinds.base import AnotherPerson
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.records import SessionRecord
 from databroker.session_reader import vouches
 

@@ -16,8 +16,8 @@ from authenticate.views.callers import caller_of
 from authenticate.views.portal import STYLE, portal_files
 from authorize.access_rules import may_request
 from authorize.state import RouteLinks
-from config.routes.access_requests import REQUIRED
 from config.routes.route import Route
+from config.routes.route_access_requests import REQUIRED
 from databroker.access.asked import HeldRequest
 from databroker.access.temporary import AccessError
 from databroker.access.values import LONGEST_WHY, TemporaryAccess, TemporaryAccessRecord

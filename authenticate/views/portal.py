@@ -14,7 +14,7 @@ from authenticate.service import AuthenticateService, page_context
 from authenticate.views import answers
 from authenticate.views.callers import pending_requests
 from authenticate.views.person import described_person
-from config.types.picture import PNG
+from config.fields.image import PNG
 from databroker.records import SessionRecord
 from foundation.errors import BrokerError
 from foundation.web import pages, responses

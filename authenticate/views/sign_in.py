@@ -16,7 +16,7 @@ from authenticate.step_up import OLD, StepUpRequest
 from authenticate.views import answers
 from authenticate.views.authorization_request import SignInAttempt, redirect_to_provider
 from authenticate.views.program import begin as begin_programmatic
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 from databroker.records import SessionRecord
 from foundation.crypto.sign_in_attempts import is_attempt_id
 from foundation.crypto.signed_urls import UrlExpired

@@ -12,7 +12,7 @@ from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.language.request_criteria import is_secret_header
 from authorize.policy.language.text_operators import TextTest, text_test
 from authorize.policy.request import ClientCertificate, PolicyRequest
-from config.routes.policy.language import comparisons
+from config.routes.policy.policy_language import comparisons
 from config.routes.route import Route
 from foundation.claim_values import ListedValues, NullValues, PartialValues, UnescapedValues, unescaped
 

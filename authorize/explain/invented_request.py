@@ -15,10 +15,10 @@ from authorize.identity.service_accounts import identity_of as account_identity
 from authorize.policy.identity import AccessSpan, Identity
 from authorize.policy.request import CONNECT, PolicyRequest, access_request
 from authorize.policy.user_entry import EntryKind, UserEntry, user_entry
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
-from config.routes.bearer_tokens import JWT
-from config.routes.tcp import SCHEME as TCP
+from config.provider_config import ConfiguredProvider
+from config.routes.route_bearer_tokens import JWT
+from config.routes.route_tcp import SCHEME as TCP
 from config.settings.provider_entry import SERVICE_ACCOUNT as PROVIDER
 from databroker.claims import claims_at
 from databroker.records import DirectoryUser, ServiceAccountRecord, SessionRecord, UserRecord

@@ -12,7 +12,7 @@ import structlog
 from authorize.identity.person_records import PersonRecords, holder_of, identity_of, linked_id_of
 from authorize.policy.identity import AccessSpan, Identity
 from config.options import Options
-from config.routes.bearer_tokens import JWT
+from config.routes.route_bearer_tokens import JWT
 from databroker.access.values import AccessHolder, TemporaryAccess
 from databroker.records import (
     ACCESS_GRANT,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.policy.identity import AccessSpan, Identity
-from config.identity_provider import ConfiguredProvider, provider_of
-from config.routes.bearer_tokens import JWT
+from config.provider_config import ConfiguredProvider, provider_of
+from config.routes.route_bearer_tokens import JWT
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import AccessHolder
 from databroker.claims import (

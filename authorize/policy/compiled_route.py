@@ -12,9 +12,9 @@ from authorize.policy.language.registry import TIMED
 from authorize.policy.paths.canonical import canonical_setting_path, canonical_setting_prefix
 from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.user_entry import user_entry
-from config.routes.access_requests import AccessRequestKeys
-from config.routes.policy.language import AUTHENTICATION, ENFORCE, Block, Comparison, comparisons
+from config.routes.policy.policy_language import AUTHENTICATION, ENFORCE, Block, Comparison, comparisons
 from config.routes.route import Route
+from config.routes.route_access_requests import AccessRequestKeys
 from foundation.email_address import canonical_domain
 from foundation.errors import BadRequest, ConfigError, Problem
 

@@ -13,7 +13,7 @@ from authorize.policy.reasons import Reason
 from authorize.policy.request import PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy.language import SHADOW
+from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
 from foundation.errors import TooManyReadings
 from foundation.web.message import Message, enumerated

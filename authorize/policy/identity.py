@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from config.routes.bearer_tokens import ISSUER_ENDS, JWT
+from config.routes.route_bearer_tokens import ISSUER_ENDS, JWT
 from config.settings.provider_entry import OF_NO_PROVIDER
 from foundation.email_address import name_in_evidence
 

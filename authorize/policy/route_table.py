@@ -10,9 +10,9 @@ from typing import NamedTuple
 from authorize.policy.compiled_route import CompiledRoute, Matcher, compile_route, name_of
 from authorize.policy.paths.readings import is_read_alike, names_left, readings
 from authorize.policy.request import CONNECT, PolicyRequest
-from config.routes.policy.language import SHADOW
+from config.routes.policy.policy_language import SHADOW
 from config.routes.route import Route
-from config.routes.told_headers import ToldNames
+from config.routes.route_identity_headers import ToldNames
 from foundation.errors import ConfigError, Problem, TwoReadings
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from config.routes.bearer_tokens import ISSUER_ENDS
+from config.routes.route_bearer_tokens import ISSUER_ENDS
 from foundation.email_address import canonical_email
 
 

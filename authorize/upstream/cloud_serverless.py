@@ -16,8 +16,8 @@ import httpx
 import jwt
 import structlog
 
+from config.fields.cloud_service_account import CloudServiceAccount, service_account
 from config.options import Options
-from config.types.cloud_service_account import CloudServiceAccount, service_account
 from foundation.client_tls import client_context
 from foundation.errors import CredentialsError
 from foundation.single_flight import SingleFlight

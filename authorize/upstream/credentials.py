@@ -10,7 +10,7 @@ from authorize.upstream.cloud_serverless import IdentityTokens
 from authorize.upstream.identity_headers import Headers, attested_email, warn_of_size
 from authorize.upstream.provider_tokens import ProviderTokens
 from config.options import Options
-from config.routes.upstreams.credentials import is_serverless
+from config.routes.upstreams.upstream_credentials import is_serverless
 from databroker.client import BrokerClient
 from foundation.bounded_cache import MIB, BoundedCache, together
 from foundation.errors import NobodyToActFor

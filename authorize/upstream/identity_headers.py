@@ -11,7 +11,7 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import PolicyRequest
 from authorize.upstream.told_headers import Headers, Named, PersonFacts, RouteTemplates, header_value, of_request
 from config.options import Options
-from config.routes.policy.language import comparisons
+from config.routes.policy.policy_language import comparisons
 from config.routes.route import Route
 from config.settings.identity_providers import groups_claims
 from foundation.bounded_cache import MIB, BoundedCache, together

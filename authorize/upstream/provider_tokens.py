@@ -17,9 +17,9 @@ import structlog
 from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import Identity
 from authorize.upstream.told_headers import Headers, Named
+from config.fields.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
 from config.options import Options
-from config.routes.told_headers import token_templates
-from config.types.header_template import ACCESS_TOKEN, ID_TOKEN, Variable
+from config.routes.route_identity_headers import token_templates
 from databroker.client import BrokerClient
 from databroker.records import SESSION, TOKEN_REFRESH_REQUEST, SessionRecord, WantedTokens
 from databroker.session_reader import SessionReader

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.documents.document import Document, DocumentError, key_path, packed
-from config.documents.parse import parse
-from config.documents.yaml_reader import plain_value
-from config.importing.converted import ForeignKey
+from config.fields.setting_files import LARGEST_CONFIGURATION, read_capped
+from config.importing.conversion import ForeignKey
 from config.importing.oauth2_proxy_flags import settings_in
-from config.types.files import LARGEST_CONFIGURATION, read_capped
+from config.parsing.document import Document, DocumentError, key_path, packed
+from config.parsing.parser import parse
+from config.parsing.yaml_reader import plain_value
 from foundation.errors import ConfigError, Problem
 
 POMERIUM, OAUTH2_PROXY, AUTHELIA, AUTHENTIK, TRAEFIK = "Pomerium", "oauth2-proxy", "Authelia", "authentik", "Traefik (Docker Compose)"

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.importing.converted import NO_COUNTERPART, Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import NO_COUNTERPART, Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import OAUTH2_PROXY, ForeignConfig
+from config.importing.foreign_templates import set_headers, template_in, why_lost
 from config.importing.oauth2_proxy_alpha import INJECTED, flat
 from config.importing.oauth2_proxy_keys import CHECKED, CLOSING, HANDLED, LOST, PROVIDERS, SAME, TOKEN_HEADERS
-from config.importing.templates import set_headers, template_in, why_lost
 
 _GROUP = re.compile(r"\$\{?(\d+)\}?")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from config.importing.converted import ForeignKey
+from config.importing.conversion import ForeignKey
 from config.importing.foreign_file import ForeignConfig
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from config.documents.document import Document, KeyPath, packed
+from config.parsing.document import Document, KeyPath, packed
 
 _VARIABLE = "OAUTH2_PROXY_"
 # Flags that may be repeated: a file has them in the plural, as a list.

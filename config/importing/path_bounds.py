@@ -8,8 +8,8 @@ use `surely`, who keeps somebody out `possibly`: where the two readings part, no
 import re
 from dataclasses import dataclass
 
-from config.importing.expressions import Expression, any_of
 from config.importing.foreign_values import compiled
+from config.importing.policy_expressions import Expression, any_of
 
 # Of letters, digits and `-._~/` alone: every server reads these alike, and the canonical path holds them unescaped.
 _PLAIN_CLASS = r"\[(?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_~/.]|\\[./_-])+-?\]"

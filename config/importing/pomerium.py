@@ -6,17 +6,17 @@ from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
 
-from config.documents.document import key_path
-from config.importing.beginning import SIGNED_IN
-from config.importing.converted import NO_COUNTERPART, OPEN, Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import NO_COUNTERPART, OPEN, Converted, ConvertedPart, ForeignKey
 from config.importing.foreign_file import POMERIUM, ForeignConfig
-from config.importing.templates import request_headers
-from config.load import raw_routes
+from config.importing.foreign_templates import request_headers
+from config.importing.preamble import SIGNED_IN
+from config.loader import raw_routes
 from config.options import Options
-from config.routes.policy.language import policy_blocks
+from config.parsing.document import key_path
+from config.routes.policy.policy_language import policy_blocks
 from config.routes.route import Route
-from config.routes.tcp import HTTP_ONLY
-from config.routes.tcp import SCHEME as TCP
+from config.routes.route_tcp import HTTP_ONLY
+from config.routes.route_tcp import SCHEME as TCP
 
 RENAMED = {
     "pomerium_debug": "gate_debug",

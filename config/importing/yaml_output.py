@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from config.importing.converted import Converted, ConvertedEntry, ConvertedPart
+from config.importing.conversion import Converted, ConvertedEntry, ConvertedPart
 
 _WIDTH = 150
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from config.reference.all_settings import SettingKey, keys, route_keys, settings
+from config.fields.field_type import BASE64, Shape
+from config.reference.setting_catalog import SettingKey, keys, route_keys, settings
 from config.routes.route import Route
-from config.types.reader import BASE64, Shape
 from config.validation import Settings
 
 # What may also be written as one text, base64 of its YAML or JSON.

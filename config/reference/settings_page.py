@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys_by_topic, settings
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, keys, nested, route_keys_by_topic, settings
 
 _GENERATED = "This page is generated from the declarations in `config/` by `make docs`; do not edit it."
 _SETTINGS = f"""# Settings

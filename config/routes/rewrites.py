@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from config.routes.policy.values import regular_expression
-from config.types.fields import text
-from config.types.headers import header_name
-from config.types.reader import TEXT, SettingReader
+from config.fields.basic_types import text
+from config.fields.field_type import TEXT, SettingReader
+from config.fields.header_fields import header_name
+from config.routes.policy.criteria import regular_expression
 from config.validation import Finding
 from foundation.values import parse_url
 

@@ -9,14 +9,12 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from config import removed_keys
-from config.routes.access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
-from config.routes.bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
-from config.routes.policy.language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
-from config.routes.policy.route_keys import key_blocks
-from config.routes.policy.values import regular_expression
-from config.routes.portal import HIDE, SHOW, PortalKeys
-from config.routes.provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
-from config.routes.redirect import RouteRedirect
+from config.fields.basic_types import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
+from config.fields.field_type import TEXT, SettingReader, Shape, one_of
+from config.fields.header_fields import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders
+from config.routes.policy.criteria import regular_expression
+from config.routes.policy.policy_language import ENFORCE, MODES, SHADOW, Block, comparisons, policy_blocks
+from config.routes.policy.policy_route_keys import key_blocks
 from config.routes.rewrites import (
     HeaderName,
     HostSubstitution,
@@ -26,10 +24,16 @@ from config.routes.rewrites import (
     regexes_are_whole,
     rewritten_once,
 )
-from config.routes.tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
-from config.routes.told_headers import PRESETS, AssertionHeader, templates_can_be_set, told_header_names
-from config.routes.upstreams.balancing import BalancingKeys, settings_fit_the_policy
-from config.routes.upstreams.credentials import (
+from config.routes.route_access_requests import AccessRequestKeys, asking_needs_a_rule, way_of
+from config.routes.route_bearer_tokens import BearerTokenKeys, bearer_tokens_are_whole
+from config.routes.route_identity_headers import PRESETS, AssertionHeader, templates_can_be_set, told_header_names
+from config.routes.route_portal import HIDE, SHOW, PortalKeys
+from config.routes.route_provider_tokens import ProviderTokenKeys, provider_tokens_are_guarded
+from config.routes.route_redirect import RouteRedirect
+from config.routes.route_tcp import MOST_SILENCE, SCHEME, tcp_has_no_http, tcp_leads_to_tcp
+from config.routes.route_values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
+from config.routes.upstreams.load_balancing import BalancingKeys, settings_fit_the_policy
+from config.routes.upstreams.upstream_credentials import (
     BasicAuth,
     ClusterToken,
     basic_auth_is_alone,
@@ -38,12 +42,8 @@ from config.routes.upstreams.credentials import (
     impersonation_needs_a_person,
     serverless_needs_an_upstream,
 )
-from config.routes.upstreams.health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
-from config.routes.upstreams.urls import UpstreamUrls
-from config.routes.values import AbsolutePath, AcrValues, Claims, Domains, FromUrl, MaxAge, Origins, RewrittenPath
-from config.types.fields import Base64, Base64Secret, Bool, Duration, File, Text, TextList, or_file
-from config.types.headers import AnswerHeaders, RemovableAnswerHeaders, RemovableHeaders, RequestHeaders
-from config.types.reader import TEXT, SettingReader, Shape, one_of
+from config.routes.upstreams.upstream_health import EXAMPLE_CHECK, HealthCheck, OutlierDetection, checks_need_upstreams
+from config.routes.upstreams.upstream_urls import UpstreamUrls
 from config.validation import Finding
 from foundation.values import SecretBytes, canonical_host
 

@@ -4,8 +4,8 @@ import marshal
 from collections.abc import Iterable
 from typing import Any
 
+from config.fields.setting_files import watched_files
 from config.routes.route import Route
-from config.types.files import watched_files
 
 
 class RouteCache:

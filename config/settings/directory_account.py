@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.types.cloud_service_account import CloudServiceAccount, service_account
+from config.fields.cloud_service_account import CloudServiceAccount, service_account
 from foundation.values import SecretText
 
 # Provider -> the members of its account, as they are written in JSON.

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from config.documents.document import KeyPath, path_of
-from config.routes.policy.language import comparisons
+from config.parsing.document import KeyPath, path_of
+from config.routes.policy.policy_language import comparisons
 from config.settings.directory_account import PROVIDERS_WITH_DIRECTORY, DirectoryAccount, parse, tenant_of
 from config.settings.identity_providers import provider_entries
 from config.settings.provider_entry import IdentityProvider

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import Field
 
-from config.documents.document import KeyPath, path_of
+from config.fields.header_template import CLAIM, Variable
+from config.fields.header_template import ID_TOKEN as ID_TOKEN_VARIABLE
 from config.issuers import TENANT, is_issuer
-from config.routes.bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, OF_OUR_PEOPLE
-from config.routes.policy.language import Comparison, comparisons, comparisons_in
-from config.routes.told_headers import told_templates
-from config.settings.authorize import claimed_groups
+from config.parsing.document import KeyPath, path_of
+from config.routes.policy.policy_language import Comparison, comparisons, comparisons_in
+from config.routes.route_bearer_tokens import ACCESS_TOKEN, ANY_CLIENT, ID_TOKEN, JWT, OF_OUR_PEOPLE
+from config.routes.route_identity_headers import told_templates
+from config.settings.authorize_settings import claimed_groups
 from config.settings.linked_accounts import links_have_two_ends
 from config.settings.provider_entry import IdentityProvider
-from config.types.header_template import CLAIM, Variable
-from config.types.header_template import ID_TOKEN as ID_TOKEN_VARIABLE
 from config.validation import Finding, PartialSettings, Rule, Settings
 from foundation.values import SecretText
 

@@ -6,10 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from config.fields.basic_types import Bool, ExistingFile, File, Secret, Text, or_file, text, text_list
+from config.fields.field_type import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
 from config.issuers import DEFAULT_URLS, issuer_of
-from config.routes.bearer_tokens import JWT
-from config.routes.portal import Icon, Title
-from config.settings.authenticate import (
+from config.routes.route_bearer_tokens import JWT
+from config.routes.route_portal import Icon, Title
+from config.settings.authenticate_settings import (
     PROVIDERS,
     PROVIDERS_WITHOUT_URL,
     ScimGroupId,
@@ -18,12 +20,10 @@ from config.settings.authenticate import (
     Scopes,
     provider_url,
 )
-from config.settings.authenticate import request_params as read_params
-from config.settings.directory import AccountContent, DirectoryUrl
+from config.settings.authenticate_settings import request_params as read_params
 from config.settings.directory_account import parse
+from config.settings.directory_settings import AccountContent, DirectoryUrl
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from config.types.fields import Bool, ExistingFile, File, Secret, Text, or_file, text, text_list
-from config.types.reader import LIST, MAP, TEXT, WEB_URL, SettingReader, one_of
 from config.validation import Finding, Rule, Settings
 from foundation.values import SecretBytes, SecretText
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote
 
-from config.types.fields import text
+from config.fields.basic_types import text
 from foundation.values import HostPort, SecretText, canonical_host
 
 Kind = Literal["server", "sentinel", "cluster"]

@@ -17,7 +17,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 from databroker.claims import verified_email
 from databroker.client import page_context
 from databroker.models import AuditEntry, Session, User

@@ -9,9 +9,9 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from config.identity_provider import ConfiguredProvider
 from config.issuers import counts_for
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from config.settings.group_sources import ways_to_groups
 from databroker.adminsite.read_only import ReadOnlyAdmin
 from databroker.client import page_context

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from config.options import Options
-from config.settings.databroker import DatabrokerSettings
+from config.settings.databroker_settings import DatabrokerSettings
 from config.settings.storage_url import StorageUrl
 from databroker.store.base import StoreBackend
 from databroker.store.measured import MeasuredStore

@@ -60,7 +60,7 @@ class SigningKey:
 
     @classmethod
     def _of_pem(cls, pem: bytes, algorithm: str, *, is_configured: bool) -> "SigningKey":
-        """The key of a PEM file that fits the algorithm: the configuration was checked (config/types/pem.py)."""
+        """The key of a PEM file that fits the algorithm: the configuration was checked (config/fields/pem.py)."""
         return cls(load_pem_private_key(pem, password=None), algorithm, is_configured=is_configured)  # type: ignore[arg-type]
 
     def private_pem(self) -> bytes:

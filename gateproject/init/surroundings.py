@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 
 from config.options import Options
-from config.settings.autocert import served_hosts
+from config.settings.autocert_settings import served_hosts
 from foundation.errors import ConfigError
 from foundation.values import HostPort
 from gateproject.status.configured import configured_addresses

@@ -24,9 +24,9 @@ from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.http import ProviderResponse
 from authenticate.provider.pushed_request import is_accepted, push
 from authenticate.provider.tokens import error_text
-from config.documents.document import KeyPath
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.parsing.document import KeyPath
+from config.provider_config import ConfiguredProvider
 from config.settings.identity_providers import place_of_key
 from config.validation import Finding
 from databroker.client import BrokerClient

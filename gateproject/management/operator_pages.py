@@ -29,7 +29,7 @@ def metrics_address() -> str:
     environ = dict(os.environ)  # noqa: TID251 - an entry point
     if address := environ.get("METRICS_ADDRESS"):
         return address
-    from config.load import check_configuration, config_path
+    from config.loader import check_configuration, config_path
 
     checked = check_configuration(config_path(environ, Path.cwd()), environ)
     if checked.options is None or checked.options.metrics_address is None:

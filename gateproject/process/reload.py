@@ -9,10 +9,10 @@ from typing import Self
 
 import structlog
 
+from config.config_watcher import ConfigSource
+from config.inspect.config_diff import MOST, ValueChange, Version, changes, setting_changes
+from config.inspect.source_map import Places
 from config.options import Options
-from config.shown.changes import MOST, ValueChange, Version, changes, setting_changes
-from config.shown.places import Places
-from config.source import ConfigSource
 from foundation.errors import Problem
 from foundation.readiness import PartReadiness, degraded, moment
 from foundation.telemetry import metrics

@@ -19,9 +19,9 @@ from authenticate.service import STOP_GRACE
 from authorize.decision_log import rows
 from authorize.decision_log.log import DecisionLog, DecisionRecorder
 from authorize.envoy_answers import ExtAuthzParts
+from config.config_watcher import ConfigSource
+from config.inspect.config_diff import Version
 from config.options import Options
-from config.shown.changes import Version
-from config.source import ConfigSource
 from databroker.claims import CountedWords
 from databroker.service import DataBrokerService
 from databroker.store.open import open_store

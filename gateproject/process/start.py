@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 from django.conf import settings
 
-from config.documents.document import shown_path
+from config.config_watcher import ConfigSource
 from config.options import Options
-from config.source import ConfigSource
+from config.parsing.document import shown_path
 from databroker.store.open import open_store
 from databroker.store.sealed import SealedStore, UnusableStore
 from foundation.errors import BrokerError, ConfigError, Problem

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from cryptography import x509
 
+from config.fields.pem import names_of
 from config.options import Options
-from config.types.pem import names_of
 from foundation.values import HostPort
 
 _PATIENCE = 1.0  # seconds for a connection to ourselves

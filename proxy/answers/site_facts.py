@@ -2,9 +2,9 @@
 
 import base64
 
+from config.fields import image
 from config.options import Options
-from config.settings.brand import BrandKeys
-from config.types import picture
+from config.settings.brand_settings import BrandKeys
 from foundation.web.brand import NO_BRAND, Brand, SiteFacts
 
 
@@ -18,5 +18,5 @@ def _brand(settings: BrandKeys | None) -> Brand:
     logo = ""
     if settings.logo is not None:
         content = settings.logo.content
-        logo = f"data:{picture.media_type(content)};base64,{base64.b64encode(content).decode()}"
+        logo = f"data:{image.media_type(content)};base64,{base64.b64encode(content).decode()}"
     return Brand.of(settings.name, logo, settings.accent)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import AuthorityInformationAccessOID
 
-from config.types.pem import check_pair, covers, names_of
+from config.fields.pem import check_pair, covers, names_of
 from foundation.values import CertificatePair, SecretBytes
 
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"

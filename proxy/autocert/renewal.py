@@ -10,7 +10,7 @@ import structlog
 from OpenSSL import SSL
 
 from config.options import Options
-from config.settings.autocert import authority_url, hosts_to_certify
+from config.settings.autocert_settings import authority_url, hosts_to_certify
 from foundation.errors import ConfigError
 from foundation.telemetry import metrics
 from foundation.values import CertificatePair

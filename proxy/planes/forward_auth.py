@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from authorize.policy.compiled_route import CompiledRoute
 from config.options import Options
-from config.routes.told_headers import told_names, varies_by_request
+from config.routes.route_identity_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
 from foundation.web.asgi import Headers, Receive, Send
 from proxy.answers.send import send_refusal, send_response

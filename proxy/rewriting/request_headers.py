@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 
 from authorize.client import WithheldCredentials
+from config.fields.header_template import literal
 from config.options import Options
 from config.routes.route import Route
-from config.routes.told_headers import ToldNames
-from config.routes.upstreams.credentials import authorizes
-from config.types.header_template import literal
+from config.routes.route_identity_headers import ToldNames
+from config.routes.upstreams.upstream_credentials import authorizes
 from foundation.bounded_cache import MIB, Remembered
 from foundation.crypto import cookies
 from foundation.errors import BadRequest

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from config.routes.route import Route
-from config.routes.upstreams.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
 
 _MOST_CYCLES = 256
 Eligible = tuple[int, ...]  # ascending indexes, at least one

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from config.routes.route import Route
-from config.routes.upstreams.health import HealthCheck
+from config.routes.upstreams.upstream_health import HealthCheck
 from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
 from proxy.rewriting.target import own_name

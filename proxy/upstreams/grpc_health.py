@@ -10,7 +10,7 @@ import httpx
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
-from config.routes.upstreams.health import GrpcHealthCheck
+from config.routes.upstreams.upstream_health import GrpcHealthCheck
 from proxy.upstreams.request import Upstream
 from proxy.upstreams.upstream_errors import Unhealthy
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from config.routes.upstreams.health import HealthCheck, HttpHealthCheck, TcpHealthCheck
+from config.routes.upstreams.upstream_health import HealthCheck, HttpHealthCheck, TcpHealthCheck
 from foundation.connection_errors import connection_fault
 from foundation.errors import UpstreamError
 from foundation.tasks import spawn

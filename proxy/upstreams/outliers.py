@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config.routes.upstreams.health import OutlierDetection
+from config.routes.upstreams.upstream_health import OutlierDetection
 
 GATEWAY_FAILURES = frozenset({502, 503, 504})
 

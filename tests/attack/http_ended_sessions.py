@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from config.load import load_options
+from config.loader import load_options
 from config.options import Options
 from databroker.records import SESSION
 from databroker.store.base import StoreBackend

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509 import ocsp
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.load import load_options
+from config.loader import load_options
 from proxy.autocert.renewal import CertificateRenewal, WantedCertificates
 from proxy.autocert.storage import CertificateStorage
 from proxy.listener.tls.acme_state import AcmeState

@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from config.load import check_configuration, check_content
+from config.loader import check_configuration, check_content
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 
 ROOT = Path(__file__).parents[2]

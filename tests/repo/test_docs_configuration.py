@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from config.load import check_configuration
+from config.loader import check_configuration
 from config.settings.directory_account import SHAPES
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.certs import CertificateFiles, certificate_files

@@ -12,7 +12,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from authenticate.directory.file import read
-from config.load import check_configuration, load_options
+from config.loader import check_configuration, load_options
 from config.reference.schema import json_schema
 from foundation.errors import ConfigError
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from config.load import check_content
+from config.loader import check_content
 from config.options import Options
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 from tests.support.certs import CertificateFiles, certificate_files

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from config.lint import WEAKNESSES
 from config.options import Options
-from config.reference.all_settings import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
-from config.routes.redirect import RouteRedirect
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, keys, nested, route_keys, settings
 from config.routes.route import Route
+from config.routes.route_redirect import RouteRedirect
+from config.settings.common_settings import CertificateFiles
 from config.settings.identity_providers import OF_ONE
-from config.settings.shared import CertificateFiles
-from config.weaknesses import WEAKNESSES
 from gateproject.checkout.management.commands.settingsreference import DOCS, files
 from tests.support.source_trees import parsed
 
@@ -37,7 +37,7 @@ def identified(key: SettingKey) -> str:
 
 def test_every_key_says_what_it_means_how_it_is_written_and_gives_an_example() -> None:
     unread = [identified(key) for key in ALL_KEYS if key.reader is None and key.model is None]
-    assert unread == [], "their types need a Reader (config/types/fields.py)"
+    assert unread == [], "their types need a Reader (config/fields/basic_types.py)"
     assert [identified(key) for key in ALL_KEYS if not (key.field.description or "").endswith(".")] == [], "a description is a sentence"
     assert [identified(key) for key in ALL_KEYS if not key.field.examples] == [], "Field(examples=[...])"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from config.load import check_content, load_options, options_of
+from config.loader import check_content, load_options, options_of
 from config.options import Options
 
 COOKIE_SECRET = base64.b64encode(bytes(range(32))).decode()

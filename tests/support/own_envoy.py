@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from config.load import load_options
+from config.loader import load_options
 from tests.support import jobs
 from tests.support.certs import CertificateFiles, certificate_files
 from tests.support.children import ROOT, Child, free_port

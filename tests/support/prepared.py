@@ -42,7 +42,7 @@ LIBRARIES = """
 # They need no settings of Django's, and bring most of what a gate is made of.
 DEFINITIONS = """
     authenticate.bearer_tokens authenticate.directory.provider_directory authenticate.scim.directory
-    authenticate.session.refresh_worker authorize.config_checks config.options config.shown.changes proxy.autocert.renewal
+    authenticate.session.refresh_worker authorize.config_checks config.options config.inspect.config_diff proxy.autocert.renewal
     proxy.envoy.judge proxy.service
 """.split()  # noqa: SIM905 - easier to read
 # What an interpreter or the loader reads when it starts, and a fork would not.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 from foundation.values import SecretText
 
 

@@ -10,8 +10,8 @@ from authenticate.directory.vendors.google import GoogleDirectory
 from authenticate.directory.vendors.okta import OktaDirectory
 from authenticate.directory.vendors.onelogin import OneLoginDirectory
 from authenticate.directory.vendors.vendor import Vendor
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from config.settings.group_sources import account_of
 from config.settings.identity_providers import provider_entries
 

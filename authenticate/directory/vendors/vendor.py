@@ -13,8 +13,8 @@ from authenticate.directory.vendors import retry_delay
 from authenticate.directory.vendors.api import Credentials, DirectoryApi
 from authenticate.directory.vendors.builder import DirectoryBuilder
 from authenticate.provider.http import ProviderResponse
-from config.identity_provider import ConfiguredProvider
 from config.issuers import DEFAULT_URLS, issuer_of
+from config.provider_config import ConfiguredProvider
 from config.settings.directory_account import DirectoryAccount
 from databroker.records import DirectoryGroup, DirectoryUser
 

@@ -10,8 +10,8 @@ from authenticate.provider.discovery import DiscoveryDocument, fetched
 from authenticate.provider.http import ProviderHttp, ProviderResponse
 from authenticate.provider.kinds.base import AccessRefused, MissingScopes, ScopeMissing, is_verified
 from authenticate.provider.tokens import bearer_error, error_code, error_text
-from config.identity_provider import ConfiguredProvider
 from config.issuers import DEFAULT_URLS, issuer_of
+from config.provider_config import ConfiguredProvider
 from databroker.records import SessionRecord, UserRecord, issuer_in
 from foundation.errors import ProviderError
 from foundation.values import SecretText

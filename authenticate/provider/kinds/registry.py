@@ -5,7 +5,7 @@ from authenticate.provider.kinds.generic import GenericProvider
 from authenticate.provider.kinds.github import GitHubProvider
 from authenticate.provider.kinds.google import GoogleProvider
 from authenticate.provider.kinds.oidc import OIDCProvider
-from config.identity_provider import ConfiguredProvider
+from config.provider_config import ConfiguredProvider
 
 
 class OneLoginProvider(OIDCProvider):

@@ -6,7 +6,7 @@ from authorize.policy.criterion import Case, Criterion, CriterionReasons, Criter
 from authorize.policy.identity import AccessSpan
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 
 ACCESS = CriterionReasons(Reason.ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN, Reason.NO_ACCESS_GIVEN)
 

@@ -4,7 +4,7 @@ from authorize.policy.criterion import Case, CriterionLook, CriterionWords, Eval
 from authorize.policy.language.registry import criterion_of
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import AND, FALSE, MAYBE, NOT, OR, TRUE, UNKNOWN
-from config.routes.policy.language import Block, Comparison, Expression
+from config.routes.policy.policy_language import Block, Comparison, Expression
 
 _REASONS = {
     "allow": {TRUE: Reason.ALLOWED_BY_POLICY, FALSE: Reason.NOT_ALLOWED_BY_POLICY, UNKNOWN: Reason.ALLOW_UNKNOWN},

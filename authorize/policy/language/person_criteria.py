@@ -10,8 +10,8 @@ from authorize.policy.language.text_operators import described, text_test
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
 from authorize.policy.user_entry import EntryKind, user_entry
-from config.routes.policy.language import Comparison
-from config.routes.policy.route_keys import LISTED
+from config.routes.policy.policy_language import Comparison
+from config.routes.policy.policy_route_keys import LISTED
 from foundation.claim_values import claim_exists, is_partial, unescaped
 from foundation.email_address import canonical_domain, canonical_email
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from authorize.policy.criterion import Criterion
 from authorize.policy.language import access_criteria, person_criteria, request_criteria, route_key_criteria, time_criteria
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 
 # Their answer may change while nothing else does.
 TIMED = frozenset({"time_of_day", "day_of_week", "date", "session_age", "granted", "sign_in_age"})

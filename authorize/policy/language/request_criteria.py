@@ -10,7 +10,7 @@ from authorize.policy.paths.canonical import canonical_setting_path, canonical_s
 from authorize.policy.paths.readings import expression_form, setting_forms
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.errors import BadRequest
 

@@ -1,4 +1,4 @@
-"""Criteria that only keys of a route have (config/routes/policy/route_keys.py) or of the configuration, never a written policy."""
+"""Criteria that only keys of a route have (config/routes/policy/policy_route_keys.py) or of the configuration, never a written policy."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ from authorize.policy.criterion_words import compared_person, compared_provider,
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 
 AGE = CriterionReasons(Reason.SIGN_IN_RECENT, Reason.SIGN_IN_TOO_OLD, Reason.AGE_UNKNOWN)
 PREFLIGHT = CriterionReasons(Reason.PREFLIGHT, Reason.NOT_PREFLIGHT, Reason.NOT_PREFLIGHT)

@@ -6,7 +6,7 @@ from typing import Any
 
 from authorize.policy.criterion import Case, CriterionWords
 from authorize.policy.criterion_words import shown
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 
 TextTest = Callable[[str], bool]
 NOT_SHOWN = "a value that is not shown"

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from authorize.policy.criterion import Case, Criterion, CriterionReasons, CriterionWords, on_request
 from authorize.policy.reasons import Reason
 from authorize.policy.truth import FALSE, TRUE, UNKNOWN
-from config.routes.policy.language import Comparison
+from config.routes.policy.policy_language import Comparison
 
 TIME = CriterionReasons(Reason.OPEN_NOW, Reason.CLOSED_NOW, Reason.TIME_UNKNOWN)
 AGE = CriterionReasons(Reason.AGE_FITS, Reason.AGE_DIFFERS, Reason.AGE_UNKNOWN)

@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.load import ConfigCheck, check_configuration, config_path
+from config.lint import WEAKNESSES
+from config.loader import ConfigCheck, check_configuration, config_path
 from config.routes.rewrites import changed_upstream_paths
-from config.weaknesses import WEAKNESSES
 from gateproject.management.gate_command import GateCommand
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 

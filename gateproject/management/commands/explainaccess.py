@@ -30,8 +30,8 @@ from authorize.policy.identity import Identity
 from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
 from authorize.state import default_ports, route_table
+from config.fields.basic_types import duration
 from config.options import Options
-from config.types.fields import duration
 from databroker.adminsite.directory_runs import last_reading
 from foundation.errors import BrokerError, ConfigError
 from gateproject.management.broker_access import opened_broker, users_by_email

@@ -13,11 +13,11 @@ from django.db import Error
 
 from authorize.identity.person_records import holder_of_account
 from authorize.policy.compiled_route import name_of
-from config.identity_provider import told_email
+from config.fields.basic_types import duration
 from config.options import Options
+from config.provider_config import told_email
 from config.routes.route import Route
 from config.settings.linked_accounts import VERIFIED_EMAIL
-from config.types.fields import duration
 from databroker.access.asked import end_early
 from databroker.access.temporary import AccessError, TemporaryAccesses, checked_why
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord

@@ -9,16 +9,16 @@ from django.core.management.base import CommandParser
 
 from authorize.config_checks import CONFIG_CHECKS
 from config.importing import oauth2_proxy, pomerium
-from config.importing.authelia import convert as authelia
-from config.importing.authentik import convert as authentik
-from config.importing.converted import Converted
+from config.importing.authelia import authelia_conversion as authelia
+from config.importing.authentik import authentik_conversion as authentik
+from config.importing.conversion import Converted
 from config.importing.foreign_file import AUTHELIA, AUTHENTIK, OAUTH2_PROXY, POMERIUM, TRAEFIK, ForeignConfig, read
-from config.importing.refused_values import leave_out_failing_tests, leave_out_refused
-from config.importing.templates import leave_out_templates
-from config.importing.traefik import convert as traefik
-from config.importing.upstreams import take_upstreams
+from config.importing.foreign_templates import leave_out_templates
+from config.importing.merged_upstreams import take_upstreams
+from config.importing.rejected_values import leave_out_failing_tests, leave_out_refused
+from config.importing.traefik import traefik_conversion as traefik
 from config.importing.yaml_output import as_yaml
-from config.load import check_content
+from config.loader import check_content
 from foundation.errors import ConfigError, Problem
 from gateproject.management.gate_command import GateCommand
 

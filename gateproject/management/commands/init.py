@@ -10,10 +10,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config.documents.document import DocumentError
-from config.documents.parse import parse
-from config.load import CheckedConfig, check_content
+from config.loader import CheckedConfig, check_content
 from config.options import Options
+from config.parsing.document import DocumentError
+from config.parsing.parser import parse
 from config.validation import Finding
 from gateproject.init import surroundings
 from gateproject.init.configuration import FILE, SIGNED_OUT, configuration, made_secrets, write_new

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from authorize.explain.replay import TITLES, ReplayReport, replay
 from authorize.models import LoggedDecision
-from config.types.fields import positive_duration
+from config.fields.basic_types import positive_duration
 from gateproject.management.commands.explainaccess import current_routes
 from gateproject.management.configured_command import ConfiguredCommand
 

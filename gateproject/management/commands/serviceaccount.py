@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import Error
 
+from config.fields.basic_types import duration
 from config.options import Options
-from config.types.fields import duration
 from databroker.adminsite.audit import AuditAction, record_command
 from databroker.models import ServiceAccount
 from databroker.permissions import PERMISSIONS

@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from rich.console import Console
 from rich.live import Live
 
-from config.load import check_configuration, config_path
+from config.loader import check_configuration, config_path
 from config.options import Options
 from gateproject.management.gate_command import GateCommand
 from gateproject.management.operator_pages import metrics_address, page

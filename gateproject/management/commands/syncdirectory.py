@@ -14,8 +14,8 @@ from authenticate.directory.reading import COMMAND, DirectoryReading, ReadOption
 from authenticate.directory.source import DirectorySource
 from authenticate.directory.sync import DirectoryChanges, Value
 from authenticate.directory.vendors.registry import vendor_of
-from config.identity_provider import ConfiguredProvider
 from config.options import Options
+from config.provider_config import ConfiguredProvider
 from databroker.records import DIRECTORY_USER, DirectoryRunRecord, DirectoryUser
 from foundation.errors import BrokerError
 from gateproject.management.broker_access import opened_broker

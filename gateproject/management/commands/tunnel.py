@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from config.types.fields import host_port
+from config.fields.basic_types import host_port
 from foundation.client_tls import verifying_context
 from foundation.values import HostPort, Url, parse_url
 from gateproject.management.gate_command import GateCommand

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from django.conf import settings
 
+from config.config_watcher import ConfigSource
 from config.options import Options
-from config.source import ConfigSource
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import logs
 from foundation.telemetry.exposition import TextFamilies

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from config.options import Options
-from config.settings.autocert import hosts_to_certify
+from config.settings.autocert_settings import hosts_to_certify
 from foundation.values import CertificatePair
 from proxy.envoy.resources.bootstrap import TYPE, Json
 from proxy.listener.limits import ListenerLimits

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from config.fields.basic_types import Networks
 from config.options import Options
-from config.types.fields import Networks
 from proxy import keep_alive
 from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.answers import failures, silences

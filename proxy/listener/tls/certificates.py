@@ -10,7 +10,7 @@ from OpenSSL import SSL
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from zope.interface import implementer
 
-from config.types.pem import names_of
+from config.fields.pem import names_of
 from foundation.errors import ConfigError, Problem
 from foundation.values import CertificatePair
 from proxy.listener.tls.acme_state import AcmeState

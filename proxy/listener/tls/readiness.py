@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 
+from config.fields.pem import names_of
 from config.options import Options
-from config.settings.autocert import served_hosts, why_not
-from config.types.pem import names_of
+from config.settings.autocert_settings import served_hosts, why_not
 from foundation.readiness import PartReadiness, degraded, moment
 from proxy.listener.tls.acme_state import AcmeState
 

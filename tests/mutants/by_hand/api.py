@@ -56,14 +56,14 @@ openings.without("who asks from elsewhere is asked from there", "StartPage.reque
 remote = door("authorize.rpc.client", "contract/test_authorizers.py")
 remote.without("what is not open is not listed", "RemoteAuthorizer.openings", always("id in open_now or id in after_step_up"))
 
-picture = door("config.types.picture", "unit/config/types/test_picture.py")
+picture = door("config.fields.image", "unit/config/fields/test_image.py")
 picture.without("an SVG has no document type", "_SvgCheck.__init__", skips("self._parser.StartDoctypeDeclHandler = self._refuse_doctype"))
 picture.without(
     "an SVG has no instructions", "_SvgCheck.__init__", skips("self._parser.ProcessingInstructionHandler = self._refuse_instruction")
 )
 picture.without("an SVG is read as a browser reads it", "_SvgCheck.__init__", skips("self._parser.XmlDeclHandler = self._require_utf8"))
 
-colour = door("config.types.colour", "unit/config/types/test_colour.py")
+colour = door("config.fields.color", "unit/config/fields/test_color.py")
 colour.without("a colour is nothing but one", "colour", replaced("_HEX.fullmatch(written)", "_HEX.match(written)"))
 accent = door("foundation.web.brand", "unit/foundation/web/test_brand.py")
 accent.without("text in the accent can be read", "readable", replaced("contrast(each, ground) >= ENOUGH", "True"))

@@ -3,29 +3,33 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, in_text, lacks, never, omits, passes, replaced, skips
 
-accepted = door("config.importing.refused_values", "unit/config/importing/test_refused_values.py")
+accepted = door("config.importing.rejected_values", "unit/config/importing/test_rejected_values.py")
 accepted.without("a route that leads nowhere is kept closed", "_out_of_route", replaced("_lead_nowhere(route)", "route.drop('from')"))
 
 alpha = door("config.importing.oauth2_proxy_alpha", "unit/config/importing/test_oauth2_proxy_alpha.py")
 alpha.without("a vendor's restriction is one", "_alpha_providers", replaced("key in ALPHA_VENDORS", "key in ()"))
 
-bounds = door("config.importing.path_bounds", "unit/config/importing/test_path_bounds.py", "unit/config/importing/authelia/test_convert.py")
+bounds = door(
+    "config.importing.path_bounds",
+    "unit/config/importing/test_path_bounds.py",
+    "unit/config/importing/authelia/test_authelia_conversion.py",
+)
 bounds.without("what is escaped may be anything", "_surely", lacks("'not_contains'"))
 bounds.without("an expression of anything may match in the query", "_possibly", replaced("True", "False"))
 bounds.without("an alternative is bounded by itself", "path_bounds", replaced("_alternatives(expression)", "[expression]"))
 
-authelia = door("config.importing.authelia.convert", "unit/config/importing/authelia/test_convert.py")
+authelia = door("config.importing.authelia.authelia_conversion", "unit/config/importing/authelia/test_authelia_conversion.py")
 authelia.without("a stricter rule before it wins", "_grant", replaced("none_of(...)", "True"))
 
-authentik = door("config.importing.authentik.convert", "unit/config/importing/authentik/test_convert.py")
+authentik = door("config.importing.authentik.authentik_conversion", "unit/config/importing/authentik/test_authentik_conversion.py")
 authentik.without("without an application nobody passes", "_bound", replaced("Bound(False)", "Bound(SIGNED_IN)", times=2))
 
-validation = door("config.validation", "unit/config/test_validation.py", "unit/config/test_load.py")
+validation = door("config.validation", "unit/config/test_validation.py", "unit/config/test_loader.py")
 validation.without("an unknown key is an error", "Settings.model_config", passes(extra='"ignore"'))
 validation.without("unknown keys are described up to a bound", "_without_most_unknown", replaced("unknown[:MOST_DETAILS]", "unknown"))
 validation.without("a message holds no value", "Settings.model_config", omits("hide_input_in_errors"))
 
-fields = door("config.types.fields", "unit/config/types/test_fields.py")
+fields = door("config.fields.basic_types", "unit/config/fields/test_basic_types.py")
 fields.without("a key has 32 bytes", "key_of_32_bytes", replaced("len(secret) != 32", "not secret"))
 
 unreachable = door("authorize.policy.unreachable_routes", "unit/authorize/policy/test_unreachable_routes.py")
@@ -93,7 +97,7 @@ runtime.without(
 )
 rungate = door("gateproject.management.commands.rungate", f"{RELOAD}::test_a_hangup_before_gate_is_ready_does_not_end_it")
 rungate.without("a hangup while gate starts ends nothing", "Command.handle", skips("signal.signal(...)"))
-locate = door("config.documents.key_positions", "unit/config/documents/test_key_positions.py", "unit/config/documents/test_parse.py")
+locate = door("config.parsing.key_positions", "unit/config/parsing/test_key_positions.py", "unit/config/parsing/test_parser.py")
 locate.without(
     "the elements of a list have places of their own",
     "locate_json",
@@ -105,12 +109,12 @@ types.without("a part of an address above 255 is none", "_BYTE", in_text("25[0-5
 forms = door("config.file_forms", "unit/config/test_file_forms.py")
 forms.without("a file that can't be read is said once", "FileContents.add", skips("self.unread.add(setting)", times=2))
 
-unchanged = door("config.routes.route_cache", "unit/config/test_source.py", "unit/config/routes/test_route_cache.py")
+unchanged = door("config.routes.route_cache", "unit/config/test_config_watcher.py", "unit/config/routes/test_route_cache.py")
 unchanged.without("a route that is no other is looked at", "routes_beside", replaced("id(route) not in known", "route not in others"))
 unchanged.without(
     "a route that is written differently is read anew", "_key", replaced("marshal.dumps(written, 0)", "marshal.dumps(sorted(written), 0)")
 )
-source = door("config.source", "unit/config/test_source.py")
+source = door("config.config_watcher", "unit/config/test_config_watcher.py")
 source.without("the file that will mend a refused configuration is watched", "ConfigSource.load", lacks("*checked.files"))
 source.without("files that settings name settle, too", "ConfigSource.unsettled", replaced("self._files()", "[self.path]"))
 route_table = door("authorize.policy.route_table", "unit/authorize/policy/test_route_table.py")
@@ -146,7 +150,7 @@ own_health.without(
     "without the store it is not ready", "DataBrokerService.readiness", never("self._has_replica and not replica.is_following")
 )
 
-shown_values = door("config.shown.values", "unit/config/shown/test_values.py")
+shown_values = door("config.inspect.redaction", "unit/config/inspect/test_redaction.py")
 shown_values.without("the query of a URL is on no page", "_QUERY", in_text(r"\?.*", r"\??(?!.*)"))
 
 # Defences of what is told about decisions: shadow opens nothing, no secret is written down, only administrators read it.

@@ -61,9 +61,9 @@ told_headers.without("no bare name of another is told", "PersonFacts.value", rep
 told_headers.without(
     "an empty claim is none", "_filled", replaced("(said := header_value(value))", "(said := header_value(value)) is not None")
 )
-told_templates = door("config.routes.told_headers", "unit/config/routes/test_told_headers.py")
+told_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
 told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)
-TOLD = ("unit/config/routes/test_told_headers.py", "unit/proxy/test_state.py")
+TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_state.py")
 told_templates.without(
     "what an upstream is told on one route nobody says on another", "ToldNames.of", replaced("(*own, *there)", "own"), *TOLD
 )

@@ -28,7 +28,7 @@ records.without(
     "AccessRecords._deactivate",
     replaced("self._provider.deactivation_id(id)", "id"),
 )
-user_names = door("config.identity_provider", "unit/authenticate/scim/test_directory.py")
+user_names = door("config.provider_config", "unit/authenticate/scim/test_directory.py")
 user_names.without("a userName has no case", "ConfiguredProvider.deactivation_id", replaced("subject.casefold()", "subject"))
 records.without(
     "whose people they are is known to decisions",

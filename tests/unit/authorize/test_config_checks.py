@@ -20,7 +20,7 @@ from authorize.policy.decision import decide
 from authorize.policy.reasons import Reason
 from authorize.policy.request import ClientCertificate, PolicyRequest
 from authorize.policy.route_table import RouteTable
-from config.load import CheckedConfig, check_configuration
+from config.loader import CheckedConfig, check_configuration
 from config.routes.route import Route
 from config.validation import Finding
 from foundation.errors import Problem

@@ -16,8 +16,8 @@ from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.upstream.identity_headers import attested_claims
 from authorize.upstream.told_headers import PersonFacts
-from config.identity_provider import ConfiguredProvider
-from config.load import check_configuration
+from config.loader import check_configuration
+from config.provider_config import ConfiguredProvider
 from config.settings.linked_accounts import VERIFIED_EMAIL
 from databroker.access.values import TemporaryAccess, TemporaryAccessRecord
 from databroker.records import ACCESS_GRANT, SESSION, USER, DirectoryUser, SessionRecord, UserRecord

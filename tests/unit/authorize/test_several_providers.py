@@ -14,8 +14,8 @@ from authorize.policy.decision import Outcome, decide
 from authorize.policy.identity import Identity
 from authorize.policy.reasons import Reason
 from authorize.upstream.identity_headers import attested_claims
-from config.identity_provider import ConfiguredProvider
-from config.load import check_configuration
+from config.loader import check_configuration
+from config.provider_config import ConfiguredProvider
 from config.settings.identity_providers import IN_PLACE
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from tests.support.options import make_options

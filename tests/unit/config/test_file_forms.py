@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
+from config.config_watcher import ConfigSource
 from config.file_forms import file_forms
-from config.load import load_options
+from config.loader import load_options
 from config.options import Options
-from config.reference.all_settings import keys as declared
-from config.reference.all_settings import nested, route_keys, settings
-from config.source import ConfigSource
+from config.reference.setting_catalog import keys as declared
+from config.reference.setting_catalog import nested, route_keys, settings
 from foundation.errors import ConfigError
 from foundation.values import SecretBytes, SecretText, WatchedFile
 from tests.support.options import COOKIE_SECRET, MINIMAL, SHARED_SECRET

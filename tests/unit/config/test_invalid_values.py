@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.reference.all_settings import SettingKey, route_keys, settings
+from config.reference.setting_catalog import SettingKey, route_keys, settings
 from tests.unit.config.conftest import COMPANIONS, Complete, Problems
 
 RANDOM = "head -c32 /dev/urandom"

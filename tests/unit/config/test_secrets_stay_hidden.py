@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from authorize.config_checks import CONFIG_CHECKS
-from config.load import ConfigCheck, check_configuration
-from config.reference.all_settings import route_keys
-from config.reference.all_settings import settings as declared_settings
-from config.weaknesses import WEAKNESSES
+from config.lint import WEAKNESSES
+from config.loader import ConfigCheck, check_configuration
+from config.reference.setting_catalog import route_keys
+from config.reference.setting_catalog import settings as declared_settings
 from foundation.errors import ConfigError
 from gateproject.process.config_report import ConfigReport, as_json, as_sarif, as_text
 from tests.support.examples import examples

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from config.load import load_options
+from config.loader import load_options
 from config.options import Options
-from config.reference.all_settings import FILE_ONLY, SettingKey, settings
+from config.reference.setting_catalog import FILE_ONLY, SettingKey, settings
 from tests.support.options import MINIMAL
 from tests.unit.config.conftest import COMPANIONS, Complete
 

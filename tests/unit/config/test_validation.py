@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import Field, ValidationError
 
-from config.types.fields import Bool, Text
+from config.fields.basic_types import Bool, Text
 from config.validation import MOST_DETAILS, Finding, Rule, Settings, _without_most_unknown, validate
 from foundation.version import RELEASE
 

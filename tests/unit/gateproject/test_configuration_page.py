@@ -9,9 +9,9 @@ import pytest
 import authorize.admin
 import databroker.admin
 import proxy.admin
+from config.config_watcher import ConfigSource
+from config.inspect.config_diff import UNSEEN, ValueChange, Version
 from config.options import Options
-from config.shown.changes import UNSEEN, ValueChange, Version
-from config.source import ConfigSource
 from foundation.errors import Problem
 from gateproject import configuration_page
 from gateproject.configuration_page import ROUTES_PER_PAGE, whose_configuration

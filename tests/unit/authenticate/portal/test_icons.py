@@ -4,7 +4,7 @@ from pathlib import Path
 
 from authenticate.portal.icons import PATH, Icons
 from tests.support.options import make_options
-from tests.unit.config.types.test_picture import png
+from tests.unit.config.fields.test_image import png
 
 ROUTE = {"to": "http://127.0.0.1:1", "allow_any_authenticated_user": True}
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'

@@ -17,7 +17,7 @@ from django.core.handlers.asgi import ASGIHandler
 from authorize.openings import StartPage
 from authorize.policy.decision import Outcome
 from authorize.policy.request import PolicyRequest
-from config.settings.brand import LARGEST_LOGO
+from config.settings.brand_settings import LARGEST_LOGO
 from foundation.crypto.session_cookie import SessionCookies
 from foundation.web.pages import STATIC, TIMES_SCRIPT
 from tests.support.authenticate_site import ORIGIN, Browser, Site

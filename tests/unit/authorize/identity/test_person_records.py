@@ -6,7 +6,7 @@ import pytest
 
 from authorize.identity.person_records import PersonRecords, identity_of
 from authorize.policy.identity import Identity
-from config.routes.bearer_tokens import JWT
+from config.routes.route_bearer_tokens import JWT
 from databroker.claims import flattened
 from databroker.records import DirectoryUser, SessionRecord, UserRecord
 from foundation.claim_values import NullValues

@@ -6,7 +6,7 @@ from authorize.policy.criterion import Case, Criterion
 from authorize.policy.identity import Identity
 from authorize.policy.language.registry import criterion_of
 from authorize.policy.truth import FALSE, MAYBE, TRUE, UNKNOWN
-from config.routes.policy.language import comparisons, policy_blocks
+from config.routes.policy.policy_language import comparisons, policy_blocks
 from tests.unit.authorize.builders import NOW, request
 
 ANSWERS = {TRUE: True, FALSE: False, UNKNOWN: None, MAYBE: "maybe"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import re2
 
-from config.importing.expressions import Expression
+from config.importing.policy_expressions import Expression
 
 
 def holds(expression: Expression, path: str) -> bool:

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.importing.converted import Converted
+from config.importing.conversion import Converted
 from config.importing.foreign_file import read
 from config.importing.oauth2_proxy import convert, whole
 from config.importing.yaml_output import as_yaml
-from config.load import load_options
+from config.loader import load_options
 from tests.support.examples import examples
 
 TOP = """\

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config.importing.converted import Converted
+from config.importing.conversion import Converted
 from config.importing.foreign_file import read
 from config.importing.pomerium import convert
 from config.importing.yaml_output import as_yaml
-from config.load import load_options
+from config.loader import load_options
 
 SECRET = base64.b64encode(bytes(32)).decode()
 TOP = {

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.importing.converted import Converted, ConvertedPart, ForeignKey
+from config.importing.conversion import Converted, ConvertedPart, ForeignKey
 from config.importing.yaml_output import as_yaml
 from tests.support.examples import examples
 

@@ -10,14 +10,14 @@ import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
-from config.reference.all_settings import SettingKey, keys, nested, route_keys, settings
 from config.reference.schema import json_schema, properties_of
-from config.routes.access_requests import AccessRequestKeys, BreakGlassKeys
-from config.routes.policy.tests import PolicyTest
-from config.routes.redirect import RouteRedirect
-from config.routes.upstreams.balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
-from config.routes.upstreams.credentials import BasicAuth
-from config.routes.upstreams.health import (
+from config.reference.setting_catalog import SettingKey, keys, nested, route_keys, settings
+from config.routes.policy.policy_tests import PolicyTest
+from config.routes.route_access_requests import AccessRequestKeys, BreakGlassKeys
+from config.routes.route_redirect import RouteRedirect
+from config.routes.upstreams.load_balancing import ActiveRequestBias, LeastRequestSettings, MaglevSettings, RingHashSettings
+from config.routes.upstreams.upstream_credentials import BasicAuth
+from config.routes.upstreams.upstream_health import (
     GrpcHealthCheck,
     HealthCheck,
     HttpHealthCheck,
@@ -26,9 +26,9 @@ from config.routes.upstreams.health import (
     TcpHealthCheck,
     TcpPayload,
 )
-from config.settings.brand import BrandKeys
+from config.settings.brand_settings import BrandKeys
+from config.settings.common_settings import CertificateFiles
 from config.settings.provider_entry import IdentityProvider
-from config.settings.shared import CertificateFiles
 from config.validation import Settings
 from foundation.errors import ConfigError
 from tests.support.options import MINIMAL, parse_options

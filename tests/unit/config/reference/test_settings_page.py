@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from config.reference.all_settings import keys, nested, route_keys, settings
+from config.reference.setting_catalog import keys, nested, route_keys, settings
 from config.reference.settings_page import route_page, settings_page
 
 SETTINGS, ROUTES = settings_page({"address"}), route_page()

@@ -3,7 +3,7 @@
 import pytest
 
 from config.reference import topics
-from config.reference.all_settings import settings
+from config.reference.setting_catalog import settings
 
 
 @pytest.mark.parametrize("listed", [topics.SETTINGS, topics.ROUTE_KEYS], ids=["settings", "route keys"])

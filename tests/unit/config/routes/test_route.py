@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.routes.route import Route
-from config.routes.upstreams.urls import WeightedUrl
+from config.routes.upstreams.upstream_urls import WeightedUrl
 from foundation.values import Url
 from tests.unit.config.conftest import Complete, Load, Problems
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from config.load import check_configuration
+from config.loader import check_configuration
 from config.routes.route import Route
 from config.routes.route_cache import RouteCache, routes_beside
 from tests.support.options import MINIMAL

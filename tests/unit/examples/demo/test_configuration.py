@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.load import load_options
+from config.loader import load_options
 from examples.demo.configuration import Folder, Ports, default_folder, write_config
 from examples.demo.people import ECHO, ECHO_AUTHORITY, SITES
 

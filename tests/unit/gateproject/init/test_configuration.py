@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from config.load import check_content
+from config.loader import check_content
 from gateproject.init.configuration import configuration, made_secrets, write_new
 from gateproject.management.commands.checkconfig import ALL_CONFIG_CHECKS
 

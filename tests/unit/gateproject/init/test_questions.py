@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.load import check_content
+from config.loader import check_content
 from gateproject.init.configuration import configuration, made_secrets
 from gateproject.init.questions import QUESTIONS, UnusableAnswer, redirect_uri, settings_of
 

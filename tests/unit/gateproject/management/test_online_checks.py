@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from authenticate.provider import address_scope
-from config.documents.document import key_path
 from config.options import Options
+from config.parsing.document import key_path
 from gateproject.management import online_checks
 from tests.support.certs import certificate_files
 from tests.support.children import free_port

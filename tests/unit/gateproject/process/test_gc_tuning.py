@@ -17,8 +17,8 @@ from authorize.config_checks import CONFIG_CHECKS
 from authorize.policy.language.registry import MAKERS
 from authorize.policy.route_table import RouteTable
 from authorize.service import AuthorizeService
-from config.routes.policy.language import comparisons
-from config.source import ConfigSource
+from config.config_watcher import ConfigSource
+from config.routes.policy.policy_language import comparisons
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey

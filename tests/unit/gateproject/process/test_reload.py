@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from config.config_watcher import ConfigSource
+from config.inspect.config_diff import MOST, Version
 from config.options import Options
-from config.shown.changes import MOST, Version
-from config.source import ConfigSource
 from gateproject.process.reload import ConfigurationStatus, InForce, Reload
 from gateproject.process.restart_only import without_restart_only_changes
 from tests.support.options import make_options

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from authenticate.directory.service import DirectoryService
 from authenticate.service import AuthenticateService
+from config.config_watcher import ConfigSource
 from config.options import Options
-from config.source import ConfigSource
 from databroker.service import DataBrokerService
 from foundation.errors import ConfigError, Problem
 from foundation.telemetry import metrics
@@ -32,7 +32,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 
     monkeypatch.setattr(runtime, "made_beside_requests", nullcontext)
     monkeypatch.setattr(runtime, "settings", SimpleNamespace())
-    monkeypatch.setattr("config.source.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("config.config_watcher.SETTLED_SECONDS", 0.0)
     monkeypatch.setattr(AuthenticateService, "start", nothing)
     monkeypatch.setattr(AuthenticateService, "stop", nothing)
     monkeypatch.setattr(runtime, "configure_logs", lambda *_, **__: None)

@@ -9,8 +9,8 @@ import weakref
 import pytest
 from django.test import override_settings
 
+from config.config_watcher import ConfigSource
 from config.options import Options
-from config.source import ConfigSource
 from foundation.errors import ConfigError
 from gateproject.process import start
 from gateproject.process.start import from_settings, prepare

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from config.load import load_options
+from config.loader import load_options
 from foundation.web.asgi import respond
 from proxy.listener.context import Lifecycle, ListenerConfig, ListenerState, default_limits
 from proxy.listener.daphne_command import install

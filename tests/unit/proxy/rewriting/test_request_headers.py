@@ -2,7 +2,7 @@ import pytest
 
 from authorize.client import WithheldCredentials
 from config.routes.route import Route
-from config.routes.told_headers import ToldNames
+from config.routes.route_identity_headers import ToldNames
 from foundation.errors import BadRequest
 from proxy.rewriting.header_names import LONGEST_REMEMBERED, fold
 from proxy.rewriting.request_headers import _KNOWN, Downstream, RouteHeaders, framing

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.routes.route import Route
-from config.routes.upstreams.balancing import LeastRequestSettings
+from config.routes.upstreams.load_balancing import LeastRequestSettings
 from proxy.upstreams.balancing import LeastRequest, RandomChoice, RoundRobin, balancer, maglev, ring_hash
 
 WEIGHTS = st.lists(st.integers(1, 40), min_size=1, max_size=8)

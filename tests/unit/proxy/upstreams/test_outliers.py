@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.routes.upstreams.health import OutlierDetection
+from config.routes.upstreams.upstream_health import OutlierDetection
 from proxy.upstreams.outliers import OutlierDetector, OutlierState
 
 

@@ -8,7 +8,7 @@ import pytest
 from authenticate.provider.discovery import DiscoveryDocument
 from authenticate.provider.kinds.registry import PROVIDERS, provider_of
 from config.issuers import DEFAULT_URLS
-from config.settings import authenticate as config
+from config.settings import authenticate_settings as config
 from tests.support.options import make_options
 
 DISCOVERY = DiscoveryDocument("", "", "", "", frozenset())

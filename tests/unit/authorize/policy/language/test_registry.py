@@ -4,8 +4,8 @@ import pytest
 
 from authorize.policy.criterion import Case, TraceStep
 from authorize.policy.language.registry import MAKERS, ROUTE_KEY_CRITERIA, TIMED, criterion_of
-from config.routes.policy.language import comparisons, policy_blocks
-from config.routes.policy.values import CRITERIA
+from config.routes.policy.criteria import CRITERIA
+from config.routes.policy.policy_language import comparisons, policy_blocks
 from tests.support.policy_cases import Cases
 from tests.unit.authorize.builders import NOW, request, user
 

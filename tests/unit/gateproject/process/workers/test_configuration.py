@@ -3,7 +3,7 @@
 import pickle
 from pathlib import Path
 
-from config.source import ConfigSource
+from config.config_watcher import ConfigSource
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.reload import ConfigurationStatus, InForce
 from gateproject.process.workers.configuration import WorkerConfiguration

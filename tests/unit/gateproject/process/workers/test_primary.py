@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.source import ConfigSource
+from config.config_watcher import ConfigSource
 from foundation.errors import ConfigError, Problem
 from foundation.readiness import ReadinessReport
 from gateproject.process.reload import ConfigurationStatus, InForce

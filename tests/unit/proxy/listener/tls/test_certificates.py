@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from OpenSSL import SSL
 
-from config.types.pem import names_of
+from config.fields.pem import names_of
 from foundation.errors import ConfigError
 from foundation.values import CertificatePair, SecretBytes
 from proxy.autocert.certificate import CertificateChain, CertificateRequest, ObtainedCertificate

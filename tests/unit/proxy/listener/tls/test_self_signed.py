@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from OpenSSL import SSL
 
-from config.types.pem import check_pair
+from config.fields.pem import check_pair
 from proxy.listener.tls.self_signed import none_yet, proof
 
 ACME_IDENTIFIER = "1.3.6.1.5.5.7.1.31"

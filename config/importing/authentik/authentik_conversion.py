@@ -1,0 +1,171 @@
+"""authentik -> ours: a route for each proxy provider with an application, whose policy is what is bound to that application.
+
+It stays the provider of the people.  Whom an expression policy, a reputation or a flow would have kept out it can't say here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from config.importing.authentik.authentik_entries import (
+    APPLICATION,
+    BINDING,
+    GROUP,
+    PROVIDER,
+    USER,
+    AuthentikEntries,
+    AuthentikEntry,
+    read_entries,
+)
+from config.importing.conversion import Converted, ConvertedPart
+from config.importing.foreign_file import AUTHENTIK, ForeignConfig
+from config.importing.foreign_values import address_parts
+from config.importing.path_bounds import path_bounds, sample_path
+from config.importing.policy_expressions import Expression, all_of, any_of, none_of
+from config.importing.preamble import NO_UPSTREAM, SIGNED_IN, begin, let_in
+
+_LOST = {
+    "basic_auth_enabled": "gate does not send passwords to applications. They can read X-Gate-Jwt-Assertion",
+    "cookie_domain": "gate uses separate cookies for each host",
+    "certificate": "configure the certificate of all hosts with certificate_file or autocert",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Who is let in by what is bound to an application: the expression, and for policy tests the groups of one who is."""
+
+    allowed: Expression
+    groups: tuple[str, ...] = ()
+
+
+def convert(foreign: ForeignConfig, new_secret: Callable[[], bytes]) -> Converted:
+    """Conversion; `new_secret` gives 32 random bytes."""
+    converted, entries = Converted(AUTHENTIK), read_entries(foreign)
+    hosts = [address_parts(provider.attrs.get("external_host")).hostname or "" for provider in entries.of(PROVIDER)]
+    domain = next((host.partition(".")[2] for host in hosts if host.count(".") > 1), "example.com")
+    issuer = f"https://authentik.{domain}/application/o/gate/"
+    begin(converted.top, domain, issuer, "the URL of your authentik, with an application `gate`", "of that application", new_secret)
+    converted.top.note("CHECK", "flows (second factors, consent) are those of the application `gate` for all hosts. Choose them there")
+    converted.top.note("NEW", "X-authentik-... became X-Gate-Jwt-Assertion, which is signed (pass_identity_headers)")
+    if any(entry.attrs.get("user") for entry in entries.of(BINDING)):
+        converted.top.note("CHECK", "a bound user became the claim preferred_username. Check that users can't choose its value")
+    for provider in sorted(entries.of(PROVIDER), key=_length, reverse=True):
+        if (route := _route(converted, provider, entries)) is not None:
+            converted.routes.append(route)
+    if not converted.routes:
+        converted.top.note("LOST", "the file has no proxy provider with its own host")
+    return converted
+
+
+def _length(provider: AuthentikEntry) -> int:
+    """Of the path: gate's first route that matches decides."""
+    return len(address_parts(provider.attrs.get("external_host")).path)
+
+
+def _route(converted: Converted, provider: AuthentikEntry, entries: AuthentikEntries) -> ConvertedPart | None:
+    attrs, mode = provider.attrs, str(provider.attrs.get("mode") or "proxy")
+    url = address_parts(attrs.get("external_host"))
+    if mode == "forward_domain":
+        converted.top.lose(
+            provider.source,
+            f"{attrs.get('name')}: it applied to all hosts of a domain, and gate needs a route for each host. Add the routes",
+        )
+        return None
+    route = ConvertedPart()
+    said = "" if url.scheme == "https" else "gate serves https"
+    route.set(provider.source, "from", f"https://{url.netloc}", check=said)
+    if url.path.strip("/"):
+        route.set(None, "prefix", url.path)
+    _upstream(route, attrs, mode)
+    route.set(None, "allow_websockets", True)
+    route.set(None, "pass_identity_headers", True)
+    for key, why in _LOST.items():
+        if attrs.get(key):
+            route.lose(provider.source, f"{key}: {why}")
+    bound = _bound(route, provider, entries)
+    skipped = str(attrs.get("skip_path_regex") or "").splitlines()
+    bounds = [path_bounds(expression.strip(), sees_query=False) for expression in skipped if expression.strip()]
+    if any(not each.are_exact for each in bounds):
+        route.note("CHECK", f"{provider.source}: skip_path_regex: paths with escapes (%..) are public only if they are unambiguous")
+    let_in(route, any_of([*(each.surely for each in bounds), bound.allowed]))
+    converted.tests += _tests(f"https://{url.netloc}{url.path.rstrip('/')}", skipped, bound)
+    return route
+
+
+def _upstream(route: ConvertedPart, attrs: dict[str, Any], mode: str) -> None:
+    if mode == "proxy" and attrs.get("internal_host"):
+        route.set(None, "to", str(attrs["internal_host"]).rstrip("/"))
+        if attrs.get("internal_host_ssl_validation") is False:
+            route.set(None, "tls_skip_verify", True)
+    else:
+        route.set(None, "to", NO_UPSTREAM, new="your own proxy has the upstream. Add it (not needed with forward auth)")
+
+
+def _bound(route: ConvertedPart, provider: AuthentikEntry, entries: AuthentikEntries) -> Bound:
+    application = _application(provider, entries)
+    if application is None:
+        route.lose(provider.source, "no application uses this provider, so all users are denied as before")
+        return Bound(False)
+    targets = [(binding, entries.find(binding.attrs.get("target"), APPLICATION)) for binding in entries.of(BINDING)]
+    bindings = [binding for binding, target in targets if target is application]
+    enabled = [binding for binding in bindings if binding.attrs.get("enabled") is not False]
+    demands_all = application.attrs.get("policy_engine_mode") == "all"
+    knows_all = entries.is_whole and all(target is not None or _is_elsewhere(binding, entries) for binding, target in targets)
+    if not knows_all and (demands_all or not enabled):
+        route.note("CHECK", f"{application.source}: this file may not contain all its bindings. Add the users to allow")
+        return Bound(False)
+    if not enabled:
+        if bindings:
+            route.note("CHECK", f"{application.source}: all its bindings are disabled. Add the users to allow")
+        return Bound(False if bindings else SIGNED_IN)
+    parts = [_of_binding(route, binding, entries) for binding in enabled]
+    allowed = all_of(part.allowed for part in parts) if demands_all else any_of(part.allowed for part in parts)
+    groups = {group for part in parts for group in part.groups} if demands_all else next((part.groups for part in parts if part.groups), ())
+    return Bound(allowed, tuple(sorted(groups)))
+
+
+def _is_elsewhere(binding: AuthentikEntry, entries: AuthentikEntries) -> bool:
+    """Whether it is bound to something in the file that is no application: a flow, or a stage of one."""
+    models = {entry.model for entry in entries.entries} - {APPLICATION}
+    return any(entries.find(binding.attrs.get("target"), model) is not None for model in models)
+
+
+def _application(provider: AuthentikEntry, entries: AuthentikEntries) -> AuthentikEntry | None:
+    return next((entry for entry in entries.of(APPLICATION) if entries.find(entry.attrs.get("provider"), PROVIDER) is provider), None)
+
+
+def _of_binding(route: ConvertedPart, binding: AuthentikEntry, entries: AuthentikEntries) -> Bound:
+    group = _name(binding, "group", GROUP, "name", entries)
+    person = _name(binding, "user", USER, "username", entries)
+    if binding.is_conditional or binding.attrs.get("policy") or not (group or person):
+        what = (
+            "a policy" if binding.attrs.get("policy") else "it is conditional" if binding.is_conditional else "its user or group is unknown"
+        )
+        route.lose(binding.source, f"{what}: it allows nothing here")
+        return Bound(False)
+    one: Expression = {"groups": group} if group else {"claim/preferred_username": person}
+    return Bound(none_of([one])) if binding.attrs.get("negate") else Bound(one, (group,) if group else ())
+
+
+def _name(binding: AuthentikEntry, key: str, model: str, field: str, entries: AuthentikEntries) -> str:
+    """Name of the bound group or person; the API has the object itself beside its key."""
+    shown = binding.attrs.get(f"{key}_obj")
+    if isinstance(shown, dict) and isinstance(shown.get(field), str):
+        return str(shown[field])
+    reference = binding.attrs.get(key)
+    return "" if reference is None else entries.named(reference, model, field)
+
+
+def _tests(base: str, skipped: list[str], bound: Bound) -> list[dict[str, Any]]:
+    """Policy tests of what authentik did, where it is known."""
+    tests: list[dict[str, Any]] = [
+        {"url": base + sample, "expect": "allow"} for sample in map(sample_path, skipped) if len(sample) > 1 and base.count("/") == 2
+    ]
+    if bound.allowed == SIGNED_IN:
+        tests.append({"url": f"{base}/", "user": "someone", "expect": "allow"})
+    elif bound.allowed is not False and bound.groups:
+        tests.append({"url": f"{base}/", "user": "someone", "groups": list(bound.groups), "expect": "allow"})
+    if bound.allowed is not False:
+        tests.append({"url": f"{base}/", "expect": "sign-in"})
+    return [{"name": f"authentik: {test['url']}", **test} for test in tests]

@@ -1,0 +1,95 @@
+"""Templates that the other product fills in.  As text they would mean something else, so they are left out and said."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from config.fields.header_template import ACCESS_TOKEN, ASSERTION, FINGERPRINT, ID_TOKEN, TOKENS, template
+from config.importing.conversion import Converted, ConvertedPart, ForeignKey
+
+# `${pomerium.jwt}` and `$pomerium.jwt`; `$$` is the sign itself, to gate, too.
+_REFERENCE = re.compile(r"\$(?:\{|[A-Za-z_])")
+# `${VAR}` of a shell or Compose, `{{ ... }}` of Go, Jinja or Helm, `$(VAR)` of Kubernetes.
+_ANYWHERE = re.compile(r"\$\{[^}]*\}?|\{\{.*?(?:\}\}|$)|\$\([A-Za-z_][A-Za-z0-9_]*\)", re.DOTALL)
+# There a dollar sign and braces are an expression's own.
+_EXPRESSIONS = frozenset({"regex", "regex_rewrite_pattern", "host_path_regex_rewrite_pattern"})
+# `${access_token}` and the like are gate's own there.
+_OWN_TEMPLATES = "set_request_headers"
+
+# What Pomerium's references are here.
+_OURS = {
+    "access_token": f"${{{ACCESS_TOKEN}}}",
+    "id_token": f"${{{ID_TOKEN}}}",
+    "jwt": f"${{{ASSERTION}}}",
+    "client_cert_fingerprint": f"${{{FINGERPRINT}}}",
+}
+_POMERIUM = re.compile(r"\$(?:\{\s*pomerium\s*(?:\.\s*(\w+)|\[\s*\"(\w+)\"\s*\])\s*\}|pomerium\.(\w+))")
+
+
+def request_headers(route: ConvertedPart, source: ForeignKey, value: Any) -> None:
+    """Header by header of `set_request_headers`."""
+    if not isinstance(value, dict):
+        if isinstance(value, str) and "$" in value:
+            route.lose(source, "a reference ($...) in it would be sent as text. Write the headers as a map")
+        else:
+            route.set(None, "set_request_headers", value)
+        return
+    kept: dict[Any, Any] = {}
+    translated: list[str] = []
+    for name, content in value.items():
+        ours = _POMERIUM.sub(_our_reference, content) if isinstance(content, str) else content
+        if ours != content and _is_whole(ours):
+            kept[name] = ours
+            translated.append(f"{name}: {ours}")
+        elif isinstance(content, str) and _REFERENCE.search(content.replace("$$", "")):
+            route.lose(ForeignKey(f"{source.key}.{name}", source.line), f"{content}: {_WHAT_GATE_KNOWS}")
+        else:
+            kept[name] = content
+    set_headers(route, source if translated else None, kept, check="; ".join(translated))
+
+
+def set_headers(route: ConvertedPart, source: ForeignKey | None, headers: dict[Any, Any], check: str = "") -> None:
+    """Set these request headers, and what the route needs for a token of the provider among them."""
+    if headers:
+        route.set(source, "set_request_headers", headers, check=check)
+    if any(f"${{{name}}}" in str(content) for name in TOKENS for content in headers.values()):
+        route.set(None, "pass_provider_tokens", True, new="the application can act as the user at the provider, as before")
+
+
+def _our_reference(found: re.Match[str]) -> str:
+    return _OURS.get(found[1] or found[2] or found[3], found[0])
+
+
+def _is_whole(text: str) -> bool:
+    """Whether each reference in a text is one that gate fills in."""
+    try:
+        return not _REFERENCE.search("".join(part for part in template(text) if isinstance(part, str)))
+    except ValueError:
+        return False
+
+
+_WHAT_GATE_KNOWS = "for the templates that gate supports see docs/guides/identity-headers.md"
+
+
+def template_in(value: Any) -> str:
+    """Template of another tool within a value, "" for none."""
+    return next(_templates(value), "")
+
+
+def why_lost(found: str) -> str:
+    return f"{found} is a template of another tool. Write its value"
+
+
+def leave_out_templates(converted: Converted) -> None:
+    """Templates of every other value, `${...}`: one of the environment's, or of a tool that writes files."""
+    for part in (converted.top, *converted.routes):
+        for entry in part.entries:
+            if entry.key and entry.key not in (*_EXPRESSIONS, _OWN_TEMPLATES) and (found := template_in(entry.value)):
+                part.refuse(entry, why_lost(found))
+
+
+def _templates(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _ANYWHERE.findall(value)
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _templates(inner)

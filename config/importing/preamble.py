@@ -1,0 +1,34 @@
+"""Beginning of a converted configuration for products that name no sign-in of ours: the host, the provider, fresh secrets."""
+
+import base64
+from collections.abc import Callable
+
+from config.importing.conversion import ConvertedPart
+from config.importing.policy_expressions import Expression
+
+SIGNED_IN: Expression = {"claim/sub": {"exists": True}}
+NO_UPSTREAM = "https://upstream.invalid"
+
+
+def begin(top: ConvertedPart, domain: str, issuer: str, about_issuer: str, about_client: str, new_secret: Callable[[], bytes]) -> None:
+    """Settings of the sign-in below `domain`, at the provider `issuer`; `new_secret` gives 32 random bytes."""
+    said = f"gate signs users in on a dedicated host. At the provider register https://authenticate.{domain}/oauth2/callback"
+    top.set(None, "authenticate_service_url", f"https://authenticate.{domain}", new=said)
+    top.set(None, "idp_provider", "oidc")
+    top.set(None, "idp_provider_url", issuer, new=about_issuer)
+    top.set(None, "idp_client_id", "gate", new=about_client)
+    top.set(None, "idp_scopes", ["openid", "profile", "email", "groups"], new="names and groups of users, which the rules compare")
+    for key in ("cookie_secret", "shared_secret"):
+        top.set(None, key, base64.b64encode(new_secret()).decode(), new="generated")
+
+
+def let_in(route: ConvertedPart, allowed: Expression) -> None:
+    """Who passes: everybody, everybody who is signed in, whom the expression names, or nobody."""
+    if allowed is True:
+        route.set(None, "allow_public_unauthenticated_access", True)
+    elif allowed == SIGNED_IN:
+        route.set(None, "allow_any_authenticated_user", True)
+    elif allowed is False:
+        route.note("CHECK", "all users are denied. Add the users to allow")
+    else:
+        route.set(None, "policy", [{"allow": allowed}])

@@ -1,0 +1,150 @@
+"""Configuration changes: in which values one configuration differs from the one before, in words that show no secret."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import is_
+from typing import Any
+
+from config.inspect.redaction import shown, shown_of
+from config.inspect.source_map import Places
+from config.options import Options
+from config.reference.setting_catalog import SettingKey, route_keys, settings
+from config.routes.route import Route
+from config.validation import Settings
+from foundation.values import WatchedFile
+
+MOST = 200
+UNSEEN = "The part that changed is not shown."
+CONTENT = "The content of the file changed."
+ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """Change of one value; `note` says what the words before and after can't.  `place` is where it stands now, else where it stood."""
+
+    key: str
+    kind: str
+    before: str = ""
+    after: str = ""
+    place: str = ""
+    note: str = ""
+
+
+# Words and places are found when they are asked for: of ten thousand changes few are read, and a reload waits for none.
+Untold = Callable[[], ValueChange]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Configuration with the places of its values."""
+
+    options: Options
+    places: Places
+
+
+def changes(before: Version, after: Version) -> Iterator[Untold]:
+    every = [key.name for group in settings().values() for key in group if key.name != "policy"]
+    yield from setting_changes(before, after, every)
+    yield from _route_changes(before, after)
+
+
+def setting_changes(before: Version, after: Version, names: Collection[str]) -> Iterator[Untold]:
+    """Changes of these settings."""
+    for key in (key for group in settings().values() for key in group if key.name in names):
+        if _differs(before.options, after.options, key):
+            yield partial(_change, before.options, after.options, key, key.name, partial(after.places.of, key.name))
+
+
+def _differs(before: Settings, after: Settings, key: SettingKey) -> bool:
+    attribute = type(after).attributes()[key.name]
+    return bool(getattr(before, attribute) != getattr(after, attribute))
+
+
+def _change(before: Settings, after: Settings, key: SettingKey, name: str, place: Callable[[], str]) -> ValueChange:
+    attribute = type(after).attributes()[key.name]
+    old, new = getattr(before, attribute), getattr(after, attribute)
+    words = shown_of(before, key), shown_of(after, key)
+    kind = ADDED if _is_nothing(old) else REMOVED if _is_nothing(new) else CHANGED
+    note = "" if words[0] != words[1] else CONTENT if isinstance(new, WatchedFile) else UNSEEN
+    return ValueChange(name, kind, *words, place(), note)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value is None or value in ((), {}, "")
+
+
+def _route_changes(before: Version, after: Version) -> Iterator[Untold]:
+    if before.options.policy is after.options.policy:
+        return
+    pairs, removed, added = _matched(before.options.policy, after.options.policy)
+    for old, new in pairs:
+        if before.options.policy[old] is not after.options.policy[new]:
+            yield from _changes_of(before, old, after, new)
+    yield from (partial(_removed, before, index) for index in removed)
+    yield from (partial(_added, after, index) for index in added)
+    moved = [new for _, new in pairs]
+    if moved != sorted(moved):
+        yield partial(_reordered, after)
+
+
+def _removed(before: Version, index: int) -> ValueChange:
+    route = before.options.policy[index]
+    return ValueChange(_named(route, index), REMOVED, before=shown(route), place=before.places.of_route(index, "from"))
+
+
+def _added(after: Version, index: int) -> ValueChange:
+    route = after.options.policy[index]
+    return ValueChange(_named(route, index), ADDED, after=shown(route), place=after.places.of_route(index, "from"))
+
+
+def _reordered(after: Version) -> ValueChange:
+    note = "The order of routes changed. The first match applies."
+    return ValueChange("policy", CHANGED, place=after.places.of("policy"), note=note)
+
+
+def _changes_of(before: Version, old: int, after: Version, new: int) -> Iterator[Untold]:
+    then, now = before.options.policy[old], after.options.policy[new]
+    for key in route_keys():
+        if _differs(then, now, key):
+            yield partial(_change, then, now, key, f"{_named(now, new)}: {key.name}", partial(after.places.of_route, new, key.name))
+
+
+def _purpose(route: Route) -> str:
+    return route.id
+
+
+def _name(route: Route) -> str:
+    return route.name or str(route.from_)
+
+
+def _named(route: Route, index: int) -> str:
+    return f"policy[{index}] {_name(route)}"
+
+
+def _matched(before: Sequence[Route], after: Sequence[Route]) -> tuple[list[tuple[int, int]], list[int], list[int]]:
+    """Pairs of places of the same route, before and after, in the order of before; and the places of those that have none.
+
+    What both begin and end with, taken over as it is, is left out.  Of the rest first come those that were taken over, then those that
+    match and lead to the same, then those of the same name or address.
+    """
+    pairs: list[tuple[int, int]] = []
+    begin = _same_at_first(before, after)
+    end = _same_at_first(before[begin:][::-1], after[begin:][::-1])
+    old, new = list(range(begin, len(before) - end)), list(range(begin, len(after) - end))
+    for same in (id, _purpose, _name):
+        waiting: dict[object, list[int]] = {}
+        for index in reversed(old):
+            waiting.setdefault(same(before[index]), []).append(index)
+        found = {index: known.pop() for index in new if (known := waiting.get(same(after[index])))}
+        pairs += [(place, index) for index, place in found.items()]
+        taken = set(found.values())
+        old, new = [index for index in old if index not in taken], [index for index in new if index not in found]
+    return sorted(pairs), old, new
+
+
+def _same_at_first(before: Sequence[Route], after: Sequence[Route]) -> int:
+    """How many are the same objects, up to the first that is not."""
+    same = list(map(is_, before, after))
+    return same.index(False) if False in same else len(same)

@@ -1,0 +1,151 @@
+"""Shown values: what a page may show of the configuration in force.  `shown` is the only way, and what it does not know stays hidden."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import timedelta
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.inspect.policy_text import block_words, expression_words
+from config.inspect.source_map import DEFAULT, Places
+from config.options import Options
+from config.reference.setting_catalog import SettingKey, route_keys, settings, written_duration
+from config.routes.policy.policy_language import Block, Combination, Comparison
+from config.routes.policy.policy_tests import PolicyTest, ShownCertificate
+from config.routes.route import Route
+from config.routes.upstreams.upstream_urls import WeightedUrl
+from config.settings.storage_url import DatabaseUrl, StorageUrl
+from config.validation import Settings
+from foundation.values import HostPort, SecretBytes, SecretText, Url, WatchedFile
+
+HIDDEN = "(set, not shown)"
+LONGEST = 2_000  # characters of one value
+_MOST = LONGEST // 3  # elements, each with what separates it from the next: of a longer list the rest would be cut off anyway
+_WIDE = 100
+# Requests carry keys in headers: of these only the names are shown.
+_NAMES_ONLY = frozenset({(Route, "set_request_headers"), (PolicyTest, "headers")})
+_QUERY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^?#]*)\?.*", re.DOTALL)
+_DESCRIBED = (StorageUrl, DatabaseUrl, ShownCertificate)
+_AS_TEXT = (HostPort, Path, ipaddress.IPv4Network, ipaddress.IPv6Network)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """Value in force, in words; `place` is where it was written, DEFAULT where nowhere."""
+
+    key: str
+    value: str
+    place: str
+
+    @property
+    def is_default(self) -> bool:
+        return self.place == DEFAULT
+
+
+def settings_in_force(options: Options, places: Places) -> Iterator[tuple[str, list[ShownValue]]]:
+    """Title -> the settings of that group, in their order; routes are not among them."""
+    for title, group in settings().items():
+        found = [_setting(options, key, places) for key in group if key.name != "policy"]
+        if found:
+            yield title, found
+
+
+def _setting(options: Options, key: SettingKey, places: Places) -> ShownValue:
+    value, place = shown_of(options, key), places.of(key.name)
+    unset = f"({key.when_unset.replace('`', '')})" if key.when_unset and place == DEFAULT and not value else ""
+    return ShownValue(key.name, value or unset, place)
+
+
+def route_in_force(route: Route, index: int, places: Places) -> list[ShownValue]:
+    """What the route says; all its other keys have their default."""
+    return [ShownValue(key.name, shown_of(route, key), places.of_route(index, key.name)) for key in route_keys() if is_given(route, key)]
+
+
+def is_given(owner: Settings, key: SettingKey) -> bool:
+    return type(owner).attributes()[key.name] in owner.model_fields_set
+
+
+def shown_of(owner: Settings, key: SettingKey) -> str:
+    return shown(_seen(owner, key.name))
+
+
+def _seen(owner: Settings, key: str) -> Any:
+    """Value of a key, or of headers their names."""
+    value = getattr(owner, type(owner).attributes()[key])
+    return list(value) if (type(owner), key) in _NAMES_ONLY else value
+
+
+# enforcement-point: Pages: Redaction of configuration values
+def shown(value: Any) -> str:
+    """Value as a configuration file would have it, without what is secret; empty for what is unset."""
+    plain = _plain(value)
+    if isinstance(plain, bool):
+        text = "true" if plain else "false"
+    elif isinstance(plain, list | dict):
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=None, width=_WIDE).strip() if plain else ""
+    else:
+        text = "" if plain is None else str(plain)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (truncated)"
+
+
+def is_secret(value: Any) -> bool:
+    """Whether a setting is declared as a secret: its type says so."""
+    return isinstance(value, SecretText | SecretBytes)
+
+
+def _plain(value: Any) -> Any:
+    """Value of texts, numbers, lists and maps."""
+    if is_secret(value):
+        return HIDDEN
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _QUERY.sub(r"\1?…", value)
+        case bytes():
+            return f"({len(value):,} bytes)"
+        case timedelta():
+            return written_duration(value)
+        case Decimal():
+            return float(value)
+        case Url():
+            return _plain(str(value))
+        case WeightedUrl():
+            return _plain(str(value.url)) if value.weight == 1 else f"{_plain(str(value.url))},{value.weight}"
+        case WatchedFile():
+            return str(value.path)
+        case Block():
+            return block_words(value)
+        case Combination() | Comparison():
+            return expression_words(value)
+        case Settings():
+            return dict(_given(value))
+        case Mapping():
+            return {str(name): _plain(content) for name, content in islice(value.items(), _MOST)}
+        case list() | tuple() | frozenset():
+            return _counted([_plain(each) for each in islice(value, _MOST)])
+    if isinstance(value, _AS_TEXT):
+        return str(value)
+    if isinstance(value, _DESCRIBED) and is_dataclass(value):
+        found = ((each.name, getattr(value, each.name)) for each in fields(value))
+        return {name: _plain(content) for name, content in found if content not in (None, "", ())}
+    return HIDDEN
+
+
+def _counted(found: list[Any]) -> Any:
+    """Of secrets only how many there are."""
+    if not found or any(each != HIDDEN for each in found):
+        return found
+    return HIDDEN if len(found) == 1 else f"({len(found)} set, not shown)"
+
+
+def _given(value: Settings) -> Iterator[tuple[str, Any]]:
+    for key, attribute in type(value).attributes().items():
+        if attribute in value.model_fields_set:
+            yield key, _plain(_seen(value, key))

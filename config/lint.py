@@ -1,0 +1,300 @@
+"""Weak settings: allowed, but weaker than they could be.  Advice for checkconfig; nothing here stops a start."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from config.fields.header_fields import folded
+from config.fields.header_template import ASSERTION, Variable
+from config.options import Options
+from config.routes.route import Route
+from config.routes.route_identity_headers import names_token, sends_assertion, tells_person, told_templates, upstream_addresses
+from config.routes.route_provider_tokens import may_go_unencrypted
+from config.routes.upstreams.upstream_credentials import token_key
+from config.settings.autocert_settings import is_covered, why_not
+from config.settings.identity_providers import place_of_key, provider_entries
+from config.validation import Finding, Rule
+from foundation.values import SecretText, ip_of, is_loopback
+
+# Setting -> its weak value, and what follows from it.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "cookie_secure": (
+        False,
+        (
+            "lets browsers send the session cookie over plain http, where an attacker can "
+            "read it, and lets sibling hosts set it. Leave it true"
+        ),
+    ),
+    "cookie_http_only": (False, "lets malicious scripts read the session cookie and steal sessions. Leave it true"),
+    "databroker_storage_tls_skip_verify": (
+        True,
+        "lets an attacker impersonate the store of all sessions. Set databroker_storage_ca_file instead",
+    ),
+    "gate_debug": (True, "may write sensitive data to the logs. Set it in development only"),
+    "admin_password_login": (True, "allows password sign-in to the admin without the identity provider. Use admin_allowed_users instead"),
+    "autocert_use_staging": (True, "browsers don't trust the certificates of the staging environment"),
+}
+ROUTE_KEYS: dict[str, tuple[Any, str]] = {
+    "tls_skip_verify": (True, "lets an attacker in the network impersonate the upstream. Set tls_custom_ca or tls_server_name instead"),
+}
+_FEWEST_DIFFERENT_BYTES = 12  # 32 random bytes have fewer with a probability below 10^-15
+_LONGEST_SECONDS = 30 * 24 * 3600
+
+
+def _weak_values(settings: Options) -> Iterator[Finding]:
+    for key, (weak, consequence) in SETTINGS.items():
+        if settings.__dict__.get(key) is weak:
+            yield (key,), f"is {str(weak).lower()}: {consequence}"
+
+
+def _weak_route_values(settings: Options) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        for key, (weak, consequence) in ROUTE_KEYS.items():
+            if route.__dict__.get(key) is weak:
+                yield ("policy", index, key), f"is {str(weak).lower()}: {consequence}"
+
+
+def _guessable_secrets(settings: Options) -> Iterator[Finding]:
+    for key in ("cookie_secret", "shared_secret"):
+        value = settings.__dict__.get(key)
+        for position, secret in enumerate(value if isinstance(value, tuple | list) else [value] if value else []):
+            if len(set(bytes(secret))) < _FEWEST_DIFFERENT_BYTES or _is_a_sequence(bytes(secret)):
+                path = (key, position) if isinstance(value, tuple | list) and len(value) > 1 else (key,)
+                yield path, "does not look random, so it can be guessed. Generate it with `head -c32 /dev/urandom | base64`"
+
+
+def _is_a_sequence(secret: bytes) -> bool:
+    """Equal steps from byte to byte, as somebody writes who needs 32 of them."""
+    steps = {(after - before) % 256 for before, after in itertools.pairwise(secret)}
+    return len(steps) == 1
+
+
+def _same_secret_twice(settings: Options) -> Iterator[Finding]:
+    cookie, shared = _all_of(settings.cookie_secret), _all_of(settings.shared_secret)
+    if cookie & shared:
+        yield ("shared_secret",), "is the same as cookie_secret. Generate another one, so that a leak affects only one of them"
+
+
+def _all_of(value: Any) -> set[bytes]:
+    return {bytes(secret) for secret in (value if isinstance(value, tuple | list) else [value])}
+
+
+def _plain_upstream_over_the_network(settings: Options) -> Iterator[Finding]:
+    """Plain http tells everybody on the way what the upstream is told about a person."""
+    for index, route in enumerate(settings.policy):
+        if may_go_unencrypted(route):
+            key = "pass_provider_tokens_unencrypted"
+            yield ("policy", index, key), "lets an attacker in the network act as the users at the provider. Use https"
+        for target in (upstream.url for upstream in route.to):
+            if target.scheme == "http" and tells_person(route) and not _is_private(target.host):
+                yield ("policy", index, "to"), "sends the user's identity over plain http to a public host. Use https"
+            elif target.scheme == "http" and route.basic_auth is not None and not _is_private(target.host):
+                yield ("policy", index, "to"), "sends the password of basic_auth over plain http to a public host. Use https"
+
+
+def _is_private(host: str) -> bool:
+    """Loopback, private addresses, and names that only a private resolver knows."""
+    if (address := ip_of(host.strip("[]"))) is not None:
+        return address.is_private
+    return is_loopback(host) or "." not in host or host.endswith((".internal", ".local", ".svc", ".cluster.local", ".lan", ".home.arpa"))
+
+
+def _anybody_may_say_who_asks(settings: Options) -> Iterator[Finding]:
+    if settings.insecure_server and not is_loopback(settings.address.host) and not settings.trusted_proxies:
+        yield (
+            ("insecure_server",),
+            (
+                "listens without TLS on an address that other machines can reach, and trusted_proxies is empty. "
+                "List the proxy that terminates TLS there, or listen on 127.0.0.1"
+            ),
+        )
+
+
+def _anybody_may_be_a_balancer(settings: Options) -> Iterator[Finding]:
+    if settings.use_proxy_protocol and not is_loopback(settings.address.host):
+        yield (
+            ("use_proxy_protocol",),
+            "trusts the client address sent by any peer. Restrict access to `address` to the load balancer",
+        )
+
+
+def _every_peer_is_trusted(settings: Options) -> Iterator[Finding]:
+    for index, network in enumerate(settings.trusted_proxies):
+        if network.prefixlen == 0:
+            yield (
+                ("trusted_proxies", index),
+                "trusts every peer, so clients can forge their address in X-Forwarded-For. List the networks of your proxies",
+            )
+
+
+# Text that templates and examples have in place of a value.
+_PLACEHOLDER = re.compile(r"\$\{.*\}|\$[A-Za-z_]+|\{\{.*\}\}|<.*>|change[-_ ]?me|replace[-_ ]?me", re.IGNORECASE)
+_DISCOVERY = "/.well-known/openid-configuration"
+
+
+def _unfilled_provider(settings: Options) -> Iterator[Finding]:
+    for index, entry in enumerate(provider_entries(settings)):
+        place = partial(place_of_key, settings, index)
+        for key, written in (("client_id", entry.client_id), ("client_secret", entry.client_secret)):
+            if _PLACEHOLDER.fullmatch((written.reveal() if isinstance(written, SecretText) else written or "").strip()):
+                yield place(key), "is a placeholder. Write the value that the provider issued"
+        if entry.url.rstrip("/").endswith(_DISCOVERY):
+            yield place("url"), f"is the discovery document. Write the issuer, without {_DISCOVERY}"
+        elif entry.provider == "azure" and entry.url and not entry.url.rstrip("/").endswith("/v2.0"):
+            yield place("url"), "lacks /v2.0, and tokens of version 2.0 name an issuer with it. Append it"
+
+
+def _clusters_without_upgrades(settings: Options) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if route.cluster_service_account_token is not None and not (route.allow_websockets or route.allow_spdy):
+            yield (
+                ("policy", index, token_key(route)),
+                "allows no upgrades, so kubectl exec, attach, cp and port-forward fail. Set allow_websockets and allow_spdy on the route",
+            )
+
+
+def _identity_in_a_cookie_of_clients(settings: Options) -> Iterator[Finding]:
+    """A client's own cookies reach the upstream on every route that does not replace or remove the header."""
+    open_upstreams = {upstream for route in settings.policy if not _replaces_cookies(route) for upstream in upstream_addresses(route)}
+    for index, route in enumerate(settings.policy):
+        for name, parts in told_templates(route).items():
+            is_proof = names_token(parts) or any(isinstance(part, Variable) and part.name == ASSERTION for part in parts)
+            if folded(name) == "cookie" and not is_proof and not open_upstreams.isdisjoint(upstream_addresses(route)):
+                yield (
+                    ("policy", index, "set_request_headers"),
+                    (
+                        f"sets {name}, which clients can set on another route to the same upstream. Choose "
+                        f"another header, or list {name} in remove_request_headers there"
+                    ),
+                )
+
+
+def _replaces_cookies(route: Route) -> bool:
+    return "cookie" in map(folded, (*route.set_request_headers, *route.remove_request_headers))
+
+
+_PLAIN = "is http, which is for development on one machine. Use https"
+
+
+def _plain_provider(settings: Options) -> Iterator[Finding]:
+    for index, entry in enumerate(provider_entries(settings)):
+        if entry.url.lower().startswith("http:"):
+            yield place_of_key(settings, index, "url"), _PLAIN
+
+
+def _nobody_can_verify_assertions(settings: Options) -> Iterator[Finding]:
+    # Of a file that can't be read the error tells; authorize signs, and says it of itself.
+    if settings.signing_key is not None or settings.signing_key_file is not None or settings.services == "proxy":
+        return
+    for index, route in enumerate(settings.policy):
+        if sends_assertion(route):
+            yield (
+                ("policy", index, "pass_identity_headers" if route.pass_identity_headers else "to"),
+                "sends assertions that upstreams can't verify, because signing_key is not set. Set it to publish its public key",
+            )
+            return
+
+
+def _sessions_without_end(settings: Options) -> Iterator[Finding]:
+    if settings.cookie_expire.total_seconds() > _LONGEST_SECONDS:
+        yield ("cookie_expire",), "keeps users signed in for more than 30 days; a stolen cookie is valid as long. Use a shorter time"
+
+
+def _hosts_without_a_certificate(settings: Options) -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy if settings.autocert else ()):
+        host = route.from_.host
+        if (reason := why_not(host, settings)) is not None and not is_covered(host, settings):
+            yield ("policy", index, "from"), f"gets no certificate from autocert: {host} {reason}. Add one to certificates"
+
+
+def _hosts_that_no_certificate_covers(settings: Options) -> Iterator[Finding]:
+    """Names only: clients look for an address elsewhere in a certificate."""
+    ends_tls = not settings.insecure_server and not settings.autocert and settings.services in ("all", "proxy", "authenticate")
+    if not ends_tls or not settings.certificate_pairs:
+        return
+    told = set[str]()
+    for path, host in _served_hosts(settings):
+        if host not in told and ip_of(host.strip("[]")) is None and not is_covered(host, settings):
+            told.add(host)
+            yield path, f"no certificate matches {host}, so browsers reject it. Add one with its name, or with a wildcard for one label"
+
+
+def _served_hosts(settings: Options) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Where another proxy asks (forward auth, ext_authz), people see that one's certificates at the routes' hosts."""
+    if settings.services in ("all", "authenticate") and settings.authenticate_service_url is not None:
+        yield ("authenticate_service_url",), settings.authenticate_service_url.host
+    if settings.services == "authenticate":
+        return
+    if settings.forward_auth_url is not None:
+        yield ("forward_auth_url",), settings.forward_auth_url.host
+        return
+    for index, route in enumerate(settings.policy if not settings.ext_authz_tokens else ()):
+        yield ("policy", index, "from"), route.from_.host
+
+
+def _one_port_unlike_the_others(settings: Options) -> Iterator[Finding]:
+    """A port in `from` is what browsers write, so it is the same everywhere, or each host's own."""
+    urls: list[tuple[tuple[str | int, ...], Any]] = [
+        (("policy", index, "from"), route.from_) for index, route in enumerate(settings.policy) if not route.is_tcp
+    ]
+    if settings.services == "all" and settings.authenticate_service_url is not None:  # services apart have ports of their own
+        urls.append((("authenticate_service_url",), settings.authenticate_service_url))
+    counts = Counter(url.port for _, url in urls)
+    alone = [(path, url) for path, url in urls if counts[url.port] == 1]
+    # Of two, the one without a port is meant: who writes one has a reason.
+    if len(urls) == 2 and len(alone) == 2:
+        alone = [(path, url) for path, url in alone if url.port is None and path != ("authenticate_service_url",)]
+    if len(counts) != 2 or len(alone) != 1:
+        return
+    path, url = alone[0]
+    usual = next(port for port in counts if port != url.port)
+    said = "has no port" if url.port is None else f"has port {url.port}"
+    others = "the others have none" if usual is None else f"the others have {usual}"
+    yield path, f"{said}, {others}. Requests to another port match no route"
+
+
+def _the_authority_finds_nobody(settings: Options) -> Iterator[Finding]:
+    """It connects to these ports and to no others (RFC 8555 8.3, RFC 8737 3)."""
+    redirects = settings.http_redirect_addr
+    if settings.autocert and settings.address.port != 443 and (redirects is None or redirects.port != 80):
+        yield (
+            ("autocert",),
+            (
+                "the ACME CA connects to port 443 or 80, but gate listens on neither (address, "
+                "http_redirect_addr). Forward one of these ports to gate"
+            ),
+        )
+
+
+def _nobody_answers_for_staples(settings: Options) -> Iterator[Finding]:
+    if settings.autocert and settings.autocert_must_staple and settings.autocert_ca is None:
+        yield (
+            ("autocert_must_staple",),
+            "makes orders fail: Let's Encrypt no longer supports OCSP. Use it only with a CA that does (autocert_ca)",
+        )
+
+
+WEAKNESSES: tuple[Rule, ...] = (
+    _weak_values,
+    _weak_route_values,
+    _guessable_secrets,
+    _same_secret_twice,
+    _plain_upstream_over_the_network,
+    _anybody_may_say_who_asks,
+    _anybody_may_be_a_balancer,
+    _plain_provider,
+    _every_peer_is_trusted,
+    _unfilled_provider,
+    _clusters_without_upgrades,
+    _identity_in_a_cookie_of_clients,
+    _nobody_can_verify_assertions,
+    _sessions_without_end,
+    _hosts_without_a_certificate,
+    _hosts_that_no_certificate_covers,
+    _one_port_unlike_the_others,
+    _the_authority_finds_nobody,
+    _nobody_answers_for_staples,
+)

@@ -1,0 +1,175 @@
+"""Key positions of a JSON or TOML text.  Asked only where something is wrong, of a text that its parser has accepted."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from config.parsing.document import KeyPath, packed
+
+_TEXT = r'"(?:[^"\\]++|\\.)*+"'
+_PLAIN = r'[^\s{}\[\],:"]++'
+# A key with its value where that is simple; a bracket; what else stands in a list.
+_JSON_WORD = re.compile(rf"({_TEXT})\s*+:(?:\s*+(?:{_TEXT}|{_PLAIN}))?|[{{}}\[\]]|{_TEXT}|{_PLAIN}")
+_TOML_WORD = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|\n|[{}\[\],=.]|[^\s{}\[\],=.#"\']+', re.DOTALL
+)
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open array or object; `part` is where we are in it."""
+
+    is_list: bool
+    part: Any = None
+    expects_key: bool = False
+
+
+@dataclass
+class KeyPositions:
+    positions: dict[KeyPath, int] = field(default_factory=dict)
+    twice: list[tuple[KeyPath, int]] = field(default_factory=list)
+
+    def note(self, path: KeyPath, position: int) -> None:
+        if path in self.positions:
+            self.twice.append((path, position))
+        else:
+            self.positions[path] = position
+
+
+def _words(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
+    line, line_start, seen = 1, 0, 0
+    for found in pattern.finditer(text):
+        start = found.start()
+        if lines := text.count("\n", seen, start):
+            line, line_start = line + lines, text.rindex("\n", seen, start) + 1
+        seen = start
+        yield found, packed(line, start - line_start + 1)
+
+
+def locate_json(text: str) -> KeyPositions:
+    """Positions of the keys of a JSON text, of which there may be hundreds of thousands."""
+    located = KeyPositions()
+    above: list[tuple[KeyPath, int | None]] = []
+    # Where we are: the path of the innermost array or object, in an array the next index, and the path of the value that comes next.
+    base: KeyPath = ()
+    index: int | None = None
+    here: KeyPath = ()
+    for found, position in _words(_JSON_WORD, text):
+        word, key = found[0], found[1]
+        if key is not None:
+            here = (*base, json.loads(key) if "\\" in key else key[1:-1])
+            located.note(here, position)
+        elif word in ("}", "]"):
+            base, index = above.pop()
+        else:
+            if index is not None:
+                here, index = (*base, index), index + 1
+                located.note(here, position)
+            if word in ("{", "["):
+                above.append((base, index))
+                base, index = here, 0 if word == "[" else None
+    return located
+
+
+def _next(level: _Level) -> None:
+    if level.is_list:
+        level.part += 1
+    else:
+        level.expects_key = True
+
+
+def locate_toml(text: str) -> KeyPositions:
+    return _Toml().run(text)
+
+
+class _Toml:
+    """Statement by statement: a table's header, or a key with its value, which may hold arrays and inline tables."""
+
+    def __init__(self) -> None:
+        self.located = KeyPositions()
+        self._table: KeyPath = ()
+        self._tables: dict[KeyPath, int] = {}  # array of tables -> index of its last one
+
+    def run(self, text: str) -> KeyPositions:
+        words = ((found[0], position) for found, position in _words(_TOML_WORD, text) if not found[0].startswith("#"))
+        for word, position in words:
+            if word == "[":
+                self._header(words, position)
+            elif word != "\n":
+                self._assignment(words, word, position)
+        return self.located
+
+    def _header(self, words: Iterator[tuple[str, int]], position: int) -> None:
+        opened, names = 1, []
+        for word, _ in words:
+            if word == "\n":
+                break
+            opened += word == "["
+            names += [_toml_key(word)] if word not in "[]." else []
+        path = self._resolved(tuple(names[:-1]), position)
+        if opened == 2:
+            array = (*path, names[-1])
+            self._tables[array] = self._tables.get(array, -1) + 1
+            self.located.positions.setdefault(array, position)
+            self._table = (*array, self._tables[array])
+        else:
+            self._table = self._resolved(tuple(names), position)
+        self.located.positions.setdefault(self._table, position)
+
+    def _resolved(self, names: KeyPath, position: int) -> KeyPath:
+        """A name of an array of tables means the last of them."""
+        path: KeyPath = ()
+        for name in names:
+            path = (*path, name)
+            self.located.positions.setdefault(path, position)
+            if path in self._tables:
+                path = (*path, self._tables[path])
+        return path
+
+    def _assignment(self, words: Iterator[tuple[str, int]], first: str, position: int) -> None:
+        path = self._key(words, self._table, first, position)
+        levels: list[_Level] = []
+        bases: list[KeyPath] = [path]
+        for word, at in words:
+            if word == "\n":
+                if not levels:
+                    return
+            elif word in ("]", "}"):
+                levels.pop()
+                bases.pop()
+            elif word == ",":
+                _next(levels[-1])
+            elif levels and levels[-1].expects_key:
+                levels[-1].expects_key = False
+                levels[-1].part = self._key(words, bases[-1], word, at)
+            else:
+                self._value(levels, bases, word, at)
+
+    def _value(self, levels: list[_Level], bases: list[KeyPath], word: str, at: int) -> None:
+        here = bases[-1]
+        if levels:
+            here = (*bases[-1], levels[-1].part) if levels[-1].is_list else levels[-1].part
+            self.located.positions.setdefault(here, at)
+        if word in ("[", "{"):
+            is_list = word == "["
+            levels.append(_Level(is_list, 0 if is_list else None, expects_key=not is_list))
+            bases.append(here)
+
+    def _key(self, words: Iterator[tuple[str, int]], base: KeyPath, first: str, position: int) -> KeyPath:
+        """The parts of a dotted key up to its `=`."""
+        path: KeyPath = (*base, _toml_key(first))
+        self.located.positions.setdefault(path, position)
+        for word, _ in words:
+            if word == "=":
+                break
+            if word != ".":
+                path = (*path, _toml_key(word))
+                self.located.positions.setdefault(path, position)
+        return path
+
+
+def _toml_key(word: str) -> str:
+    return next(iter(tomllib.loads(f"{word} = 0"))) if word[0] in "\"'" else word

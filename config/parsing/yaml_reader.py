@@ -1,0 +1,233 @@
+"""YAML text -> plain values, each with its place.
+
+Built from parser events by hand: composing recurses in C and ends the process on deep nesting, and hides duplicate keys.
+A plain scalar is a number or a truth only where YAML 1.1 and 1.2 agree: `no`, `12:30` and `1e5` stay text.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from config.parsing.document import COLUMN_BITS, DEEPEST, LAST_COLUMN, MOST_VALUES, Document, DocumentError, packed, position_in, unpacked
+
+MOST_ALIASED_VALUES = 1_000_000
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_FLOAT = re.compile(r"(?:\.[0-9]+|[-+]?[0-9]+\.[0-9]*)(?:[eE][-+][0-9]{1,3})?")
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_MAYBE_NO_TEXT = frozenset("~nNtTfF+-.0123456789")  # how everything begins that is not simply text
+_TAGS = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!", None}
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+# libyaml's words for a mistake -> what to do about it.
+_CURES = {
+    "found character that cannot start any token": (
+        "a value can't start with this character. Indent with spaces instead of tabs, and quote other characters"
+    ),
+    "did not find expected '-' indicator": "this line is not indented like the rest of its list",
+    "did not find expected key": "this line is not indented like the lines before it",
+    "mapping values are not allowed in this context": "unexpected colon. Check the indentation, or quote the value",
+    "found unexpected end of stream": "unclosed quotation mark or bracket",
+    "did not find expected alphabetic or numeric character": "a value that starts with * or & must be in quotes",
+}
+
+
+def read_yaml(text: str, *, with_tags: bool = False) -> Document:
+    """Document of this text; DocumentError.
+
+    A value with a tag is an error, or `with_tags` a map of the tag to the value.
+    """
+    if found := _NOT_YAML.search(text):
+        raise DocumentError("is not valid YAML: it contains a character that YAML does not allow", *position_in(text, found.start()))
+    _bound(text)
+    builder = _Builder(with_tags)
+    try:
+        builder.read(yaml.CSafeLoader(text))
+    except yaml.MarkedYAMLError as error:
+        # Only the problem: the whole message quotes the line where the Python parser made it, and the line may hold a secret.
+        mark = error.problem_mark
+        place = (mark.line + 1, mark.column + 1) if mark else ()
+        problem = str(error.problem or error.context)
+        raise DocumentError(f"is not valid YAML: {_CURES.get(problem, problem)}", *place) from None
+    except yaml.YAMLError:
+        raise DocumentError("is not valid YAML") from None
+    return builder.document
+
+
+def _bound(text: str) -> None:
+    """Before its parser, which takes two seconds for a million values: no honest document has so many signs of them."""
+    pairs, elements = text.count(": ") + text.count(":\n"), text.count("\n") + text.count(",")
+    if max(2 * pairs, elements, text.count("[") + text.count("{")) > MOST_VALUES:
+        raise DocumentError(f"has more than {MOST_VALUES} values and lines")
+
+
+class _Merge:
+    """The key `<<`, written plain."""
+
+
+class _Open:
+    """A mapping or sequence that is being read; `size` counts the values in it, those behind aliases every time."""
+
+    __slots__ = ("anchor", "at", "container", "has_key", "is_list", "key", "merged", "places", "size", "tag")
+
+    def __init__(self, *, is_list: bool, at: int, anchor: str | None, tag: str | None):
+        self.container: Any = [] if is_list else {}
+        self.places: Any = [] if is_list else {}
+        self.is_list, self.at, self.anchor, self.tag = is_list, at, anchor, tag
+        self.key: Any = None
+        self.has_key = False
+        self.size = 1
+        self.merged: list[dict[str, Any]] = []
+
+
+class _Builder:
+    def __init__(self, with_tags: bool) -> None:
+        self.document = Document()
+        self._with_tags = with_tags
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._values = 0
+        self._aliased = 0
+        self._documents = 0
+
+    def read(self, loader: Any) -> None:
+        """Everything is called once a value, of which there may be hundreds of thousands; two thirds of them are scalars."""
+        next_event, scalar = loader.get_event, self._scalar
+        # Not kept in `self`: that would be a circle, with the whole document in it (gateproject/process/gc_tuning.py).
+        takers = {
+            yaml.MappingStartEvent: self._start,
+            yaml.SequenceStartEvent: self._start,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+            yaml.AliasEvent: self._alias,
+            yaml.DocumentStartEvent: self._start_document,
+        }
+        while (event := next_event()) is not None:
+            mark = event.start_mark
+            line, column = mark.line + 1, mark.column + 1
+            at = line << COLUMN_BITS | column if column < LAST_COLUMN else packed(line, column)
+            if type(event) is yaml.ScalarEvent:
+                scalar(event, at)
+            elif taker := takers.get(type(event)):
+                taker(event, at)
+
+    def _start_document(self, event: Any, at: int) -> None:
+        self._documents += 1
+        if self._documents > 1:
+            raise DocumentError("contains more than one document", *unpacked(at))
+
+    def _scalar(self, event: Any, at: int) -> None:
+        if event.tag is not None and event.tag not in _TAGS:
+            self._add({self._tag(event, at): event.value}, 2, at, event.anchor)
+            return
+        value, is_plain = event.value, event.implicit[0]
+        if is_plain and (not value or value[0] in _MAYBE_NO_TEXT):
+            value = _plain_value(value)
+        if event.anchor or not self._open or self._values >= MOST_VALUES:
+            self._add(value, 1, at, event.anchor, is_plain)
+            return
+        # What nearly all of them are, without the calls: `_add` says the same.
+        self._values += 1
+        parent = self._open[-1]
+        parent.size += 1
+        if parent.is_list:
+            parent.places.append(at)
+            parent.container.append(value)
+        elif not parent.has_key:
+            self._key(parent, value, at, is_plain)
+        elif parent.key is _Merge or parent.key in parent.container:
+            self._pair(parent, value, at)
+        else:
+            parent.has_key = False
+            parent.container[parent.key] = value
+
+    def _start(self, event: Any, at: int) -> None:
+        tag = None if event.tag in _TAGS else self._tag(event, at)
+        if len(self._open) >= DEEPEST:
+            raise DocumentError(f"is nested deeper than {DEEPEST} levels", *unpacked(at))
+        if event.anchor:
+            self._anchors.pop(event.anchor, None)
+        self._open.append(_Open(is_list=type(event) is yaml.SequenceStartEvent, at=at, anchor=event.anchor, tag=tag))
+
+    def _tag(self, event: Any, at: int) -> str:
+        if not self._with_tags:
+            raise DocumentError("has a tag (!...), which is not allowed here. Remove it", *unpacked(at))
+        return str(event.tag)
+
+    def _end(self, event: Any, at: int) -> None:
+        done = self._open.pop()
+        for mapping in done.merged:  # what is written beside `<<` wins, and so does the earlier of two merges
+            for key, value in mapping.items():
+                if key not in done.container:
+                    done.container[key] = value
+                    done.places[key] = done.at
+        self.document.positions[id(done.container)] = done.places
+        self._add(done.container if done.tag is None else {done.tag: done.container}, done.size, done.at, done.anchor)
+
+    def _alias(self, event: Any, at: int) -> None:
+        if event.anchor not in self._anchors:
+            raise DocumentError("has an alias (*...) without an anchor (&...) before it", *unpacked(at))
+        value, size = self._anchors[event.anchor]
+        self._aliased += size
+        if self._aliased > MOST_ALIASED_VALUES:
+            raise DocumentError("has aliases that expand to too many values", *unpacked(at))
+        self._add(value, size, at)
+
+    def _add(self, value: Any, size: int, at: int, anchor: str | None = None, is_plain: bool = False) -> None:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise DocumentError(f"has more than {MOST_VALUES} values", *unpacked(at))
+        if anchor:
+            self._anchors[anchor] = (value, size)
+        if not self._open:
+            self.document.value = value
+            return
+        parent = self._open[-1]
+        parent.size += size
+        if parent.is_list:
+            parent.places.append(at)
+            parent.container.append(value)
+        elif parent.has_key:
+            self._pair(parent, value, at)
+        else:
+            self._key(parent, value, at, is_plain)
+
+    def _key(self, parent: _Open, value: Any, at: int, is_plain: bool) -> None:
+        if type(value) is not str:
+            raise DocumentError("has a key that is not text. Put it in quotes", *unpacked(at))
+        parent.key, parent.has_key = _Merge if is_plain and value == "<<" else value, True
+        if parent.key not in parent.places:
+            parent.places[parent.key] = at
+
+    def _pair(self, parent: _Open, value: Any, at: int) -> None:
+        key, parent.has_key = parent.key, False
+        if key is _Merge:
+            mappings = value if isinstance(value, list) else [value]
+            if not all(isinstance(mapping, dict) for mapping in mappings):
+                raise DocumentError("has a merge key (<<) whose value is neither a map nor a list of maps", *unpacked(at))
+            parent.merged += mappings
+        elif key in parent.container:
+            path = [*(_place(above) for above in self._open[:-1]), key]
+            self.document.add_twice(path, at, parent.places[key])
+        else:
+            parent.container[key] = value
+
+
+def _place(parent: _Open) -> str | int:
+    return len(parent.container) if parent.is_list else str(parent.key)
+
+
+def plain_value(text: str) -> Any:
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _INTEGER.fullmatch(text) and not _LEADING_ZERO.match(text):  # 007 is a name, not a number
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+_plain_value = lru_cache(maxsize=1024)(plain_value)  # `to` and `timeout`, `true` and `30s`: thousands of routes have the same few

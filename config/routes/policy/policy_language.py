@@ -1,0 +1,250 @@
+"""Policy language: the written blocks of a route's `policy` -> a tree of comparisons, or findings with their place.
+
+Every map of the language has one key, so that no reading depends on how several would combine.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from config.routes.policy.criteria import CRITERIA, CriterionKind, time_zone
+
+EFFECTS = ("allow", "deny")
+AUTHENTICATION = "authentication"  # effect of route keys: what the sign-in of whoever may enter must be like
+ENFORCE, SHADOW = MODES = ("enforce", "shadow")
+COMBINATIONS = ("and", "or", "nor", "not")
+# Criteria that the records of a person answer, whatever they ask for at that moment.
+ON_PEOPLE = ("email", "domain", "user", "groups", "provider", "claim")
+_DEEPEST = 16
+_MOST_COMPARISONS = 10_000
+
+Place = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Comparison: one criterion with one operator.  `key` is its place below the route, `argument` what stands behind the slash."""
+
+    key: str
+    criterion: str
+    argument: str
+    operator: str
+    is_negated: bool
+    operand: Any
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    operator: str
+    parts: tuple["Expression", ...]
+
+
+Expression = Comparison | Combination
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Block of the policy.  `mode` SHADOW: what it would do is told, and not done.  `is_route_key`: made by route_keys.py, not written."""
+
+    key: str
+    effect: str
+    expression: Expression
+    mode: str = ENFORCE
+    is_route_key: bool = False
+
+
+def policy_blocks(value: Any) -> tuple[Block, ...]:
+    """Blocks of a written policy, for pydantic; or every mistake in them at its own place."""
+    if isinstance(value, tuple):
+        return value
+    reader = _PolicyReader()
+    blocks = tuple(reader.blocks(value))
+    if reader.findings:
+        raise PydanticCustomError("rules", "breaks a rule", {"findings": reader.findings})
+    return blocks
+
+
+def people_expression(value: Any, findings: list[tuple[Place, str]]) -> Expression | None:
+    """Expression of a list of criteria, of which any suffices; findings where one looks at more than who somebody is."""
+    reader = _PolicyReader()
+    try:
+        expression = Combination("or", reader._parts(value, (), 0))
+    except _InvalidPart:
+        expression = None
+    findings.extend(reader.findings)
+    others = {each.criterion for each in comparisons_in([expression] if expression else []) if each.criterion not in ON_PEOPLE}
+    findings.extend(((), f"{name} does not identify a user. Use {', '.join(ON_PEOPLE)}") for name in sorted(others))
+    return expression
+
+
+def comparisons(blocks: Iterable[Block]) -> Iterator[Comparison]:
+    return comparisons_in(block.expression for block in blocks)
+
+
+def comparisons_in(expressions: Iterable[Expression]) -> Iterator[Comparison]:
+    waiting = list(expressions)
+    while waiting:
+        expression = waiting.pop()
+        if isinstance(expression, Comparison):
+            yield expression
+        else:
+            waiting.extend(expression.parts)
+
+
+class _InvalidPart(Exception):
+    """A finding was noted; this part of the tree has no value."""
+
+
+class _PolicyReader:
+    def __init__(self) -> None:
+        self.findings: list[tuple[Place, str]] = []
+        self._count = 0
+
+    def blocks(self, value: Any) -> Iterator[Block]:
+        written = [value] if isinstance(value, Mapping) else value
+        if not isinstance(written, list) or not written:
+            self.findings.append(((), "must be a list of blocks, each with `allow` or `deny`"))
+            return
+        for index, block in enumerate(written):
+            place: Place = (index,) if isinstance(value, list) else ()
+            try:
+                yield from self._block(block, place)
+            except _InvalidPart:
+                continue
+
+    def _block(self, block: Any, place: Place) -> Iterator[Block]:
+        if not isinstance(block, Mapping) or not block:
+            raise self._wrong(place, "must be a map with `allow` or `deny`")
+        mode = block.get("mode", ENFORCE)
+        if mode not in MODES:
+            raise self._wrong((*place, "mode"), _unknown(mode, MODES, "is neither `enforce` nor `shadow`"))
+        effects = {name: expression for name, expression in block.items() if name != "mode"}
+        if not effects:
+            raise self._wrong(place, "has a mode, but neither `allow` nor `deny`")
+        for effect, expression in effects.items():
+            if effect not in EFFECTS:
+                self._wrong((*place, str(effect)), _unknown(effect, EFFECTS, "is neither `allow` nor `deny`"))
+                continue
+            try:
+                yield Block(_key((*place, effect)), effect, self._expression(expression, (*place, effect), 0), mode)
+            except _InvalidPart:
+                continue
+
+    def _expression(self, value: Any, place: Place, depth: int) -> Expression:
+        if depth > _DEEPEST:
+            raise self._wrong(place, f"is nested deeper than {_DEEPEST} levels")
+        if not isinstance(value, Mapping) or not value:
+            raise self._wrong(place, "must be a map of one criterion, or of `and`, `or`, `nor` or `not`")
+        if len(value) > 1:
+            raise self._wrong(place, "has several keys. Combine them explicitly as a list under `and:` or `or:`")
+        ((name, content),) = value.items()
+        if name in ("and", "or", "nor"):
+            return Combination(name, self._parts(content, (*place, name), depth))
+        if name == "not":
+            return Combination("not", (self._negated(content, (*place, name), depth),))
+        return self._criterion(str(name), content, (*place, str(name)))
+
+    def _parts(self, value: Any, place: Place, depth: int) -> tuple[Expression, ...]:
+        if not isinstance(value, list) or not value:
+            raise self._wrong(place, "must be a list with at least one criterion")
+        parts = []
+        for index, part in enumerate(value):
+            try:
+                parts.append(self._expression(part, (*place, index), depth + 1))
+            except _InvalidPart:
+                continue
+        if len(parts) < len(value):
+            raise _InvalidPart
+        return tuple(parts)
+
+    def _negated(self, value: Any, place: Place, depth: int) -> Expression:
+        if isinstance(value, list):
+            if len(value) != 1:
+                raise self._wrong(place, "takes one criterion. For several use `nor:` (none of them) or `not: {and: [...]}`")
+            return self._expression(value[0], (*place, 0), depth + 1)
+        return self._expression(value, place, depth + 1)
+
+    def _criterion(self, written: str, value: Any, place: Place) -> Expression:
+        self._count += 1
+        if self._count > _MOST_COMPARISONS:
+            raise self._wrong(place, f"exceeds the limit of {_MOST_COMPARISONS:,} criteria per route")
+        name, slash, argument = written.partition("/")
+        kind = CRITERIA.get(name)
+        if kind is None:
+            raise self._wrong(place, _unknown(written, [*CRITERIA, *COMBINATIONS], "is not a criterion"))
+        if bool(slash) != bool(kind.argument) or (slash and not argument):
+            form = f"{name}/<{kind.argument}>" if kind.argument else name
+            raise self._wrong(place, f"must be written {form}")
+        try:
+            argument = kind.read_argument(argument)
+        except ValueError as error:
+            raise self._wrong(place, str(error)) from None
+        written_operators, zone = self._operators(kind, value, place)
+        found = [self._comparison(kind, (name, argument), operator, place, zone) for operator in written_operators]
+        if any(comparison is None for comparison in found):
+            raise _InvalidPart
+        parts = tuple(comparison for comparison in found if comparison is not None)
+        return parts[0] if len(parts) == 1 else self._together(name, parts, place)
+
+    def _together(self, name: str, parts: tuple[Comparison, ...], place: Place) -> Combination:
+        """Every operator must hold; but from 22:00 to 06:00 it is after the one or before the other."""
+        bounds = {part.operator: part.operand for part in parts}
+        if name in ("time_of_day", "date") and "after" in bounds and "before" in bounds:
+            if bounds["after"] == bounds["before"] or (name == "date" and bounds["after"] > bounds["before"]):
+                raise self._wrong(place, "is never true: `before` must be later than `after`")
+            if bounds["after"] > bounds["before"]:
+                return Combination("or", parts)
+        return Combination("and", parts)
+
+    def _operators(self, kind: CriterionKind, value: Any, place: Place) -> tuple[list[tuple[str, Any, Place]], str]:
+        """Each operator with its operand and the place where that is written: in the short form the criterion's own."""
+        if not isinstance(value, Mapping):
+            short = kind.short_list if isinstance(value, list) else kind.short
+            if not short:
+                raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+            return [(short, value, place)], "UTC"
+        zone = "UTC"
+        if kind.has_zone and "zone" in value:
+            try:
+                zone = time_zone(value["zone"])
+            except ValueError as error:
+                self._wrong((*place, "zone"), str(error))
+        operators = [(str(name), operand, (*place, str(name))) for name, operand in value.items() if not (kind.has_zone and name == "zone")]
+        if not operators:
+            raise self._wrong(place, f"needs an operator: {', '.join(kind.operators)}")
+        return operators, zone
+
+    def _comparison(
+        self, kind: CriterionKind, criterion: tuple[str, str], written: tuple[str, Any, Place], place: Place, zone: str
+    ) -> Comparison | None:
+        name, value, value_place = written
+        operator = name.removeprefix("not_")
+        is_negated = operator != name
+        if operator not in kind.operators or (is_negated and operator not in kind.negatable):
+            known = [*kind.operators, *(f"not_{each}" for each in kind.negatable)]
+            self._wrong(value_place, _unknown(name, known, f"is not an operator of {criterion[0]}. Use {', '.join(known)}"))
+            return None
+        try:
+            operand = kind.read_operand(operator, value)
+        except ValueError as error:
+            self._wrong(value_place, str(error))
+            return None
+        return Comparison(_key(place), *criterion, operator, is_negated, operand, zone)
+
+    def _wrong(self, place: Place, message: str) -> _InvalidPart:
+        self.findings.append((place, message))
+        return _InvalidPart()
+
+
+def _unknown(written: Any, known: Iterable[str], otherwise: str) -> str:
+    name = str(written)[:80]
+    close = difflib.get_close_matches(name.lower().partition("/")[0], list(known), n=1)
+    return f"{otherwise}. Did you mean {close[0]}?" if close else otherwise
+
+
+def _key(place: Place) -> str:
+    return "policy" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)

@@ -1,0 +1,154 @@
+"""Policy tests, the operator's own examples: who asks for what, and what must come of it."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from config.fields.basic_types import Bool, Text, TextList, text
+from config.fields.field_type import MAP, TEXT, SettingReader, Shape, one_of
+from config.fields.header_fields import header_map
+from config.parsing.document import Document, DocumentError, KeyPath, path_of
+from config.parsing.parser import parse
+from config.routes.policy.criteria import fingerprint, spki_hash
+from config.validation import Finding, Settings, validate
+from foundation.values import WatchedFile
+
+SHOWN = ("good", "none", "untrusted")
+EXPECTATIONS = ("allow", "refuse", "sign-in", "step-up", "no-route")
+
+
+def _claims(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a map of claims to values")
+    return dict(value)
+
+
+def _route(value: Any) -> str | int:
+    """The name of a route, or its index in `policy`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCertificate:
+    """Client certificate of the route's authority, unless it is `untrusted`; the hashes are empty where they do not matter."""
+
+    fingerprint: str = ""
+    spki: str = ""
+    is_trusted: bool = True
+
+
+def _certificate(value: Any) -> ShownCertificate | None:
+    """None for no certificate."""
+    if value in SHOWN:
+        return None if value == "none" else ShownCertificate(is_trusted=value == "good")
+    if not isinstance(value, Mapping) or not value or not set(value) <= {"fingerprint", "spki"}:
+        raise ValueError(f"must be {', '.join(SHOWN)}, or a map with the fingerprint or spki of a valid certificate")
+    digest, key_hash = value.get("fingerprint"), value.get("spki")
+    return ShownCertificate("" if digest is None else fingerprint(digest), "" if key_hash is None else spki_hash(key_hash))
+
+
+def _address(value: Any) -> str:
+    try:
+        return str(ipaddress.ip_address(value)) if isinstance(value, str) else text(value)
+    except ValueError:
+        raise ValueError("must be an IP address such as 203.0.113.7") from None
+
+
+_HASHES: Shape = {
+    "fingerprint": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}:?){32}$"},
+    "spki": {"type": "string", "pattern": "^[A-Za-z0-9+/]{43}=$"},
+}
+CERTIFICATE: Shape = {
+    "anyOf": [
+        {"type": "string", "enum": list(SHOWN)},
+        {"type": "object", "properties": _HASHES, "additionalProperties": False, "minProperties": 1},
+    ]
+}
+
+
+def _a_person_has_a_name(test: "PolicyTest") -> Iterator[Finding]:
+    for key in ("groups", "claims", "granted"):
+        if getattr(test, key) and test.user is None:
+            yield (key,), "describes a user. Set `user`"
+
+
+def _only_a_match_has_a_route(test: "PolicyTest") -> Iterator[Finding]:
+    if test.route is not None and test.expect == "no-route":
+        yield (("route",), "cannot be combined with `expect: no-route`")
+
+
+class PolicyTest(Settings):
+    """One entry of `policy_tests`.  `user` is an e-mail address, `provider/subject` or a bare subject; nobody where it is not given."""
+
+    RULES = (_a_person_has_a_name, _only_a_match_has_a_route)
+
+    name: Text | None = Field(None, description="Name of the test in reports.", examples=["engineers reach the wiki"])
+    url: Text = Field(description="Requested URL, as in the browser.", examples=["https://app.example.com/path"])
+    method: Text = Field("GET", description="HTTP method of the request.", examples=["POST"])
+    user: Text | None = Field(
+        None,
+        description="User of the request: e-mail address, `provider/subject` or subject. Empty means not signed in.",
+        examples=["alice@example.com"],
+    )
+    groups: TextList = Field((), description="Ids of the user's groups.", examples=[["engineering"]])
+    claims: Annotated[Mapping[str, Any], SettingReader("map of claims to values", _claims, {"type": "object"})] = Field(
+        default_factory=dict, description="Claims of the user.", examples=[{"department": "research"}]
+    )
+    granted: Bool = Field(False, description="Whether the user has temporary access to the route.", examples=[True])
+    source_ip: Annotated[str, SettingReader("IP address", _address, TEXT)] | None = Field(
+        None, description="Client address. Empty means unknown.", examples=["203.0.113.7"]
+    )
+    headers: Annotated[Mapping[str, str], SettingReader("map string-to-string", header_map, MAP)] = Field(
+        default_factory=dict, description="Headers of the request.", examples=[{"X-Api-Version": "2"}]
+    )
+    client_certificate: Annotated[ShownCertificate | None, SettingReader("string or map", _certificate, CERTIFICATE)] = Field(
+        ShownCertificate(),
+        description="Client certificate, where the route requires one: `good` (issued by the expected CA), `none`, "
+        "`untrusted`, or a map with the `fingerprint` or `spki` of a good one.",
+        examples=["none"],
+        json_schema_extra={"when_unset": "`good`"},
+    )
+    expect: Annotated[str, one_of(*EXPECTATIONS)] = Field(
+        description="Expected result. `no-route` means that no route matches.", examples=["allow"]
+    )
+    route: Annotated[str | int, SettingReader("string or number", _route, {"type": ["string", "integer"]})] | None = Field(
+        None, description="Route that must match: its name, or its index in `policy` from 0.", examples=["wiki"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TestsFile:
+    """File of `policy_tests_file` as it was read: the tests that can be run, and what is wrong with the others."""
+
+    tests: tuple[tuple[KeyPath, PolicyTest], ...]
+    findings: tuple[Finding, ...]
+    document: Document
+
+
+@lru_cache(maxsize=1)
+def read_tests_file(file: WatchedFile) -> TestsFile:
+    """Tests of the file: a list, or a map with the one key `policy_tests`.  Paths of findings begin with `policy_tests_file`."""
+    try:
+        document = parse(file.content, file.path.suffix)
+    except DocumentError as error:
+        place = "" if error.line is None else f" (line {error.line})"
+        return TestsFile((), ((("policy_tests_file",), f"{file.path} {error}{place}"),), Document())
+    base: KeyPath = ("policy_tests_file",)
+    value = document.value
+    if isinstance(value, dict) and set(value) == {"policy_tests"}:
+        value, base = value["policy_tests"], ("policy_tests_file", "policy_tests")
+    if not isinstance(value, list):
+        return TestsFile((), ((base, f"{file.path} must contain a list of tests"),), document)
+    tests: list[tuple[KeyPath, PolicyTest]] = []
+    findings: list[Finding] = [((*base, *path_of(problem.key)), problem.message) for problem in document.problems]
+    for index, raw in enumerate(value):
+        test, found = validate(PolicyTest, raw, {})
+        findings += [((*base, index, *path), message) for path, message, *_ in found]
+        tests += [((*base, index), test)] if test is not None else []
+    return TestsFile(tuple(tests), tuple(findings), document)

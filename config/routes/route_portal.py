@@ -1,0 +1,91 @@
+"""Portal keys of a route: under which name, with which picture, and whether people find its application on their start page;
+and what they read who may not open it."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationInfo
+
+from config.fields import image
+from config.fields.basic_types import text, watched_file
+from config.fields.display_text import line
+from config.fields.field_type import SettingReader, one_of
+from config.validation import Settings
+from foundation.values import WatchedFile
+
+SHOW, HIDE = "show", "hide"
+CHOICES = (SHOW, HIDE)
+LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_CATEGORY, LONGEST_MESSAGE = 60, 200, 40, 300
+# Drawn in authenticate/portal/icons.py.
+ICONS = (
+    "book",
+    "calendar",
+    "chart",
+    "chat",
+    "cloud",
+    "code",
+    "database",
+    "files",
+    "globe",
+    "home",
+    "mail",
+    "money",
+    "people",
+    "server",
+    "settings",
+    "shield",
+    "terminal",
+    "ticket",
+)
+
+
+def icon(value: Any, info: ValidationInfo) -> str | WatchedFile:
+    if isinstance(value, WatchedFile):
+        return value
+    written = text(value)
+    if written in ICONS:
+        return written
+    if not written.lower().endswith((".png", ".svg")):
+        raise ValueError(f"must be the path of a .png or .svg file, or one of {', '.join(ICONS)}")
+    file = watched_file(written, info)
+    image.media_type(file.content)
+    return file
+
+
+Title = Annotated[str, line(LONGEST_TITLE)]
+Description = Annotated[str, line(LONGEST_DESCRIPTION)]
+Category = Annotated[str, line(LONGEST_CATEGORY)]
+RefusalMessage = Annotated[str, line(LONGEST_MESSAGE)]
+Icon = Annotated[str | WatchedFile, SettingReader("file path or word", icon, {"type": "string", "pattern": r"\S"})]
+
+
+class PortalKeys(Settings):
+    """Route keys of the portal and of the page of a denied user."""
+
+    title: Title | None = Field(
+        None,
+        description="Name of the application in the portal.",
+        examples=["Team wiki"],
+        json_schema_extra={"when_unset": "derived from the host"},
+    )
+    description: Description | None = Field(
+        None, description="One sentence about the application in the portal.", examples=["Minutes, plans and how-tos"]
+    )
+    icon: Icon | None = Field(
+        None,
+        description="Icon in the portal: a small PNG, an SVG that contains only shapes, or a word.",
+        examples=["book"],
+        json_schema_extra={"when_unset": "the first letter of the title"},
+    )
+    category: Category | None = Field(None, description="Heading of the application in the portal.", examples=["Engineering"])
+    portal: Annotated[str, one_of(*CHOICES)] | None = Field(
+        None,
+        description="Whether users who may open the application see it in the portal.",
+        examples=[HIDE],
+        json_schema_extra={"when_unset": "`show`; `hide` for redirect routes"},
+    )
+    refusal_message: RefusalMessage | None = Field(
+        None,
+        description="Advice on the error page of denied users.",
+        examples=["Ask the payroll team for access: payroll@example.com."],
+        json_schema_extra={"when_unset": "advice to contact the application's owners"},
+    )

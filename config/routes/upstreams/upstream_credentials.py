@@ -1,0 +1,164 @@
+"""Upstream credentials of a route: which of ours its upstream sees, and which settings contradict each other."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from config.fields.basic_types import File, or_file, text
+from config.fields.cloud_service_account import service_account
+from config.fields.field_type import TEXT, SettingReader
+from config.fields.pem import check_pair
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretText
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from config.routes.route import Route
+
+_TOKEN = re.compile(r"[!-~]{1,16384}")
+
+
+def cluster_token(value: Any) -> SecretText:
+    token = value.reveal() if isinstance(value, SecretText) else text(value)
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("must be a bearer token: visible ASCII characters without spaces")
+    return SecretText(token)
+
+
+def cluster_token_in_file(content: bytes) -> SecretText:
+    try:
+        return cluster_token(content.decode("ascii").strip())
+    except (UnicodeDecodeError, ValueError):
+        raise ValueError("the file must contain only a bearer token: visible ASCII characters without spaces") from None
+
+
+ClusterToken = Annotated[SecretText, SettingReader("string", cluster_token, TEXT)]
+
+
+def basic_user(value: Any) -> str:
+    written = text(value)
+    if ":" in written or not written.isprintable():
+        raise ValueError("must be a name without colons and control characters (RFC 7617 2)")
+    return written
+
+
+def basic_password(value: Any) -> SecretText:
+    written = value.reveal() if isinstance(value, SecretText) else text(value)
+    if not written.isprintable():
+        raise ValueError("must not contain control characters (RFC 7617 2)")
+    return SecretText(written)
+
+
+def password_in_file(content: bytes) -> SecretText:
+    try:
+        return basic_password(content.decode().rstrip("\r\n"))
+    except (UnicodeDecodeError, ValueError):
+        raise ValueError("the file must contain only a password: one line of text") from None
+
+
+def _has_a_password(settings: "BasicAuth") -> Iterator[Finding]:
+    if settings.password is None:
+        yield (), "needs password_file"
+
+
+class BasicAuth(Settings):
+    """User name and password that the upstream is shown (RFC 7617), in place of whatever the client sends."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (_has_a_password,)
+
+    user: Annotated[str, SettingReader("string", basic_user, TEXT)] = Field(description="User name.", examples=["gate"])
+    password_file: File | None = Field(None, description="File form of `password`. Reloaded when it changes.", examples=["token"])
+    password: Annotated[
+        Annotated[SecretText, SettingReader("string", basic_password, TEXT)] | None, or_file("password_file", password_in_file)
+    ] = Field(None, validate_default=True, description="Password.", examples=["PUT-THE-PASSWORD-HERE"])
+
+    def authorization(self) -> bytes:
+        """Value of the Authorization header; None has no password once its rules are obeyed."""
+        password = self.password.reveal() if self.password is not None else ""
+        return b"Basic " + b64encode(f"{self.user}:{password}".encode())
+
+
+def is_serverless(route: "Route", settings: "Options") -> bool:
+    """Whether the upstream of this route wants our identity token.  What the route says outranks the setting for all."""
+    if (said := route.enable_cloud_serverless_authentication) is not None:
+        return bool(said)
+    if not settings.enable_cloud_serverless_authentication:
+        return False
+    has_another = route.cluster_service_account_token is not None or route.basic_auth is not None
+    return bool(route.to and not has_another)
+
+
+def shows_credentials(route: "Route", settings: "Options") -> bool:
+    """Whether this route's upstream sees credentials of ours, or those that the provider gave us for a person."""
+    return authorizes(route, settings) or route.pass_provider_tokens
+
+
+def authorizes(route: "Route", settings: "Options") -> bool:
+    """Whether the Authorization header that this route's upstream sees comes from us."""
+    return route.cluster_service_account_token is not None or route.basic_auth is not None or is_serverless(route, settings)
+
+
+def token_key(route: "Route") -> str:
+    return "cluster_service_account_token_file" if route.cluster_service_account_token_file else "cluster_service_account_token"
+
+
+def impersonation_needs_a_person(route: "Route") -> Iterator[Finding]:
+    if route.cluster_service_account_token is None:
+        return
+    key = token_key(route)
+    if route.allow_public_unauthenticated_access:
+        yield (key,), "impersonates the signed-in user, so it cannot be combined with allow_public_unauthenticated_access"
+    if not route.to:
+        yield (key,), "requires an upstream. Set `to`"
+    if route.enable_cloud_serverless_authentication:
+        yield (key,), "cannot be combined with enable_cloud_serverless_authentication: both set the Authorization header. Set one of them"
+
+
+def basic_auth_is_alone(route: "Route") -> Iterator[Finding]:
+    if route.basic_auth is None:
+        return
+    if not route.to:
+        yield ("basic_auth",), "requires an upstream. Set `to`"
+    if route.cluster_service_account_token is not None or route.enable_cloud_serverless_authentication:
+        other = token_key(route) if route.cluster_service_account_token is not None else "enable_cloud_serverless_authentication"
+        yield ("basic_auth",), f"cannot be combined with {other}: both set the Authorization header. Set one of them"
+
+
+def serverless_needs_an_upstream(route: "Route") -> Iterator[Finding]:
+    if route.enable_cloud_serverless_authentication and not route.to:
+        yield ("enable_cloud_serverless_authentication",), "requires an upstream. Set `to`"
+
+
+def authorization_is_set_once(settings: "Options") -> Iterator[Finding]:
+    for index, route in enumerate(settings.policy):
+        if authorizes(route, settings) and any(name.lower() == "authorization" for name in route.set_request_headers):
+            yield ("policy", index, "set_request_headers"), "sets Authorization, which gate sets for this route's upstream. Remove it"
+
+
+def service_account_is_usable(settings: "Options") -> Iterator[Finding]:
+    content = settings.cloud_serverless_authentication_service_account
+    if content is None:
+        return
+    try:
+        service_account(content)
+    except ValueError as error:
+        key = "cloud_serverless_authentication_service_account"
+        yield (f"{key}_file" if settings.cloud_serverless_authentication_service_account_file else key,), str(error)
+
+
+def client_certificate_is_whole(route: "Route") -> Iterator[Finding]:
+    certificate, key = route.tls_client_cert, route.tls_client_key
+    named = {name: f"{name}_file" if getattr(route, f"{name}_file") else name for name in ("tls_client_cert", "tls_client_key")}
+    if (certificate is None) != (key is None):
+        present, absent = ("tls_client_cert", "tls_client_key") if key is None else ("tls_client_key", "tls_client_cert")
+        yield (named[present],), f"needs {absent} too"
+    elif certificate is not None:
+        if not any(upstream.url.scheme == "https" for upstream in route.to):
+            yield (named["tls_client_cert"],), "is for https upstreams only, and `to` has none"
+        try:
+            check_pair(certificate, key)
+        except ValueError as error:
+            yield (named["tls_client_cert"],), str(error)

@@ -1,0 +1,103 @@
+"""Settings of the directory: where the provider's users and groups are read, as whom, how often and how fast."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from config.fields.basic_types import File, Number, PositiveDuration, base64_bytes, or_file, text
+from config.fields.field_type import TEXT, WEB_URL, SettingReader
+from config.settings.directory_account import parse
+from config.validation import Finding, Rule, Settings
+from foundation.values import SecretBytes, is_confidential, parse_url
+
+if TYPE_CHECKING:
+    from config.options import Options
+
+_SLOWEST = Decimal("0.01")
+
+
+def _account(value: Any) -> SecretBytes:
+    """Base64, or the JSON as it is."""
+    if isinstance(value, SecretBytes):
+        return value
+    written = text(value).strip()
+    return SecretBytes(written.encode() if written.startswith("{") else base64_bytes(written))
+
+
+AccountContent = Annotated[SecretBytes, SettingReader("string", _account, TEXT)]
+
+
+def _directory_url(value: Any) -> str:
+    written = text(value)
+    url = parse_url(written)
+    if not is_confidential(url.scheme, url.host):
+        raise ValueError("the scheme must be https (http is accepted for a directory on this machine only)")
+    if url.query:
+        raise ValueError("must not contain a query")
+    return written.rstrip("/")
+
+
+DirectoryUrl = Annotated[str, SettingReader("URL", _directory_url, WEB_URL)]
+
+
+def _pace(rate: Decimal) -> Decimal:
+    if rate < _SLOWEST:
+        raise ValueError(f"must be a number of requests per second, at least {_SLOWEST}")
+    return rate
+
+
+def _account_key(settings: "Options") -> str:
+    return "idp_service_account_file" if settings.idp_service_account_file else "idp_service_account"
+
+
+def _account_is_usable(settings: "Options") -> Iterator[Finding]:
+    if settings.idp_service_account is None:
+        return
+    try:
+        parse(settings.idp_provider, settings.idp_service_account.reveal())
+    except ValueError as error:
+        yield (_account_key(settings),), str(error)
+
+
+def _one_directory(settings: "Options") -> Iterator[Finding]:
+    """Two sources would each remove what the other wrote."""
+    account = settings.idp_service_account is not None
+    is_set = {"scim_token": settings.scim_token, "directory_file": settings.directory_file, _account_key(settings): account}
+    first, *others = [key for key, value in is_set.items() if value] or [""]
+    for other in others:
+        yield (first,), f"cannot be combined with {other}. Configure one directory source"
+
+
+class DirectorySettings(Settings):
+    RULES: ClassVar[tuple[Rule, ...]] = (_account_is_usable, _one_directory)
+
+    idp_service_account_file: File | None = Field(
+        None, description="File form of `idp_service_account`, in JSON.", examples=["idp-account.json"]
+    )
+    idp_service_account: Annotated[AccountContent | None, or_file("idp_service_account_file", SecretBytes)] = Field(
+        None,
+        validate_default=True,
+        description="Credentials for the provider's directory API, from which gate reads groups: JSON or base64 of it. "
+        "docs/guides/groups.md lists the members for each provider.",
+        examples=["BASE64-OF-idp-account.json"],
+    )
+    idp_refresh_directory_timeout: PositiveDuration = Field(
+        timedelta(minutes=1),
+        description="Maximum time for one read of the directory, waits for rate limits included.",
+        examples=["1m"],
+    )
+    idp_qps: Annotated[Number, AfterValidator(_pace)] | None = Field(
+        None,
+        description="Maximum number of requests to the directory API per second.",
+        examples=[10],
+        json_schema_extra={"when_unset": "only the provider's own rate limits"},
+    )
+    idp_directory_url: DirectoryUrl = Field(
+        "",
+        description="URL of the directory API, where it cannot be derived from `idp_provider_url`.",
+        examples=["https://graph.microsoft.us"],
+        json_schema_extra={"when_unset": "derived from the provider (docs/guides/groups.md)"},
+    )

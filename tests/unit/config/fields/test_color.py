@@ -1,0 +1,16 @@
+import pytest
+
+from config.fields.color import colour
+
+
+@pytest.mark.parametrize(("written", "read"), [("#0B6E4F", "#0b6e4f"), (" #abc ", "#aabbcc"), ("#000000", "#000000")])
+def test_a_colour_has_one_form(written: str, read: str) -> None:
+    assert colour(written) == read
+
+
+@pytest.mark.parametrize(
+    "written", ["", "0b6e4f", "#0b6e4", "#0b6e4g", "rgb(1,2,3)", "#ab", "#fff;}", "#fff\n#fff", "#\u0661\u0662\u0663", None, 7]
+)
+def test_what_could_be_more_than_a_colour_is_none(written: object) -> None:
+    with pytest.raises(ValueError, match="must"):
+        colour(written)

@@ -1,0 +1,27 @@
+"""A contact is a mailbox or a page, and nothing that runs."""
+
+import pytest
+
+from config.fields.contact import contact
+
+
+@pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("help@example.com", "mailto:help@example.com"),
+        ("mailto:it+gate@a.example.com", "mailto:it+gate@a.example.com"),
+        ("https://help.example.com/new?topic=access", "https://help.example.com/new?topic=access"),
+        ("http://help.internal/", "http://help.internal/"),
+    ],
+)
+def test_what_people_are_led_to(written: str, url: str) -> None:
+    assert contact(written) == url
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "help", "help@localhost", "javascript:alert(1)", "data:text/html,x", "a@b.c?subject=x", "ftp://a.example/"],
+)
+def test_what_is_no_contact(written: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the words are the setting's own
+        contact(written)

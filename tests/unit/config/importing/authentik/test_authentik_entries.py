@@ -1,0 +1,71 @@
+"""Entries of authentik's blueprints and of its API, and what refers to what."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.importing.authentik.authentik_entries import APPLICATION, GROUP, PROVIDER, AuthentikEntries, read_entries
+from config.importing.foreign_file import read
+
+BLUEPRINT = """\
+version: 1
+entries:
+  - {model: authentik_core.group, id: devs, identifiers: {pk: 7f, name: developers}}
+  - {model: authentik_core.group, state: absent, identifiers: {name: gone}}
+  - model: authentik_core.application
+    identifiers: {slug: wiki}
+    conditions: [true]
+    attrs: {provider: 5}
+"""
+
+
+def entries(directory: Path, text: str, name: str = "b.yaml") -> AuthentikEntries:
+    (directory / name).write_text(text)
+    return read_entries(read(directory / name))
+
+
+@pytest.mark.parametrize(
+    "reference", [{"!KeyOf": "devs"}, {"!Find": ["authentik_core.group", ["name", "developers"]]}, "7f"], ids=["id", "field", "primary key"]
+)
+def test_a_group_is_found_by_each_kind_of_reference(tmp_path: Path, reference: Any) -> None:
+    assert entries(tmp_path, BLUEPRINT).named(reference, GROUP, "name") == "developers"
+
+
+def test_a_group_that_only_the_reference_names_has_that_name(tmp_path: Path) -> None:
+    assert entries(tmp_path, BLUEPRINT).named({"!Find": ["authentik_core.group", ["name", "ops"]]}, GROUP, "name") == "ops"
+
+
+@pytest.mark.parametrize("reference", [{"!KeyOf": "other"}, {"!Context": "x"}, {"!Find": []}, {"a": 1, "b": 2}, None, [], ""])
+def test_what_is_not_understood_is_found_nowhere(tmp_path: Path, reference: Any) -> None:
+    found = entries(tmp_path, BLUEPRINT)
+    assert found.find(reference, GROUP) is None
+    assert found.named(reference, GROUP, "name") == ""
+
+
+def test_what_is_to_be_absent_is_and_conditions_are_known(tmp_path: Path) -> None:
+    found = entries(tmp_path, BLUEPRINT)
+    assert [entry.attrs["name"] for entry in found.of(GROUP)] == ["developers"]
+    assert found.of(APPLICATION)[0].is_conditional
+    assert found.of(APPLICATION)[0].source.line == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "is_whole"),
+    [
+        ('{"applications": [], "bindings": []}', True),
+        ('{"applications": [], "bindings": {"pagination": {"next": 0}, "results": []}}', True),
+        ('{"applications": [], "bindings": {"pagination": {"next": 2}, "results": []}}', False),
+        ('{"applications": []}', False),
+        ('{"entries": [{"model": "authentik_flows.flow"}]}', True),
+        ('{"entries": []}', False),
+    ],
+)
+def test_bindings_are_all_there_or_it_is_known_that_they_may_not_be(tmp_path: Path, text: str, is_whole: bool) -> None:
+    assert entries(tmp_path, text, "a.json").is_whole is is_whole
+
+
+def test_answers_of_the_api_are_entries(tmp_path: Path) -> None:
+    found = entries(tmp_path, '{"applications": [{"pk": "a", "provider": 5}], "providers": {"results": [{"pk": 5}]}}', "a.json")
+    assert found.find(5, PROVIDER) is found.of(PROVIDER)[0]
+    assert str(found.of(PROVIDER)[0].source).startswith("providers.results[0]")

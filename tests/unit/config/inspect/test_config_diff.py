@@ -1,0 +1,144 @@
+"""Between two configurations the changes are told, by their settings and routes, and no secret with them."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.config_watcher import ConfigSource
+from config.inspect.config_diff import ADDED, CHANGED, CONTENT, REMOVED, UNSEEN, ValueChange, Version, changes
+from config.inspect.source_map import Places
+from tests.support.options import make_options
+
+
+class Versions:
+    def __init__(self, directory: Path):
+        self._directory = directory
+        self._source = ConfigSource(directory / "config.yaml", {})
+
+    def change(self, *versions: dict[str, Any]) -> list[ValueChange]:
+        """Changes between the last two."""
+        loaded = []
+        for settings in versions:
+            make_options(self._directory, **settings)
+            loaded.append(Version(self._source.load(), self._source.places))
+        return [told() for told in changes(loaded[-2], loaded[-1])]
+
+
+def route(name: str, **keys: Any) -> dict[str, Any]:
+    return {"from": f"https://{name}.example.com", "to": "http://127.0.0.1:1", "name": name, "allowed_groups": ["x"], **keys}
+
+
+def test_what_is_loaded_again_unchanged_has_changed_nothing(tmp_path: Path) -> None:
+    same = {"policy": [route("a"), route("b")], "log_level": "warn"}
+    assert Versions(tmp_path).change(same, same) == []
+
+
+def test_settings_are_told_with_both_values_and_their_place(tmp_path: Path) -> None:
+    found = Versions(tmp_path).change({"cookie_expire": "1h", "cookie_domain": "example.com"}, {"cookie_expire": "2h", "log_level": "warn"})
+    told = {change.key: (change.kind, change.before, change.after) for change in found}
+    assert told == {
+        "cookie_expire": (CHANGED, "1h", "2h"),
+        "cookie_domain": (REMOVED, "example.com", ""),
+        "log_level": (CHANGED, "info", "warn"),
+        "proxy_log_level": (CHANGED, "info", "warn"),
+    }
+    places = {change.key: change.place for change in found}
+    assert places["cookie_expire"].startswith(f"{tmp_path / 'config.yaml'}:")
+    assert places["cookie_domain"] == "default"
+
+
+def test_a_new_secret_is_told_without_a_letter_of_either(tmp_path: Path) -> None:
+    (found,) = Versions(tmp_path).change({"idp_client_secret": "hunter2"}, {"idp_client_secret": "hunter3"})
+    assert (found.key, found.note) == ("idp_client_secret", UNSEEN)
+    assert "hunter" not in str(found)
+
+
+def test_another_content_of_the_same_file_is_told(tmp_path: Path) -> None:
+    versions, settings = Versions(tmp_path), {"policy": [route("a", cluster_service_account_token_file="token")]}
+    (tmp_path / "token").write_text("hunter2")
+    make_options(tmp_path, **settings)
+    before = Version(versions._source.load(), versions._source.places)
+    (tmp_path / "token").write_text("hunter3")
+    found = [told() for told in changes(before, Version(versions._source.load(), versions._source.places))]
+    notes = {change.key: change.note for change in found}
+    assert notes["policy[0] a: cluster_service_account_token_file"] == CONTENT
+    assert "hunter" not in str(found)
+
+
+def test_a_route_is_told_that_came_that_went_and_that_says_something_else(tmp_path: Path) -> None:
+    before = [route("a"), route("b"), route("gone")]
+    after = [route("a", allowed_groups=["y"]), route("new"), route("b")]
+    found = {change.key: change for change in Versions(tmp_path).change({"policy": before}, {"policy": after})}
+    assert set(found) == {"policy[0] a: allowed_groups", "policy[2] gone", "policy[1] new"}
+    changed = found["policy[0] a: allowed_groups"]
+    assert (changed.kind, changed.before, changed.after) == (CHANGED, "[x]", "[y]")
+    assert (found["policy[2] gone"].kind, found["policy[1] new"].kind) == (REMOVED, ADDED)
+    assert "https://gone.example.com" in found["policy[2] gone"].before
+    assert "https://new.example.com" in found["policy[1] new"].after
+
+
+def test_a_route_that_moves_elsewhere_stays_the_same_route(tmp_path: Path) -> None:
+    before, after = [route("a", prefix="/x")], [route("a", prefix="/y")]
+    (found,) = Versions(tmp_path).change({"policy": before}, {"policy": after})
+    assert (found.key, found.before, found.after) == ("policy[0] a: prefix", "/x", "/y")
+    (found,) = Versions(tmp_path).change({"policy": [route("a", timeout="5s")]}, {"policy": [route("a")]})
+    assert (found.key, found.kind, found.before, found.after) == ("policy[0] a: timeout", REMOVED, "5s", "")
+
+
+def test_words_and_places_are_found_of_the_changes_that_are_read(tmp_path: Path) -> None:
+    """A reload that changes ten thousand routes shows the first of them, and waits for no more."""
+
+    class Lines(list[dict[str, int]]):
+        def __getitem__(self, index: Any) -> Any:
+            looked_at.append(index)
+            return super().__getitem__(index)
+
+    looked_at: list[int] = []
+    before, after = (make_options(tmp_path, policy=[route(f"r{n}", allowed_groups=[group]) for n in range(9)]) for group in "xy")
+    found = list(changes(Version(before, Places()), Version(after, Places("file", routes=Lines([{"allowed_groups": 7}] * 9)))))
+    assert (len(found), looked_at) == (9, [])
+    assert (found[3]().place, set(looked_at)) == ("file:7", {3})
+
+
+def test_another_order_of_routes_is_told_because_the_first_decides(tmp_path: Path) -> None:
+    (found,) = Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b"), route("a")]})
+    assert (found.key, found.kind) == ("policy", CHANGED)
+    assert "order" in found.note
+    assert Versions(tmp_path).change({"policy": [route("a"), route("b")]}, {"policy": [route("b")]})[0].kind == REMOVED
+
+
+def test_routes_that_match_the_same_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    twice = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[:1]})
+    assert (found.key, found.kind) == ("policy[1] a", REMOVED)
+    assert "allowed_groups: [z]" in found.before
+
+
+def test_of_routes_that_match_the_same_the_one_that_was_taken_over_is_itself(tmp_path: Path) -> None:
+    twice = [route("a"), route("a", allowed_groups=["z"])]
+    (found,) = Versions(tmp_path).change({"policy": twice}, {"policy": twice[1:]})
+    assert (found.key, found.kind) == ("policy[0] a", REMOVED)
+    assert "allowed_groups: [x]" in found.before
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_reload_takes_over_is_told_as_if_it_had_been_read_anew(tmp_path: Path, seed: int) -> None:
+    chance, number = random.Random(seed), 8
+    policy = [route(str(each)) for each in range(number)]
+    source, before = Versions(tmp_path)._source, make_options(tmp_path, policy=policy)
+    kept = Version(source.load(), source.places)
+    for _ in range(15):
+        for _ in range(chance.randrange(1, 3)):
+            place, number = chance.randrange(len(policy)), number + 1
+            changed = {**policy[place], "timeout": f"{number}s"}
+            policy = [*policy[:place], *chance.choice(([], [changed], [route(str(number)), policy[place]])), *policy[place + 1 :]]
+        policy = policy or [route("a")]
+        if chance.random() < 0.3:
+            chance.shuffle(policy)
+        after = make_options(tmp_path, policy=policy)
+        now = Version(source.load(), source.places)
+        read_anew = [told() for told in changes(Version(before, kept.places), Version(after, now.places))]
+        assert [told() for told in changes(kept, now)] == read_anew
+        before, kept = after, now

@@ -1,0 +1,154 @@
+"""What a page shows of a configuration is what counts, and never a secret."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.inspect.redaction import HIDDEN, LONGEST, route_in_force, settings_in_force, shown
+from config.inspect.source_map import Places
+from config.options import Options
+from config.reference.setting_catalog import SettingKey, keys, nested, route_keys, settings
+from foundation.values import SecretBytes, SecretText, Url
+from tests.unit.config.conftest import Load
+
+# What may stand on no page; the last two are a payload of bytes.
+SECRETS = ("hunter2", "50494E47", "PING")
+
+
+def every_key() -> list[SettingKey]:
+    above = [*(key for group in settings().values() for key in group), *route_keys()]
+    return above + [inner for _, model in nested(above) for inner in keys(model)]
+
+
+def texts_of(options: Options) -> str:
+    said = [value.value for _, values in settings_in_force(options, Places()) for value in values]
+    said += [value.value for index, route in enumerate(options.policy) for value in route_in_force(route, index, Places())]
+    return "\n".join(said)
+
+
+SECRET_SETTINGS: dict[str, Any] = {
+    "idp_client_secret": "hunter2",
+    "database_url": "postgresql://gate:hunter2@db.internal/gate",
+    "databroker_storage_type": "redis",
+    "databroker_storage_connection_string": "kvstore://user:hunter2@store.internal:6379/0",
+    "access_webhook_url": "https://hooks.example.com/services/hunter2",
+    "access_webhook_secret": "hunter2" * 6,
+    "scim_token": "hunter2-0123456789-abcdefghijklmnopqrstuvwxyz",
+    "signout_redirect_url": "https://out.example.com/?key=hunter2",
+    "idp_provider_url": "https://idp.example.com",
+    "policy_tests": [{"url": "https://a.example.com/", "headers": {"X-Key": "hunter2"}, "expect": "sign-in"}],
+    "policy": [
+        {
+            "from": "https://a.example.com",
+            "to": "http://upstream:8000",
+            "set_request_headers": {"X-Key": "hunter2"},
+            "basic_auth": {"user": "gate", "password": "hunter2"},
+            "policy": [{"allow": {"and": [{"http_header/X-Key": "hunter2"}, {"groups": "staff"}]}}],
+            "health_checks": [
+                {
+                    "timeout": "1s",
+                    "interval": "1s",
+                    "unhealthy_threshold": 1,
+                    "healthy_threshold": 1,
+                    "tcp_health_check": {"send": {"text": "50494E47"}},
+                }
+            ],
+        },
+        {"from": "https://b.example.com", "to": "http://u", "cluster_service_account_token": "hunter2", "allowed_groups": ["x"]},
+    ],
+}
+
+
+@pytest.fixture
+def secretive(load: Load) -> Options:
+    return load(**SECRET_SETTINGS)
+
+
+def test_of_secrets_is_shown_that_they_are_set_wherever_they_stand(secretive: Options) -> None:
+    text = texts_of(secretive)
+    assert [secret for secret in SECRETS if secret in text] == []
+    found = {value.key: value.value for _, values in settings_in_force(secretive, Places()) for value in values}
+    assert found["idp_client_secret"] == found["cookie_secret"] == found["access_webhook_url"] == HIDDEN
+    assert "db.internal" in found["database_url"]
+    assert HIDDEN in found["database_url"]
+    assert found["signout_redirect_url"] == "https://out.example.com/?…"
+    route = {value.key: value.value for value in route_in_force(secretive.policy[0], 0, Places())}
+    assert route["set_request_headers"] == "[X-Key]"
+    assert route["basic_auth"] == f"{{user: gate, password: '{HIDDEN}'}}"
+    assert route["policy"] == "['allow: (http_header/x-key … and groups is staff)']"
+
+
+def test_every_key_that_is_named_like_a_secret_is_declared_as_one() -> None:
+    words = ("secret", "token", "password", "_key", "key_")
+    bearer = {"bearer_token", "bearer_token_issuer", "bearer_token_audience", "bearer_token_jwks_url"}
+    passed = {"pass_provider_tokens", "pass_provider_tokens_unencrypted"}
+    open_ones = {"signing_key_algorithm", "autocert_eab_key_id", "admin_password_login", *bearer, *passed}
+    named = [key for key in every_key() if any(word in key.name for word in words) and not key.name.endswith("_file")]
+    declared = [key for key in named if "Secret" in str(key.field.annotation)]
+    assert {key.name for key in named} - {key.name for key in declared} == open_ones
+
+
+def test_the_values_that_count_are_shown_as_a_file_has_them(load: Load) -> None:
+    options = load(cookie_expire="90m", trusted_proxies=["10.0.0.0/8"], admin_allowed_users=["a@example.com", "b@example.com"])
+    found = {value.key: value.value for _, values in settings_in_force(options, Places()) for value in values}
+    assert (found["cookie_expire"], found["trusted_proxies"]) == ("1h30m", "[10.0.0.0/8]")
+    assert found["admin_allowed_users"] == "[a@example.com, b@example.com]"
+    assert (found["insecure_server"], found["address"]) == ("true", "127.0.0.1:8443")
+    assert set(found) == {key.name for group in settings().values() for key in group} - {"policy"}
+
+
+def test_what_is_unset_says_what_counts_instead_and_what_was_set_to_nothing_is_empty(load: Load) -> None:
+    found = {value.key: value.value for _, values in settings_in_force(load(grpc_address=None), Places()) for value in values}
+    assert found["databroker_service_url"] == "(this process, in mode all)"
+    empty = {value.key: value.value for _, values in settings_in_force(load(), Places(settings={"grpc_address": 3})) for value in values}
+    assert empty["grpc_address"] == ""
+
+
+def test_of_a_route_is_shown_what_it_says(load: Load) -> None:
+    (route,) = load(policy=[{"from": "https://a.example.com", "to": "http://u,3", "timeout": "5s", "allowed_groups": ["x"]}]).policy
+    found = {value.key: value.value for value in route_in_force(route, 0, Places())}
+    assert found == {"from": "https://a.example.com", "to": "['http://u,3']", "timeout": "5s", "allowed_groups": "[x]"}
+
+
+def test_what_nobody_has_said_how_to_show_is_hidden() -> None:
+    class Unknown:
+        def __str__(self) -> str:
+            return "hunter2"
+
+    assert shown(Unknown()) == shown(SecretText("hunter2")) == shown(SecretBytes(b"hunter2")) == HIDDEN
+    assert shown({"a": Unknown(), "b": (SecretText("x"), SecretText("y"))}) == f"{{a: '{HIDDEN}', b: '(2 set, not shown)'}}"
+    assert shown(b"hunter2") == "(7 bytes)"
+    assert shown(Url("https", "a.example", path="/x", query="key=hunter2")) == "https://a.example/x?…"
+
+
+def test_a_long_value_is_cut_and_says_so() -> None:
+    text = shown(["x" * 100] * 100)
+    assert len(text) < LONGEST + 50
+    assert text.endswith("… (truncated)")
+
+
+def test_of_a_long_list_no_more_is_looked_at_than_can_be_shown() -> None:
+    class Names(tuple[str, ...]):
+        def __iter__(self) -> Iterator[str]:
+            for name in super().__iter__():
+                looked_at.append(name)
+                yield name
+
+    looked_at: list[str] = []
+    assert shown(Names(["x"] * 100_000)).endswith("… (truncated)")
+    assert len(looked_at) < LONGEST
+
+
+def test_nothing_is_shown_as_nothing() -> None:
+    assert [shown(value) for value in (None, (), {}, timedelta(0), False)] == ["", "", "", "0", "false"]
+
+
+def test_files_are_shown_by_their_path(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hunter2")
+    route = {"from": "https://a.example.com", "to": "http://u", "cluster_service_account_token_file": "token", "allowed_groups": ["x"]}
+    found = {value.key: value.value for value in route_in_force(load(policy=[route]).policy[0], 0, Places())}
+    assert found["cluster_service_account_token_file"] == str(tmp_path / "token")
+    assert "hunter2" not in str(found)

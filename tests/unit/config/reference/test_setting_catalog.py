@@ -1,0 +1,46 @@
+"""What is declared is found: kind, default, whether it must be set."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from config.reference.setting_catalog import SettingKey, route_keys, settings, written, written_duration
+from foundation.values import HostPort, Url
+
+SETTINGS = {key.name: key for group in settings().values() for key in group}
+ROUTE_KEYS = {key.name: key for key in route_keys()}
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "default", "is_required"),
+    [
+        (SETTINGS["address"], "host:port", ":443", False),
+        (SETTINGS["cookie_expire"], "duration", "14h", False),
+        (SETTINGS["cookie_secret"], "base64 string or list", None, True),
+        (SETTINGS["certificate_authority"], "base64 string", None, False),
+        (SETTINGS["proxy_log_level"], "string", None, False),
+        (SETTINGS["data_dir"], "file path", None, False),
+        (SETTINGS["idp_scopes"], "list of string", None, False),
+        (SETTINGS["certificates"], "array of objects", [], False),
+        (SETTINGS["policy"], "array of objects", [], False),
+        (ROUTE_KEYS["from"], "URL", None, True),
+        (ROUTE_KEYS["redirect"], "object", None, False),
+        (ROUTE_KEYS["timeout"], "duration", None, False),
+    ],
+    ids=lambda value: value.name if isinstance(value, SettingKey) else "",
+)
+def test_a_key_says_what_it_is(key: SettingKey, kind: str, default: Any, is_required: bool) -> None:
+    assert (key.kind, key.default, key.is_required) == (kind, default, is_required)
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [(timedelta(0), "0"), (timedelta(hours=1, minutes=45), "1h45m"), (timedelta(milliseconds=300), "300ms"), (timedelta(hours=14), "14h")],
+)
+def test_a_duration_is_written_as_it_is_read(length: timedelta, text: str) -> None:
+    assert written_duration(length) == text
+
+
+def test_a_value_is_written_as_in_a_file() -> None:
+    assert written({"a": (HostPort("", 443), Url("https", "a"), True, 1, None)}) == {"a": [":443", "https://a", True, 1, None]}

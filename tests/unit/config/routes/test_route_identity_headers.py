@@ -1,0 +1,127 @@
+"""By which headers a route's upstream is told who asks, and that only gate says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.fields.header_template import Variable
+from config.routes.route_identity_headers import (
+    PRESETS,
+    ToldNames,
+    sends_assertion,
+    tells_person,
+    told_names,
+    told_templates,
+    varies_by_request,
+)
+from foundation.errors import ConfigError
+from tests.support.options import make_options
+from tests.unit.authorize.builders import make_route
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_a_set_of_templates_that_can_be_read(preset: str) -> None:
+    route = make_route(identity_headers=preset)
+    assert set(told_names(route)) == {name.lower().encode() for name in PRESETS[preset]}
+    assert tells_person(route)
+    assert not varies_by_request(route)
+
+
+def test_the_routes_own_words_outrank_the_presets() -> None:
+    route = make_route(identity_headers="remote-user", set_request_headers={"remote_user": "${claim.email}", "Remote-Name": "nobody"})
+    assert told_templates(route)["remote_user"] == (Variable("claim.email"),)
+    assert set(told_templates(route)) == {"remote_user", "Remote-Email", "Remote-Groups"}
+    assert set(told_names(route)) == {b"remote_user", b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "beside"),
+    [
+        ({"set_request_headers": {"remote_user": "${claim.email}"}}, {b"remote-user", b"remote-name", b"remote-email", b"remote-groups"}),
+        ({"set_request_headers": {"Remote-User": "guest"}}, {b"remote-groups"}),  # what is fixed is believed as well
+        ({"set_request_headers": {"X-Remote-User": "${user}"}}, {b"x-remote-uid", b"x-remote-group"}),
+        ({"assertion_header": "Cf-Access-Jwt-Assertion"}, {b"cf-access-authenticated-user-email"}),
+    ],
+)
+def test_what_is_believed_beside_it_nobody_says_either(keys: dict[str, Any], beside: set[bytes]) -> None:
+    assert beside <= set(told_names(make_route(**keys)))
+    assert told_names(make_route(set_request_headers={"X-Of-Its-Own": "${user}", "X-Fixed": "1"})) == (b"x-of-its-own",)
+
+
+APP = "http://app.internal"
+TELLS = {"identity_headers": "remote-user", "set_request_headers": {"X-Webauth-User": "${claim.email}", "Authorization": "Token ${user}"}}
+
+
+@pytest.mark.parametrize("to", [APP, f"{APP}:80", f"{APP}/below", ["http://other.internal", APP], "https://app.internal:80"])
+def test_what_an_upstream_is_told_on_one_route_nobody_says_on_another(to: Any) -> None:
+    telling, other = make_route(to=["http://a.internal", APP], **TELLS), make_route(to=to, allow_public_unauthenticated_access=True)
+    expected = {b"remote-user", b"remote-name", b"remote-email", b"remote-groups", b"x-webauth-user"}
+    names = ToldNames([other, telling])
+    assert set(names.of(other)) == expected, "but a client's own Authorization is for the application to judge"
+    assert set(names.of(telling)) == expected | {b"authorization"}
+    assert set(ToldNames([other]).of(other)) == set()
+
+
+@pytest.mark.parametrize("to", ["http://app.internal:8080", "https://app.internal", "http://other.internal"])
+def test_what_another_upstream_is_told_anybody_may_say(to: str) -> None:
+    assert ToldNames([make_route(to=APP, **TELLS)]).of(make_route(to=to)) == ()
+
+
+def test_a_route_in_shadow_changes_nothing() -> None:
+    assert ToldNames([make_route(to=APP, mode="shadow", **TELLS)]).of(make_route(to=APP)) == ()
+
+
+def test_a_forwarding_header_of_one_route_stays_gates_own_on_the_others() -> None:
+    telling = make_route(to=APP, set_request_headers={"X-Forwarded-For": "${user}", "X-Real-Ip": "${user}", "Forwarded": "${user}"})
+    assert ToldNames([telling]).of(make_route(to=APP)) == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "tells", "signs", "varies"),
+    [
+        ({}, False, False, False),
+        ({"set_request_headers": {"X-A": "a $$ b"}}, False, False, False),
+        ({"pass_identity_headers": True}, True, True, False),
+        ({"assertion_header": "X-Assertion"}, True, True, False),
+        ({"identity_headers": "iap"}, True, True, False),
+        ({"identity_headers": "remote-user"}, True, False, False),
+        ({"set_request_headers": {"X-A": "${request_id}"}}, True, False, True),
+        ({"set_request_headers": {"X-A": "${client_certificate.fingerprint}"}}, True, False, True),
+    ],
+)
+def test_what_is_told(keys: dict[str, Any], tells: bool, signs: bool, varies: bool) -> None:
+    route = make_route(**keys)
+    assert (tells_person(route), sends_assertion(route), varies_by_request(route)) == (tells, signs, varies)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"set_request_headers": {"X-A": "${nobody}"}},
+        {"set_request_headers": {"Host": "${claim.host}"}},
+        {"set_request_headers": {"X_Request_Id": "${user}"}},
+        {"set_request_headers": {"Impersonate-User": "${user}"}},
+        {"assertion_header": "Authorization"},
+        {"assertion_header": "x_gate_jwt_assertion"},
+        {"assertion_header": "two words"},
+        {"identity_headers": "unheard-of"},
+    ],
+)
+def test_what_can_not_be_told_is_an_error(tmp_path: Path, keys: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        make_options(tmp_path, policy=[{"from": "https://app.example.com", "to": "http://up", **keys}])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("127.0.0.1", "localhost"), ("127.0.0.1", "[::ffff:127.0.0.1]"), ("127.0.0.1", "[::1]"), ("localhost", "app.localhost"),
+        ("192.0.2.7", "[::ffff:192.0.2.7]"), ("[2001:db8::1]", "[2001:db8:0:0::1]"),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_address_are_one_upstream(one: str, other: str) -> None:
+    for telling, quiet in ((one, other), (other, one)):
+        names = ToldNames([make_route(to=f"http://{telling}:9000", identity_headers="remote-user")])
+        assert b"remote-user" in names.of(make_route(to=f"http://{quiet}:9000"))
+        assert names.of(make_route(to=f"http://{quiet}:9001")) == ()
