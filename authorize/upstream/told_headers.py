@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from authorize.policy.identity import Identity
 from authorize.policy.request import PolicyRequest
+from config.fields.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
 from config.routes.route import Route
 from config.routes.route_identity_headers import names_token, sends_assertion, tells_person, told_templates
-from config.fields.header_template import ASSERTION, CLAIM, FINGERPRINT, REQUEST_ID, Variable
 from foundation.claim_values import ListedValues
 from foundation.errors import NobodyToActFor
 from foundation.web.message import Message
