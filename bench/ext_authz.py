@@ -49,8 +49,8 @@ from foundation.telemetry.logs import configure_logs
 from gateproject.process import rpc_services
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from tests.support.cookies import signed_in as cookie_of
 from tests.support.options import make_options
 

@@ -28,14 +28,14 @@ from gateproject.process.reload import ConfigurationStatus, InForce  # noqa: E40
 from gateproject.process.runtime import Runtime  # noqa: E402
 from gateproject.process.services import Services, served  # noqa: E402
 from gateproject.process.start import from_settings  # noqa: E402
-from proxy.answers.refusals import refusal_of  # noqa: E402
-from proxy.answers.send import send_refusal  # noqa: E402
-from proxy.incoming import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
+from proxy.incoming_request import BodyTooLarge, IncomingRequest, limited_body  # noqa: E402
 from proxy.listener.daphne_command import install  # noqa: E402
 from proxy.listener.http1.request import ABORT  # noqa: E402
-from proxy.observe.access_log import PageLog  # noqa: E402
-from proxy.observe.spans import name_page, request_span, status_noted  # noqa: E402
-from proxy.own_paths import Owner  # noqa: E402
+from proxy.observe.request_recorder import PageLog  # noqa: E402
+from proxy.observe.request_spans import name_page, request_span, status_noted  # noqa: E402
+from proxy.reserved_paths import Owner  # noqa: E402
+from proxy.responses.denials import refusal_of  # noqa: E402
+from proxy.responses.renderer import send_refusal  # noqa: E402
 from proxy.service import ProxyPageContext, ProxyService  # noqa: E402
 from proxy.verdict import Refuse  # noqa: E402
 

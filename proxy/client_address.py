@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from foundation.bounded_cache import bounded_lru_cache
 from foundation.telemetry.logs import BoundedLog
 from foundation.values import ip_of
-from proxy.incoming import IncomingRequest
+from proxy.incoming_request import IncomingRequest
 
 _LONGEST_REMEMBERED = 64  # characters of what may be an address; clients choose it
 

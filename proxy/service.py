@@ -16,17 +16,17 @@ from foundation.crypto.session_cookie import SessionCookies
 from foundation.crypto.sign_in_attempts import SignInAttempts
 from foundation.web.asgi import Send
 from foundation.web.page_context import request_context
-from proxy.answers import own_pages
-from proxy.answers.site_facts import site_facts
 from proxy.client_address import client_address, source_ip, trusted_peers
-from proxy.incoming import TLS, IncomingRequest, client_certificate, incoming_request
+from proxy.incoming_request import TLS, IncomingRequest, client_certificate, incoming_request
 from proxy.observe.request_metrics import RequestCounter
-from proxy.own_paths import HostFacts, Owner, owner
 from proxy.planes.embedded import DataPlane
 from proxy.planes.forward_auth import ForwardAuth
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.sign_in.programs import Programs
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.reserved_paths import HostFacts, Owner, owner
+from proxy.responses import builtin_pages
+from proxy.responses.site_context import site_facts
+from proxy.sign_in.redirect_uris import Programs
 from proxy.upstreams.cluster import Clusters
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
@@ -116,7 +116,7 @@ class ProxyService:
         return name.lower().removesuffix(".") == self._authenticate_host
 
     async def answer(self, found: Owner, incoming: IncomingRequest, send: Send, *, is_well: bool = True) -> None:
-        await own_pages.answer(found, incoming, self._options, send, is_well=is_well)
+        await builtin_pages.answer(found, incoming, self._options, send, is_well=is_well)
 
 
 class ProxyPageContext(AuthorizePageContext, Protocol):

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from foundation.errors import BadRequest, UpstreamError
 from foundation.web.asgi import Header
-from proxy.forwarding.http import ForwardResult, ResponseRule, StreamHandle
+from proxy.forwarding.http_forwarding import ForwardResult, ResponseRule, StreamHandle
 from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, Tunnel, carry
-from proxy.upstreams.client import UpstreamExchange
+from proxy.upstreams.upstream_client import UpstreamExchange
 
 _FRAMING = (b"content-length", b"transfer-encoding")
 

@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from foundation.web.responses import handler400, handler403, handler404, handler500
-from proxy.views import kept_form, program_login, route_host
+from proxy.views import form_replay, programmatic_login, route_host
 
 __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"]
 
@@ -12,8 +12,8 @@ urlpatterns = [
     path(".gate/callback/", route_host.callback),
     path(".gate/sign_in", route_host.sign_in),
     path(".gate/jwt", route_host.assertion),
-    path(".gate/api/v1/login", program_login.login),
-    path(".gate/form/<str:id>", kept_form.kept_form),
+    path(".gate/api/v1/login", programmatic_login.login),
+    path(".gate/form/<str:id>", form_replay.kept_form),
     re_path(r"^\.gate/sign_?out/?$", route_host.sign_out),
     re_path("", route_host.unknown),
 ]

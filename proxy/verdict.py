@@ -9,8 +9,8 @@ from authorize.policy.compiled_route import CompiledRoute
 from authorize.policy.identity import IdentitySources
 from config.routes.route import Route
 from foundation.web.asgi import Header, Headers
-from proxy.incoming import IncomingRequest
-from proxy.sign_in.kept_forms import KeptForm
+from proxy.incoming_request import IncomingRequest
+from proxy.sign_in.saved_forms import KeptForm
 from proxy.upgrades import Upgrade
 
 

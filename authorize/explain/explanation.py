@@ -123,7 +123,7 @@ def _route(look: decision_text.RouteLook) -> dict[str, Any]:
 
 
 def _note(request: PolicyRequest, options: Options) -> str:
-    """Rules are not asked where gate itself answers (proxy/own_paths.py)."""
+    """Rules are not asked where gate itself answers (proxy/reserved_paths.py)."""
     own = options.authenticate_service_url
     is_authenticate_host = (request.host, request.port) == (own.host, own.port)
     is_health_path = request.path in ("/ping", "/healthz") and (options.health_paths_on_routes or is_authenticate_host)

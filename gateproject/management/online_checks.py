@@ -36,8 +36,8 @@ from foundation.errors import BrokerError, ProviderError
 from foundation.tasks import spawn
 from foundation.values import Url
 from gateproject.management.broker_access import opened_broker
-from proxy.upstreams.client import FAMILIES
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
+from proxy.upstreams.upstream_client import FAMILIES
 
 CONNECT_TIMEOUT = 5.0  # seconds for one connection
 TOTAL_TIMEOUT = 60.0  # for all of them

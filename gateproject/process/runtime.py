@@ -45,12 +45,12 @@ from gateproject.process.rpc import Rpc, rpc_of
 from gateproject.process.services import SIGNS_IN, ServiceBuilder, Services, served
 from gateproject.settings import cookie_settings
 from proxy.autocert.service import Autocert
-from proxy.incoming import IncomingRequest
+from proxy.incoming_request import IncomingRequest
 from proxy.listener.context import ListenerConfig
 from proxy.listener.listeners import lead_to_https
 from proxy.listener.server import when_running
 from proxy.listener.tls.readiness import CertificateReadiness, configured_expiries
-from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.planes.shared_resources import ForwardingResources
 
 if TYPE_CHECKING:
     from proxy.envoy.service import EnvoyPlane

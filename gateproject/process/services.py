@@ -18,8 +18,8 @@ from gateproject.process.rpc import Rpc
 from proxy.listener.context import ListenerState
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.planes.ext_authz import ExtAuthzResponder
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from proxy.service import ProxyService
 
 T = TypeVar("T")

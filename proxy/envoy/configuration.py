@@ -15,7 +15,7 @@ from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.certificates import EnvoyCertificates
 from proxy.envoy.resources.clusters import EnvoyClusters, with_parts
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from authorize.identity.client_certificates import chain_of
 from foundation.errors import BadRequest
 from foundation.web.asgi import Header, Headers
 from proxy.envoy.resources.edge_headers import EdgeFacts, is_between_us
-from proxy.incoming import TLS
+from proxy.incoming_request import TLS
 from proxy.listener.http1.head import RequestHead, parse_head
 
 _SHOWN = b"x-forwarded-client-cert"  # written by Envoy, which takes away what a client sends under this name

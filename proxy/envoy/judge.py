@@ -24,10 +24,10 @@ from proxy.envoy.head import EnvoyRequestHead
 from proxy.envoy.resources.bootstrap import GATE
 from proxy.envoy.resources.edge_headers import CLUSTER, JUDGED, NO_STREAM, SCRIPT, TOKEN
 from proxy.envoy.shared_connection import is_misdirected, is_shared
-from proxy.observe.access_log import RequestContext
-from proxy.own_paths import Owner
+from proxy.observe.request_recorder import RequestContext
+from proxy.reserved_paths import Owner
 from proxy.service import ProxyService
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.verdict import Carry
 
 log = structlog.get_logger(__name__)

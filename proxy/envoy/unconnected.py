@@ -8,8 +8,8 @@ gate made it, and who knows it otherwise, an upstream that was reached for insta
 from typing import Any
 
 from foundation.web.asgi import Receive, Send
-from proxy.answers.send import send_response
 from proxy.envoy.carried.carried_requests import CarriedRequests
+from proxy.responses.renderer import send_response
 
 ID = b"x-request-id"
 

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from foundation.web.asgi import Header
-from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
 from proxy.forwarding.idle_timer import IdleTimer
-from proxy.keep_alive import keep_alive
+from proxy.tcp_keepalive import keep_alive
 
 # An end that takes nothing for so long is gone, whatever its kernel says.
 STALL_SECONDS = 300.0

@@ -16,7 +16,6 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 from foundation.errors import ConfigError, Problem
 from foundation.values import HostPort
 from foundation.web.asgi import Application
-from proxy.keep_alive import keep_alive
 from proxy.listener.context import Lifecycle, ListenerConfig, ListenerContext, ListenerState, default_limits
 from proxy.listener.first_bytes import FirstBytesFactory
 from proxy.listener.http1.channel import Channel
@@ -28,6 +27,7 @@ from proxy.listener.tls.acme_challenge import AcmeChallengeFactory, ChallengesAl
 from proxy.listener.tls.acme_state import AcmeState
 from proxy.listener.tls.certificates import Certificates, CurrentCertificates
 from proxy.listener.tunnel import HalfClosingTLS
+from proxy.tcp_keepalive import keep_alive
 
 log = structlog.get_logger(__name__)
 

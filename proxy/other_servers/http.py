@@ -7,7 +7,7 @@ from typing import Any
 
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.web.asgi import Application, AsgiMessage, Receive, Send, respond
-from proxy.forwarding.http import ABORT
+from proxy.forwarding.http_forwarding import ABORT
 from proxy.listener.context import Ended
 from proxy.listener.http1.head import RequestRefused
 from proxy.listener.http1.refusals import note_refusal

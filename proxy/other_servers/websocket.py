@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from foundation.web.asgi import AsgiMessage, Header, Send
-from proxy.forwarding.http import ABORT
+from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.listener.http1.request import TUNNEL
 from proxy.listener.http1.response import ResponseHead

@@ -21,25 +21,25 @@ from foundation.errors import (
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.telemetry.tracing.spans import active
 from foundation.web.asgi import Header, Receive, Send
-from proxy.answers.refusals import TooManyTunnels, refusal_of
-from proxy.answers.send import send_refusal
-from proxy.forwarding.http import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
-from proxy.forwarding.tcp import TunnelLimits, carry_tcp
-from proxy.incoming import IncomingRequest
-from proxy.observe.access_log import RequestContext
-from proxy.observe.spans import carried_in_span
-from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.forwarding.http_forwarding import Ending, ForwardResult, ResponseRule, StreamHandle, Switch, forward
+from proxy.forwarding.tcp_tunnel import TunnelLimits, carry_tcp
+from proxy.incoming_request import IncomingRequest
+from proxy.observe.request_recorder import RequestContext
+from proxy.observe.request_spans import carried_in_span
 from proxy.planes.open_streams import Stream
 from proxy.planes.pipeline import AuthorizationPipeline
-from proxy.sign_in.kept_forms import KeptForm, KeptForms, NotKept
-from proxy.state import ProxyState
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.responses.denials import TooManyTunnels, refusal_of
+from proxy.responses.renderer import send_refusal
+from proxy.route_forwarding import ProxyState
+from proxy.sign_in.saved_forms import KeptForm, KeptForms, NotKept
 from proxy.upgrades import HandshakeRefused
 from proxy.upstreams.cluster import Cluster, ClusterSelection, NoHealthyUpstream
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.request import OutgoingRequest
+from proxy.upstreams.outgoing_request import OutgoingRequest
 from proxy.upstreams.route_statistics import RouteStatistics, route_label
 from proxy.verdict import Carry, JudgedRequest, SignIn
-from proxy.verdicts import with_form
+from proxy.verdict_builder import with_form
 
 # Of one session, or of nobody's from one address, in one process.
 MOST_TUNNELS = 1024

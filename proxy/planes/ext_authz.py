@@ -6,15 +6,15 @@ from foundation.bounded_cache import bounded_lru_cache, together
 from foundation.errors import GateError
 from foundation.web.asgi import Header
 from foundation.web.brand import SiteFacts
-from proxy.answers.send import CapturedResponse
-from proxy.answers.site_facts import site_facts
-from proxy.incoming import IncomingRequest, new_request_id
-from proxy.observe.access_log import RequestContext
+from proxy.incoming_request import IncomingRequest, new_request_id
+from proxy.observe.request_recorder import RequestContext
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.responses.renderer import CapturedResponse
+from proxy.responses.site_context import site_facts
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.rewriting.request_headers import RouteHeaders
 from proxy.verdict import Asker, Carry, Redirect, Refuse, SignIn
-from proxy.verdicts import refused
+from proxy.verdict_builder import refused
 
 # An Envoy with `use_remote_address` has overwritten what the client sent under these very names, or put its own address after it.
 WRITTEN_BY_ENVOYS = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"))

@@ -10,17 +10,17 @@ from config.options import Options
 from config.routes.route_identity_headers import told_names, varies_by_request
 from foundation.errors import BadRequest, GateError
 from foundation.web.asgi import Headers, Receive, Send
-from proxy.answers.send import send_refusal, send_response
-from proxy.incoming import IncomingRequest
-from proxy.observe.access_log import RequestContext
-from proxy.own_paths import is_own_page
+from proxy.incoming_request import IncomingRequest
+from proxy.observe.request_recorder import RequestContext
 from proxy.planes.original_request import ALL_HEADERS, Original, original_request
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.reserved_paths import is_own_page
+from proxy.responses.renderer import send_refusal, send_response
 from proxy.rewriting.header_names import FORWARDING, fold, is_identity_header, is_internal_header, is_steering_header
 from proxy.rewriting.request_headers import RouteHeaders
-from proxy.sign_in.redirects import return_url
+from proxy.sign_in.sign_in_urls import return_url
 from proxy.verdict import Asker, Carry, JudgedRequest, Redirect, SignIn
-from proxy.verdicts import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, refused
+from proxy.verdict_builder import NOT_IN_A_VERDICT, UNKNOWN, CarriedElsewhere, refused
 
 VERIFY = "/verify"
 

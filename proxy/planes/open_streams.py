@@ -13,8 +13,8 @@ from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.client_network import client_network
 from foundation.errors import BrokerError
-from proxy.forwarding.http import Ending, StreamHandle
-from proxy.incoming import IncomingRequest
+from proxy.forwarding.http_forwarding import Ending, StreamHandle
+from proxy.incoming_request import IncomingRequest
 
 log = structlog.get_logger(__name__)
 

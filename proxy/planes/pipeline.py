@@ -12,13 +12,13 @@ from authorize.policy.decision import Decision
 from config.options import Options
 from foundation.telemetry import metrics
 from foundation.telemetry.tracing.spans import active
-from proxy.answers.send import Answers
-from proxy.incoming import IncomingRequest
-from proxy.observe.access_log import RequestContext, RequestRecorder
-from proxy.observe.spans import judged_in_span
-from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.incoming_request import IncomingRequest
+from proxy.observe.request_recorder import RequestContext, RequestRecorder
+from proxy.observe.request_spans import judged_in_span
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.responses.renderer import Answers
 from proxy.verdict import JudgedRequest
-from proxy.verdicts import Verdicts
+from proxy.verdict_builder import Verdicts
 
 
 class AuthorizationPipeline:

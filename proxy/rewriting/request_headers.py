@@ -17,7 +17,7 @@ from foundation.errors import BadRequest
 from foundation.web.asgi import Header, Headers
 from foundation.web.message import Message
 from proxy.client_address import TrustedPeers, trusted_peers
-from proxy.rewriting.forwarding import FORWARDING_HEADERS
+from proxy.rewriting.forwarded_headers import FORWARDING_HEADERS
 from proxy.rewriting.header_names import (
     CONNECTION_STATES,
     FORWARDING,

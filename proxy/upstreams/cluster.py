@@ -14,10 +14,10 @@ from config.routes.upstreams.upstream_health import HealthCheck
 from foundation.errors import UpstreamError
 from foundation.telemetry import metrics
 from proxy.rewriting.target import own_name
-from proxy.upstreams import tls
-from proxy.upstreams.balancing import HashTable, balancer
+from proxy.upstreams import upstream_tls
+from proxy.upstreams.load_balancing import HashTable, balancer
+from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
 from proxy.upstreams.outliers import OutlierDetector, OutlierState
-from proxy.upstreams.request import OutgoingRequest, Upstream
 
 log = structlog.get_logger(__name__)
 
@@ -194,7 +194,7 @@ class Clusters:
         if known is None:
             url = route.to[position].url
             speaks_grpc = upstream.is_ssl() and any(check.grpc_health_check for check in route.health_checks)
-            http2 = tls.client_context(route, "h2") if speaks_grpc else None
+            http2 = upstream_tls.client_context(route, "h2") if speaks_grpc else None
             known = Member(url.origin, upstream, own_name(url), route.health_checks, http2)
         self._members[key] = known
         return known
@@ -212,4 +212,4 @@ def _cluster_key(route: Route) -> str:
     """What makes two clusters the same."""
     settings = (route.lb_policy, route.least_request_lb_config, route.ring_hash_lb_config, route.maglev_lb_config)
     watched = (route.health_checks, route.outlier_detection)
-    return repr((route.to, settings, watched, id(tls.client_context(route)), route.tls_server_name))
+    return repr((route.to, settings, watched, id(upstream_tls.client_context(route)), route.tls_server_name))

@@ -6,11 +6,11 @@ Never one of the pool: what an earlier exchange left on a connection would be th
 import asyncio
 
 from foundation.errors import NoDescriptors, UpstreamError
-from proxy.upstreams.client import CONNECT_TIMEOUT
 from proxy.upstreams.cluster import ClusterSelection
-from proxy.upstreams.connection import IN_FULL, read_at_once
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import RouteStatistics
+from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
+from proxy.upstreams.upstream_connection import IN_FULL, read_at_once
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
 _NEXT_ADDRESS_AFTER = 0.25  # seconds (RFC 8305)

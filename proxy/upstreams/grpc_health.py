@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
 from config.routes.upstreams.upstream_health import GrpcHealthCheck
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_errors import Unhealthy
 
 METHOD = "/grpc.health.v1.Health/Check"

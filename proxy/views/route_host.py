@@ -16,10 +16,10 @@ from foundation.crypto.hand_over import HandOver
 from foundation.errors import BadRequest, SealError
 from foundation.web.message import Message
 from foundation.web.responses import error_page, redirect
-from proxy.answers.refusals import LOOP, LOOP_ADVICE
 from proxy.planes.original_request import original_of_url
+from proxy.responses.denials import LOOP, LOOP_ADVICE
 from proxy.service import page_context
-from proxy.views.program_login import hand_to_program
+from proxy.views.programmatic_login import hand_to_program
 
 log = structlog.get_logger(__name__)
 

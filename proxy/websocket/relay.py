@@ -6,7 +6,7 @@ bounds and a Close of ours can be put between two of them.
 
 import asyncio
 
-from proxy.forwarding.http import Ending
+from proxy.forwarding.http_forwarding import Ending
 from proxy.forwarding.tunnel import RATE, Tunnel, TunnelSide
 from proxy.websocket.frames import GOING_AWAY, POLICY, FrameWalker, close_frame
 

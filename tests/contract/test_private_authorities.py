@@ -25,7 +25,7 @@ from databroker.store.kvclient import StorageTls
 from databroker.store.kvclient import _context as kvstore_context
 from foundation.client_tls import client_context, verifying_context
 from proxy.autocert.authority import AcmeAuthority, AcmeSettings
-from proxy.upstreams.tls import client_context as upstream_context
+from proxy.upstreams.upstream_tls import client_context as upstream_context
 
 HOST = "localhost"
 NEW = ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -63,27 +63,27 @@ GUARDS = {
     "gateproject.process": "database metrics_listener other_server reload restart_only rpc_services runtime start",
     "gateproject.process.workers": "link metrics_sum primary worker",
     "gateproject.tunnel": "sign_in",
-    "proxy": "client_address incoming own_paths service state upgrades verdicts",
-    "proxy.answers": "own_pages redirects refusals send",
+    "proxy": "client_address incoming_request reserved_paths route_forwarding service upgrades verdict_builder",
     "proxy.autocert": "attempts authority certificate ocsp renewal staples storage",
     "proxy.envoy": "configuration connections head internal_listener judge judge_socket service shared_connection tunnel_end unconnected",
     "proxy.envoy.carried": "carried_request carried_requests",
     "proxy.envoy.child": "statistics",
     "proxy.envoy.resources": "answers bootstrap certificates clusters discovery edge_headers ended_upgrades hosts http3 http_connections "
     "judge_filter listener",
-    "proxy.forwarding": "http idle_timer tcp tunnel",
+    "proxy.forwarding": "http_forwarding idle_timer tcp_tunnel tunnel",
     "proxy.listener": "client_socket client_transport daphne_command daphne_options context fair_selector https_redirects listeners "
     "server tunnel",
     "proxy.listener.http1": "body channel head request response",
     "proxy.listener.proxy_protocol": "header wrapper",
     "proxy.listener.tls": "acme_challenge certificates client_hello self_signed",
-    "proxy.observe": "access_log request_metrics",
+    "proxy.observe": "request_metrics request_recorder",
     "proxy.other_servers": "http scope websocket",
     "proxy.planes": "embedded ext_authz forward_auth open_streams original_request pipeline",
-    "proxy.rewriting": "connection_auth forwarding header_names request_headers response_headers target",
-    "proxy.sign_in": "kept_forms loops programs redirects",
-    "proxy.upstreams": "client cluster connection grpc_health request tls upstream_errors",
-    "proxy.views": "program_login route_host",
+    "proxy.responses": "builtin_pages denials renderer route_redirects",
+    "proxy.rewriting": "connection_auth forwarded_headers header_names request_headers response_headers target",
+    "proxy.sign_in": "loops redirect_uris saved_forms sign_in_urls",
+    "proxy.upstreams": "cluster grpc_health outgoing_request upstream_client upstream_connection upstream_errors upstream_tls",
+    "proxy.views": "programmatic_login route_host",
     "proxy.websocket": "frames handshake",
 }
 
@@ -93,7 +93,7 @@ MORE_TESTS = {
     "authorize": "contract/test_path_readings.py contract/test_user_entries.py unit/authenticate/api/test_access.py "
     "unit/proxy/test_upstream_credentials.py",
     "config": "unit/authenticate/scim/test_directory.py unit/authorize/policy/language/test_access_criteria.py "
-    "unit/authorize/test_several_providers.py unit/proxy/sign_in/test_redirects.py",
+    "unit/authorize/test_several_providers.py unit/proxy/sign_in/test_sign_in_urls.py",
     "databroker": "contract/test_stores.py integration/databroker/store/test_kvstore.py integration/test_admin_secrets.py "
     "unit/authenticate/access/test_desk.py unit/authenticate/scim/test_directory.py unit/authorize/identity "
     "unit/authorize/test_several_providers.py",

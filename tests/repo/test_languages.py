@@ -17,7 +17,7 @@ PLACEHOLDER = re.compile(r"%\((\w+)\)s|<[^>]+>")
 # Functions whose words are for people, and where they stand: the number of the first such argument, and the names of others.
 SAYS = {"error_page": (2, {"reason", "advice", "links"}), "Refuse": (1, {"reason", "advice", "links"}), "_handler": (1, set())}
 # For the people who set something up, or for programs: English.
-ENGLISH_ALONE = {"proxy/verdicts.py", "gateproject/admin_site.py"}
+ENGLISH_ALONE = {"proxy/verdict_builder.py", "gateproject/admin_site.py"}
 
 
 @pytest.mark.parametrize("language", TRANSLATED)

@@ -12,13 +12,13 @@ from pathlib import Path
 from aiohttp import TCPConnector
 from aiohttp.streams import StreamReader
 
-from proxy.upstreams.connection import UpstreamConnection
+from proxy.upstreams.upstream_connection import UpstreamConnection
 from tests.repo.test_layout import ROOT, trees
 
-UPSTREAMS = "unit/proxy/upstreams/test_client.py"
+UPSTREAMS = "unit/proxy/upstreams/test_upstream_client.py"
 READ_SLOWLY = f"{UPSTREAMS}::test_little_is_held_for_a_client_that_reads_slowly"
 BROKE_OFF = f"{UPSTREAMS}::test_what_came_before_an_answer_broke_off_is_read_first"
-RESET = "unit/proxy/upstreams/test_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
+RESET = "unit/proxy/upstreams/test_upstream_connection.py::test_an_answer_whose_upstream_resets_before_it_is_read_is_whole"
 HALF_CLOSE = "unit/proxy/listener/test_tunnel.py::test_openssl_is_given_nothing_that_comes_after_the_client_s_end"
 TRANSPORT = "unit/proxy/listener/test_client_transport.py"
 TURNS = "unit/proxy/listener/test_fair_selector.py::test_a_loop_works_with_turns_and_stands_new_connections_behind"
@@ -27,22 +27,22 @@ CLUSTER = "integration/databroker/store/test_kvclient.py::test_a_cluster_that_wa
 
 # (library, None for Python's own; where it is used; name) -> where it is tested.
 USED = {
-    ("aiohttp", "proxy/upstreams/client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
-    ("aiohttp", "proxy/upstreams/client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
-    ("aiohttp", "proxy/upstreams/client.py", "_buffer"): BROKE_OFF,
-    ("aiohttp", "proxy/upstreams/client.py", "_read_nowait"): BROKE_OFF,
-    ("aiohttp", "proxy/upstreams/client.py", "_tail"): (
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_family"): f"{UPSTREAMS}::test_only_addresses_of_the_chosen_family_are_used",
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_factory"): f"{UPSTREAMS}::test_connections_are_used_again",
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_buffer"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_read_nowait"): BROKE_OFF,
+    ("aiohttp", "proxy/upstreams/upstream_client.py", "_tail"): (
         f"{UPSTREAMS}::test_what_comes_with_a_change_of_protocols_is_given_to_who_takes_over"
     ),
-    ("aiohttp", "proxy/upstreams/connection.py", "_loop"): READ_SLOWLY,
-    ("aiohttp", "proxy/upstreams/connection.py", "_payload"): READ_SLOWLY,
-    ("aiohttp", "proxy/upstreams/connection.py", "_low_water"): READ_SLOWLY,
-    ("aiohttp", "proxy/upstreams/connection.py", "_high_water"): READ_SLOWLY,
-    ("aiohttp", "proxy/upstreams/connection.py", "_high_water_chunks"): RESET,
-    ("aiohttp", "proxy/upstreams/connection.py", "_parser"): RESET,
-    ("aiohttp", "proxy/upstreams/connection.py", "_reading_paused"): RESET,
-    ("aiohttp", "proxy/upstreams/connection.py", "_upgraded"): RESET,
-    (None, "proxy/upstreams/connection.py", "_sock"): RESET,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_loop"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_payload"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_low_water"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_high_water"): READ_SLOWLY,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_high_water_chunks"): RESET,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_parser"): RESET,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_reading_paused"): RESET,
+    ("aiohttp", "proxy/upstreams/upstream_connection.py", "_upgraded"): RESET,
+    (None, "proxy/upstreams/upstream_connection.py", "_sock"): RESET,
     (None, "proxy/listener/fair_selector.py", "_selector"): TURNS,
     (None, "proxy/listener/client_transport.py", "_selector"): f"{TRANSPORT}::test_who_stands_behind_waits_for_its_turn",
     ("twisted", "proxy/listener/client_transport.py", "_asyncioEventloop"): f"{TRANSPORT}::test_after_a_pause_it_reads_on",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from authorize.policy.request import access_request
-from proxy.incoming import IncomingRequest
+from proxy.incoming_request import IncomingRequest
 
 NAVIGATION = {"accept": "text/html,*/*;q=0.8", "sec-fetch-mode": "navigate"}
 SCRIPT = {"accept": "*/*", "sec-fetch-mode": "cors"}

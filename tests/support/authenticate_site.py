@@ -20,7 +20,7 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOver, HandOvers
 from foundation.crypto.signing_key import SigningKey
-from proxy.answers.site_facts import site_facts
+from proxy.responses.site_context import site_facts
 from tests.support.brokers import BrokerOverALine
 from tests.support.fake_idp import CLIENT_ID, CLIENT_SECRET, FakeIdP
 from tests.support.options import make_options

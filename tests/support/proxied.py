@@ -13,9 +13,9 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.planes.embedded import DataPlane
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options
 from tests.support.upstream import CanaryUpstream

@@ -14,8 +14,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.hand_over import HandOvers
 from foundation.crypto.signing_key import SigningKey
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.asgi import Answer, body_of, incoming_from
 from tests.support.options import make_options

@@ -12,21 +12,21 @@ from foundation.connection_errors import ConnectionFault
 from foundation.errors import AccessEnded, UpstreamError, UpstreamTimeout
 from foundation.telemetry.http_calls import CLIENT_LEFT
 from foundation.web.asgi import Headers, Receive, Send
-from proxy.answers.refusals import refusal_of
-from proxy.answers.send import CapturedResponse, send_refusal
 from proxy.envoy.carried.carried_trace import CarriedTrace
 from proxy.envoy.carried.response_details import bad_status_in, is_late, is_malformed, trouble_in
 from proxy.envoy.head import EnvoyRequestHead, rewritten
 from proxy.envoy.resources.clusters import is_replaceable
 from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, NUMBER, PATH, RESPONSE, UPLOAD, Address
-from proxy.forwarding.http import Ending, ForwardResult
+from proxy.forwarding.http_forwarding import Ending, ForwardResult
 from proxy.listener.limits import BODY_FLOOR_BYTES
-from proxy.observe.access_log import RequestContext
 from proxy.observe.request_metrics import RequestCounter
+from proxy.observe.request_recorder import RequestContext
 from proxy.planes.embedded import DataPlane
 from proxy.planes.open_streams import Stream
-from proxy.upstreams.client import CONNECT_TIMEOUT
-from proxy.upstreams.request import OutgoingRequest
+from proxy.responses.denials import refusal_of
+from proxy.responses.renderer import CapturedResponse, send_refusal
+from proxy.upstreams.outgoing_request import OutgoingRequest
+from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
 from proxy.upstreams.upstream_errors import MALFORMED, bad_status
 from proxy.verdict import JudgedRequest
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import structlog
 
 from foundation.tasks import spawn
-from proxy.answers.send import CapturedResponse
 from proxy.envoy.carried.carried_request import CarriedRequest, EnvoysWord
 from proxy.envoy.carried.response_details import bad_status_in
 from proxy.envoy.connections import Connections
 from proxy.envoy.resources.edge_headers import Address
+from proxy.responses.renderer import CapturedResponse
 
 log = structlog.get_logger(__name__)
 

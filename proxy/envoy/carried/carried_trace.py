@@ -5,9 +5,9 @@ from typing import Self
 
 from foundation.telemetry.tracing.spans import INTERNAL, AnySpan, Span
 from foundation.telemetry.tracing.tracer import Tracer
-from proxy.observe.access_log import RequestContext, RequestRecorder
-from proxy.observe.spans import decided, note_carried, request_span, upstream_span
-from proxy.upstreams.request import OutgoingRequest
+from proxy.observe.request_recorder import RequestContext, RequestRecorder
+from proxy.observe.request_spans import decided, note_carried, request_span, upstream_span
+from proxy.upstreams.outgoing_request import OutgoingRequest
 
 
 class CarriedTrace:

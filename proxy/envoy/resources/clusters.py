@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from config.routes.route import Route
 from foundation.values import ip_of
 from proxy.envoy.resources.bootstrap import TYPE, UNCONNECTED, Json, endpoint
-from proxy.upstreams.client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import route_label, stat_name
+from proxy.upstreams.upstream_client import CONNECT_TIMEOUT, KEEPALIVE_TIMEOUT, MAX_RESPONSE_HEADER_COUNT
 
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONTEXT = f"{TYPE}extensions.transport_sockets.tls.v3.UpstreamTlsContext"
@@ -182,7 +182,7 @@ def _cluster(route: Route, upstream: Upstream, family: str, bundle: str | None, 
 
 
 def _tls(route: Route, upstream: Upstream, host: str, bundle: str | None) -> Mapping[str, Any]:
-    """As `proxy/upstreams/tls.py` says it to OpenSSL."""
+    """As `proxy/upstreams/upstream_tls.py` says it to OpenSSL."""
     name = upstream.server_hostname or host
     common: Json = {
         "alpn_protocols": ["h2" if route.upstream_http2 else "http/1.1"],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from config.fields.basic_types import Networks
 from config.options import Options
-from proxy import keep_alive
+from proxy import tcp_keepalive
 from proxy.envoy.resources import ended_upgrades
 from proxy.envoy.resources.answers import failures, silences
 from proxy.envoy.resources.bootstrap import ACME, TYPE, UNREAD, Json
@@ -90,7 +90,7 @@ def listener(options: Options, files: Path, judge: JudgeFilter) -> Json:
         "address": {"socket_address": {"address": address.host or "::", "port_value": address.port, "ipv4_compat": not address.host}},
         # Another process on the same port would share its connections unnoticed.
         "enable_reuse_port": False,
-        "socket_options": [{"level": level, "name": name, "int_value": value} for level, name, value in keep_alive.OPTIONS],
+        "socket_options": [{"level": level, "name": name, "int_value": value} for level, name, value in tcp_keepalive.OPTIONS],
         "per_connection_buffer_limit_bytes": 256 * 1024,
         "listener_filters": filters,
         "listener_filters_timeout": seconds(limits.read),

@@ -63,7 +63,7 @@ told_headers.without(
 )
 told_templates = door("config.routes.route_identity_headers", "unit/config/routes/test_route_identity_headers.py")
 told_templates.without("nobody but gate says who asks", "told_names", returns("()"), WORDS)
-TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_state.py")
+TOLD = ("unit/config/routes/test_route_identity_headers.py", "unit/proxy/test_route_forwarding.py")
 told_templates.without(
     "what an upstream is told on one route nobody says on another", "ToldNames.of", replaced("(*own, *there)", "own"), *TOLD
 )
@@ -86,7 +86,7 @@ credentials.without(
     CREDENTIALS,
 )
 
-verdicts = door("proxy.verdicts", "unit/proxy/test_verdicts.py", "unit/authorize/rpc/test_ext_authz.py")
+verdicts = door("proxy.verdict_builder", "unit/proxy/test_verdict_builder.py", "unit/authorize/rpc/test_ext_authz.py")
 
 verdicts.without("no client pretends past another proxy", "Verdicts._require_askable", never("self._claims_to_be_told(...)"), WORDS)
 verdicts.without(
@@ -112,7 +112,7 @@ rewrite.without(
     returns("named"),
 )
 
-redirects = door("proxy.answers.redirects", "unit/proxy/answers/test_redirects.py")
+redirects = door("proxy.responses.route_redirects", "unit/proxy/responses/test_route_redirects.py")
 redirects.without("a redirected path can't end its header", "_absolute", returns("path"))
 
 client_tls = door("foundation.client_tls", "contract/test_private_authorities.py")
@@ -122,14 +122,14 @@ grpc_health.without("a health check verifies an upstream as requests do", "ask_b
 TROUBLED = "contract/test_upstreams_in_trouble.py"
 statuses = door("proxy.upstreams.upstream_errors", TROUBLED)
 statuses.without("a status that HTTP does not have is no answer", "bad_status", never("not 100 <= status <= 599"))
-interims = door("proxy.upstreams.client", TROUBLED)
+interims = door("proxy.upstreams.upstream_client", TROUBLED)
 interims.without("interim answers have an end", "UpstreamExchange.response", replaced("MOST_INTERIM + 1", "10**9"))
 descriptors = door("proxy.upstreams.upstream_errors", "unit/proxy/upstreams/test_upstream_errors.py")
 descriptors.without(
     "no byte of a malformed response is logged", "malformed", replaced("match['llhttp'] or match['aiohttp']", "error.message")
 )
 
-upstream = door("proxy.upstreams.client", "unit/proxy/upstreams/test_client.py")
+upstream = door("proxy.upstreams.upstream_client", "unit/proxy/upstreams/test_upstream_client.py")
 upstream.without(
     "a request that may authenticate a connection takes a new one",
     "UpstreamClient.open",
@@ -157,7 +157,7 @@ pages.without(
     "a page has the style that its brand's hash names", "headers", replaced("[style, files.style]", "[NO_BRAND.style, files.style]")
 )
 
-forwarding_headers = door("proxy.rewriting.forwarding", "unit/proxy/rewriting/test_forwarding.py")
+forwarding_headers = door("proxy.rewriting.forwarded_headers", "unit/proxy/rewriting/test_forwarded_headers.py")
 forwarding_headers.without("a port belongs to its scheme", "_port", replaced("{*_DEFAULT_PORTS.values()} - {default}", "()"))
 forwarding_headers.without(
     "a trusted peer's Forwarded counts alone", "_forwarding", replaced('given.keys() == {b"forwarded"}', 'b"forwarded" in given')
@@ -206,7 +206,7 @@ forward_auth.without(
 
 # Defences of forms that are kept across a sign-in: whose they are, how many, and that each arrives once where it was sent.
 
-forms = door("proxy.sign_in.kept_forms", "unit/proxy/sign_in/test_kept_forms.py", "unit/proxy/views/test_kept_form.py")
+forms = door("proxy.sign_in.saved_forms", "unit/proxy/sign_in/test_saved_forms.py", "unit/proxy/views/test_form_replay.py")
 forms.without(
     "another site's form is not kept",
     "KeptForms._is_of_same_origin",

@@ -35,7 +35,7 @@ mutual_tls.without(
     "Certificates.serverConnectionForTLS",
     skips("connection.set_options(SSL.OP_NO_TICKET)"),
 )
-shown = door("proxy.incoming", "unit/proxy/test_incoming.py")
+shown = door("proxy.incoming_request", "unit/proxy/test_incoming_request.py")
 shown.without(
     "a header that was left out is looked at, too",
     "IncomingRequest.sent_names",
@@ -67,7 +67,7 @@ redirects.without(
     replaced('host, _ = canonical_host(hosts[0] if hosts else b"")', "host = hosts[0].decode()"),
 )
 
-tcp = door("proxy.forwarding.tcp", "unit/proxy/forwarding/test_tcp.py")
+tcp = door("proxy.forwarding.tcp_tunnel", "unit/proxy/forwarding/test_tcp_tunnel.py")
 
 tcp.without("a tunnel may not be silent for ever", "carry_tcp", passes(silence="None"))
 
@@ -102,7 +102,7 @@ pages_headers.without(
     "ResponseHeadersMiddleware.process_response",
     replaced("page_context(request).incoming.site.headers", "()"),
 )
-health = door("proxy.answers.own_pages", TRANSPORT)
+health = door("proxy.responses.builtin_pages", TRANSPORT)
 health.without("nobody keeps an answer about health", "answer", omits("is_for_now"))
 
 FULL = "integration/test_descriptors.py"

@@ -106,7 +106,7 @@ route_table.without(
     replaced("for route in self.routes: ...", "for route in reversed(self.routes): ..."),
 )
 
-errors = door("foundation.errors", "unit/proxy/observe/test_access_log.py")
+errors = door("foundation.errors", "unit/proxy/observe/test_request_recorder.py")
 errors.without(
     "a client learns nothing of other routes",
     "TwoReadings.__init__",

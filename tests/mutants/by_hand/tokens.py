@@ -3,10 +3,10 @@
 from tests.mutants.mutant import door
 from tests.mutants.operations import always, lacks, never, omits, passes, replaced
 
-programs = door("proxy.sign_in.programs", "unit/proxy/sign_in/test_programs.py")
+programs = door("proxy.sign_in.redirect_uris", "unit/proxy/sign_in/test_redirect_uris.py")
 programs.without("a loopback address is one", "_is_loopback", replaced("address.is_loopback", "address.is_private"))
 
-program_views = door("proxy.views.program_login", "unit/proxy/views/test_program_login.py")
+program_views = door("proxy.views.programmatic_login", "unit/proxy/views/test_programmatic_login.py")
 program_views.without(
     "an ended session gives no token",
     "hand_to_program",
@@ -47,7 +47,7 @@ for audience in audiences: ...
     ),
 )
 
-sign_in = door("proxy.sign_in.redirects", "unit/proxy/sign_in/test_redirects.py")
+sign_in = door("proxy.sign_in.sign_in_urls", "unit/proxy/sign_in/test_sign_in_urls.py")
 sign_in.without(
     "no token is part of where to return",
     "return_url",
@@ -149,7 +149,7 @@ bearer_headers.without(
 )
 
 CARRIED = "contract/test_verdict_matrix.py"
-carried = door("proxy.state", CARRIED)
+carried = door("proxy.route_forwarding", CARRIED)
 carried.without(
     "what is sent on is cut as it was judged", "RouteForwarding.outgoing", replaced("carry.withheld", "type(carry.withheld).OURS")
 )
@@ -166,20 +166,20 @@ ALIKE = "contract/test_refusals_alike.py"
 challenges = door("foundation.challenges", "unit/foundation/test_challenges.py")
 challenges.without("every 401 says how to prove who one is", "_OWED", lacks("401"))
 challenges.without("every 503 says when to come back", "_OWED", lacks("503"))
-own_answers = door("proxy.answers.send", "unit/proxy/answers/test_send.py")
+own_answers = door("proxy.responses.renderer", "unit/proxy/responses/test_renderer.py")
 own_answers.without("an answer of ours says what its status owes", "send_response", lacks("*missing_headers(...)"))
 own_answers.without("an answer to gRPC says it, too", "send_grpc_error", lacks("*missing_headers(...)"))
 own_pages = door("gateproject.middleware", "unit/gateproject/test_middleware.py")
 own_pages.without(
     "a page of ours says what its status owes", "ResponseHeadersMiddleware.process_response", replaced("response.status_code", "200")
 )
-told_alike = door("proxy.verdicts", ALIKE)
+told_alike = door("proxy.verdict_builder", ALIKE)
 told_alike.without(
     "other proxies hear of trouble what our own clients do",
     "refused",
     always("isinstance(error, BadRequest)"),
 )
-told = door("proxy.observe.access_log", ALIKE)
+told = door("proxy.observe.request_recorder", ALIKE)
 told.without("a refused token is explained in the line of its request", "RequestContext.fields", never("check.refused_token"))
 
 peer = door("gateproject.tunnel.sign_in", "unit/gateproject/tunnel/test_sign_in.py")

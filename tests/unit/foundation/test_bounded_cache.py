@@ -37,9 +37,9 @@ BOUNDED_OTHERWISE = {
     "proxy/client_address.py:trusted_peers": CONFIGURED,
     "proxy/envoy/resources/certificates.py:_fingerprint": CONFIGURED,
     "proxy/rewriting/request_headers.py:cookies_of_others": CONFIGURED,
-    "proxy/upstreams/balancing.py:maglev": CONFIGURED,
-    "proxy/upstreams/balancing.py:ring_hash": CONFIGURED,
-    "proxy/upstreams/tls.py:_context": CONFIGURED,
+    "proxy/upstreams/load_balancing.py:maglev": CONFIGURED,
+    "proxy/upstreams/load_balancing.py:ring_hash": CONFIGURED,
+    "proxy/upstreams/upstream_tls.py:_context": CONFIGURED,
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 
-from proxy.upstreams.client import UpstreamClient
+from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.route_site import RouteSite
 from tests.support.signed_in import SignedIn, sign_in
 

@@ -7,9 +7,9 @@ from authorize.service import AuthorizeService
 from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
-from proxy.own_paths import Owner
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.reserved_paths import Owner
 from proxy.service import ProxyService
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from foundation.errors import UpstreamError
-from proxy.forwarding.http import Ending, ForwardResult, StreamHandle
+from proxy.forwarding.http_forwarding import Ending, ForwardResult, StreamHandle
 from proxy.upgrades import HandshakeRefused, SpdyOffer
 from tests.unit.proxy.forwarding.test_tunnel import Recorder
 

@@ -21,8 +21,8 @@ from foundation.rpc.shared_secret import TOKEN, SharedSecret
 from foundation.values import HostPort
 from gateproject.process.rpc_services import RpcServices
 from proxy.planes.ext_authz import ExtAuthzResponder
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from tests.support.children import free_port
 from tests.support.cookies import signed_in
 from tests.support.options import make_options

@@ -23,8 +23,8 @@ from databroker.replica import Replica
 from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from gateproject.process.gc_tuning import COLLECT_AFTER, TURN_SECONDS, made_beside_requests, settle
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.policy_cases import Cases

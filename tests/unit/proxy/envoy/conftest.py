@@ -12,8 +12,8 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from proxy.envoy.carried.carried_requests import CarriedRequests
 from proxy.envoy.judge import Judge
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from proxy.service import ProxyService
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in

@@ -19,7 +19,7 @@ from proxy.envoy.resources.bootstrap import Json
 from proxy.envoy.resources.certificates import EnvoyCertificates
 from proxy.envoy.resources.discovery import ConfigurationRejected, Discovery, DiscoveryTimeout
 from proxy.listener.tls.acme_state import AcmeState
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from tests.support.client_certificates import authority
 from tests.support.eventually import eventually
 from tests.support.options import make_options

@@ -8,7 +8,7 @@ import pytest
 from foundation.errors import BadRequest
 from proxy.envoy.head import REMOVED, EnvoyRequestHead, rewritten
 from proxy.envoy.resources.edge_headers import CLIENT_CONNECTION, CLIENT_PROTO, JUDGED
-from proxy.incoming import TLS
+from proxy.incoming_request import TLS
 from tests.support.client_certificates import authority
 from tests.unit.proxy.envoy.conftest import Ask
 

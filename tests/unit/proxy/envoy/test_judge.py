@@ -5,7 +5,7 @@ import pytest
 from foundation.crypto.sign_in_attempts import ID_CHARACTERS
 from proxy.envoy.head import LARGEST_BODY
 from proxy.envoy.resources.edge_headers import BODILESS, CLUSTER, HOST, JUDGED, MAY_STREAM, PATH, UPLOAD
-from proxy.sign_in.kept_forms import FIELD
+from proxy.sign_in.saved_forms import FIELD
 from tests.support.asgi import SCRIPT
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import MARK, TOKEN, Stage

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UpstreamError
 from proxy.envoy.unconnected import ID, UnconnectedRequests
-from proxy.upstreams.client import CONNECT_TIMEOUT
+from proxy.upstreams.upstream_client import CONNECT_TIMEOUT
 from tests.support.asgi import Answer, body_of, http_scope
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Stage

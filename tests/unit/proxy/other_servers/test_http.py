@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.http import ABORT
+from proxy.forwarding.http_forwarding import ABORT
 from proxy.other_servers.http import carry_http
 from tests.unit.proxy.other_servers.test_scope import HOST, HTTP
 

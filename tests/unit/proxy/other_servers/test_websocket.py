@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.forwarding.http import ABORT
+from proxy.forwarding.http_forwarding import ABORT
 from proxy.forwarding.tunnel import TunnelSide
 from proxy.other_servers.websocket import DENIAL, MOST_QUEUED, AsgiWebsocketClient
 from proxy.websocket.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameMessage, close_frame

@@ -13,7 +13,7 @@ from authorize.policy.decision import NO_ROUTE
 from authorize.policy.reasons import Reason
 from databroker.store.base import RecordChange
 from foundation.telemetry import metrics
-from proxy.observe.access_log import CLIENT_LEFT
+from proxy.observe.request_recorder import CLIENT_LEFT
 from proxy.planes.open_streams import OpenStreams
 from proxy.verdict import JudgedRequest
 from tests.support.asgi import CURL, NAVIGATION, SCRIPT, Answer, body_of, incoming_from

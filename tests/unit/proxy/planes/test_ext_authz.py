@@ -12,8 +12,8 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from proxy.planes.ext_authz import ExtAuthzResponder
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in
 from tests.unit.authorize.builders import request

@@ -18,11 +18,11 @@ from databroker.store.memory import MemoryStore
 from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BrokerError
 from foundation.web.asgi import Receive, Send, respond
-from proxy.incoming import IncomingRequest
-from proxy.own_paths import Owner
+from proxy.incoming_request import IncomingRequest
 from proxy.planes.forward_auth import FRONT_PROXY_NAMES
-from proxy.planes.forwarding_resources import ForwardingResources
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.reserved_paths import Owner
 from proxy.rewriting.header_names import fold, is_internal_header
 from proxy.service import ProxyService
 from tests.support.asgi import NAVIGATION, SCRIPT, Answer, body_of, http_scope, incoming_from

@@ -9,7 +9,7 @@ from databroker.records import SESSION, USER, Record
 from databroker.replica import EVERYTHING
 from databroker.store.base import RecordChange
 from foundation.errors import BrokerError
-from proxy.incoming import IncomingRequest
+from proxy.incoming_request import IncomingRequest
 from proxy.planes.open_streams import OpenStreams
 from tests.support.asgi import incoming_from
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from foundation.errors import BadRequest
-from proxy.incoming import IncomingRequest
+from proxy.incoming_request import IncomingRequest
 from proxy.planes.original_request import original_of_url, original_request
 from tests.support.asgi import incoming_from
 

@@ -12,11 +12,11 @@ from foundation.crypto.signing_key import SigningKey
 from foundation.errors import BadRequest
 from foundation.telemetry import metrics
 from foundation.telemetry.metrics import registry
-from proxy.incoming import IncomingRequest
-from proxy.observe.access_log import RequestContext
-from proxy.planes.forwarding_resources import ForwardingResources
+from proxy.incoming_request import IncomingRequest
+from proxy.observe.request_recorder import RequestContext
 from proxy.planes.open_streams import OpenStreams
 from proxy.planes.pipeline import AuthorizationPipeline
+from proxy.planes.shared_resources import ForwardingResources
 from tests.support.asgi import incoming_from
 from tests.support.options import make_options
 from tests.support.signed_in import sign_in

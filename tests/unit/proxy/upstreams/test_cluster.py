@@ -4,9 +4,9 @@ import pytest
 
 from config.routes.route import Route
 from foundation.errors import UpstreamError
-from proxy.upstreams.client import UpstreamClient
 from proxy.upstreams.cluster import Clusters, ClusterSelection, NoHealthyUpstream
-from proxy.upstreams.request import OutgoingRequest
+from proxy.upstreams.outgoing_request import OutgoingRequest
+from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.upstream import OK, CanaryUpstream
 
 

@@ -10,7 +10,7 @@ from foundation.errors import UpstreamError
 from proxy.upstreams import dialing
 from proxy.upstreams.cluster import Clusters, ClusterSelection
 from proxy.upstreams.dialing import dial
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_errors import UpstreamErrors
 
 

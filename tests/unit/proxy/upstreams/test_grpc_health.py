@@ -15,11 +15,11 @@ from h2.events import RequestReceived, StreamEnded
 
 from config.routes.route import Route
 from proxy.upstreams.grpc_health import METHOD, ask_by_grpc
-from proxy.upstreams.request import Upstream
-from proxy.upstreams.tls import client_context
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.upstream_errors import Unhealthy
+from proxy.upstreams.upstream_tls import client_context
 from tests.support.certs import certificate_files
-from tests.unit.proxy.upstreams.test_health import CHECK, Checked
+from tests.unit.proxy.upstreams.test_health_checks import CHECK, Checked
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 SERVES = b"\0\0\0\0\x02\x08\x01"

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from authorize.policy.route_table import RouteTable
-from proxy.forwarding.http import Ending
+from proxy.forwarding.http_forwarding import Ending
 from proxy.planes.embedded import count_ending
-from proxy.state import ProxyState
-from proxy.upstreams.client import UpstreamClient
+from proxy.route_forwarding import ProxyState
 from proxy.upstreams.route_statistics import BUCKETS, RouteStatistics, StatisticsInForce, route_label, stat_name
+from proxy.upstreams.upstream_client import UpstreamClient
 from tests.support.options import make_options
 from tests.support.upstream import OK, CanaryUpstream
-from tests.unit.proxy.upstreams.test_client import fetch, make_request
+from tests.unit.proxy.upstreams.test_upstream_client import fetch, make_request
 
 ROUTES = ({"name": "one"}, {"name": "two"}, {})
 

@@ -8,7 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from foundation.connection_errors import ConnectionFault
 from foundation.errors import NoDescriptors, UpstreamError, UpstreamTimeout
-from proxy.upstreams.client import StaleConnection
+from proxy.upstreams.upstream_client import StaleConnection
 from proxy.upstreams.upstream_errors import MALFORMED, UpstreamErrors, malformed
 
 PLACE, OTHER = ("app.internal", 8000), ("2001:db8::1", None)

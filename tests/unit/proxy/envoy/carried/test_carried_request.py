@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from proxy.envoy.carried.carried_request import EnvoysWord
-from proxy.forwarding.http import Ending
-from proxy.observe import access_log
+from proxy.forwarding.http_forwarding import Ending
+from proxy.observe import request_recorder
 from tests.unit.proxy.envoy.conftest import Ask
 from tests.unit.proxy.envoy.stage import Stage
 
@@ -14,7 +14,7 @@ from tests.unit.proxy.envoy.stage import Stage
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(access_log, "tell_access", lambda level, told: said.append(told()))
+    monkeypatch.setattr(request_recorder, "tell_access", lambda level, told: said.append(told()))
     return said
 
 

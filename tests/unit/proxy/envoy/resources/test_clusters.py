@@ -13,7 +13,7 @@ from config.routes.route import Route
 from proxy.envoy.resources import clusters
 from proxy.envoy.resources.bootstrap import UNCONNECTED
 from proxy.envoy.resources.clusters import EnvoyClusters
-from proxy.upstreams.request import Upstream
+from proxy.upstreams.outgoing_request import Upstream
 from proxy.upstreams.route_statistics import stat_name
 from tests.support.client_certificates import authority
 from tests.support.options import make_options

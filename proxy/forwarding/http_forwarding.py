@@ -1,0 +1,308 @@
+"""HTTP forwarding: carries one request and its response between an ASGI client and an upstream, both bodies streaming."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import cast
+
+from foundation.errors import AccessEnded, UpstreamError
+from foundation.tasks import spawn
+from foundation.web.asgi import Header, Receive, Send
+from proxy.upstreams.outgoing_request import OutgoingRequest
+from proxy.upstreams.upstream_client import StaleConnection, UpstreamClient, UpstreamExchange
+
+ResponseRule = Callable[[Sequence[Header]], list[Header]]
+
+# A request without a body is answered by then, as a rule, and never pays for a task that waits for its client to leave.
+WATCH_AFTER = 0.05  # seconds
+
+# What may be sent twice (RFC 9110 9.2.2).
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+
+SWITCHING_PROTOCOLS = 101
+_CONTENT_TYPE_LENGTH = len(b"content-type")
+ABORT = {"type": "gate.response.abort"}
+
+
+class Ending(StrEnum):
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client_disconnected"
+    TIMED_OUT = "timeout"
+    SILENT = "idle_timeout"
+    BROKE_OFF = "upstream_reset"
+    REVOKED = "access_ended"
+    STOPPED = "shutdown"
+    BAD_FRAME = "websocket_protocol_error"
+
+
+@dataclass(slots=True, eq=False)  # not frozen: one is made for each request
+class StreamHandle:
+    """Handle to end what is being carried: whoever carries it sets `end`, which may be called once, at any time."""
+
+    end: Callable[[], None] = lambda: None
+
+
+@dataclass(slots=True)
+class ForwardResult:
+    """Result of forwarding.  `status` is None where the client left before the upstream answered; `bytes_sent` counts the response body.
+
+    `bytes_received` is None for all but what became a tunnel.
+    """
+
+    status: int | None = None
+    bytes_sent: int = 0
+    ending: Ending = Ending.COMPLETE
+    bytes_received: int | None = None
+
+
+# What takes both connections over where an upstream changes protocols as it was asked; returns at their end.
+Switch = Callable[[UpstreamExchange, Sequence[Header], StreamHandle, ForwardResult], Awaitable[None]]
+
+
+async def forward(
+    request: OutgoingRequest,
+    client: UpstreamClient,
+    receive: Receive,
+    send: Send,
+    response_headers: ResponseRule,
+    handle: StreamHandle,
+    switch: Switch | None = None,
+    line: "WatchLine | None" = None,
+) -> ForwardResult:
+    """Forward one request.  UpstreamError, UpstreamTimeout, AccessEnded only while nothing has been sent; later, the response breaks."""
+    result = ForwardResult()
+    watch = DisconnectWatch(receive, request.timeout, line or WatchLine())
+    handle.end = watch.revoke
+    try:
+        if not request.has_body:
+            watch.start_quietly()
+        exchange, status, headers = await _ask(request, client, watch)
+        if status == SWITCHING_PROTOCOLS and switch is not None:
+            watch.stop()
+            await switch(exchange, headers, handle, result)
+        else:
+            if request.is_default_timeout and _is_event_stream(headers):
+                watch.be_patient()
+            await _carry_response(exchange, send, status, response_headers(headers), result)
+        return result
+    except asyncio.CancelledError:
+        result.ending = watch.ending()
+    except UpstreamError:
+        if result.status is None:
+            raise
+        result.ending = Ending.BROKE_OFF
+    except OSError:  # ASGI: `send` raises one where the client is gone
+        result.ending = Ending.CLIENT_LEFT
+    finally:
+        watch.stop()
+        if watch.exchange is not None:
+            watch.exchange.close()
+    if result.status is None and result.ending is Ending.TIMED_OUT:
+        raise client.upstream_errors.timeout(request.upstream.endpoint)
+    await _cut(result, send)
+    return result
+
+
+async def _ask(
+    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch"
+) -> tuple[UpstreamExchange, int, Sequence[Header]]:
+    """The head of the answer; asked twice where an idle connection turned out to be closed, and nothing speaks against it."""
+    try:
+        return await _ask_once(request, client, watch)
+    except StaleConnection:
+        if request.method not in IDEMPOTENT or watch.has_begun_upload:
+            raise
+        if request.has_body:
+            watch.hold_upload()
+        if request.statistics is not None:
+            request.statistics.retries += 1
+        return await _ask_once(request, client, watch, is_fresh=True)
+
+
+async def _ask_once(
+    request: OutgoingRequest, client: UpstreamClient, watch: "DisconnectWatch", *, is_fresh: bool = False
+) -> tuple[UpstreamExchange, int, Sequence[Header]]:
+    if watch.exchange is not None:
+        watch.exchange.close()
+    exchange = watch.exchange = await client.open(request, is_fresh=is_fresh)
+    if request.has_body:
+        watch.start_upload()
+    return exchange, *await exchange.response()
+
+
+async def _carry_response(exchange: UpstreamExchange, send: Send, status: int, headers: list[Header], result: ForwardResult) -> None:
+    try:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+    except ValueError as error:
+        raise UpstreamError("the upstream sent headers that can't be forwarded") from error
+    result.status = status
+    is_more = True
+    while is_more:
+        chunk, is_more = await exchange.read()
+        await send({"type": "http.response.body", "body": chunk, "more_body": is_more})
+        result.bytes_sent += len(chunk)
+
+
+async def _cut(result: ForwardResult, send: Send) -> None:
+    """A response that was not finished must not look finished."""
+    if result.ending is Ending.CLIENT_LEFT:
+        return
+    if result.status is None:
+        raise AccessEnded
+    await send(ABORT)
+
+
+def _is_event_stream(headers: Sequence[Header]) -> bool:
+    for name, value in headers:
+        if len(name) == _CONTENT_TYPE_LENGTH and name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream"):
+            return True
+    return False
+
+
+class WatchLine:
+    """Line of the watches that nearly all end before they begin, in the order in which they may have to: one timer for all of them."""
+
+    __slots__ = ("_due", "_timer")
+
+    def __init__(self) -> None:
+        self._due: dict[DisconnectWatch, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, watch: "DisconnectWatch", loop: asyncio.AbstractEventLoop) -> None:
+        due = self._due[watch] = loop.time() + WATCH_AFTER
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._look, loop)
+
+    def leave(self, watch: "DisconnectWatch") -> None:
+        self._due.pop(watch, None)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        for watch, due in list(self._due.items()):
+            if due > loop.time():
+                self._timer = loop.call_at(due, self._look, loop)
+                return
+            del self._due[watch]
+            watch.begin()
+
+
+class DisconnectWatch:
+    """Watch over one exchange: cancels the carrying task when its client leaves or its time is up, and remembers which of the two it was.
+
+    `exchange` is where the request, and a body of it, goes; it may change until `has_begun_upload`.
+    """
+
+    __slots__ = (
+        "_deadline", "_ending", "_line", "_loop", "_reader", "_receive", "_task", "_timeout", "_timer", "exchange", "has_begun_upload",
+    )  # fmt: skip
+
+    def __init__(self, receive: Receive, timeout: float | None, line: WatchLine):
+        self._loop = asyncio.get_running_loop()
+        self._task = cast("asyncio.Task[object]", asyncio.current_task(self._loop))
+        self._receive = receive
+        self._timeout = timeout
+        self._deadline: float | None = None
+        self._line = line
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._ending: Ending | None = None
+        self.exchange: UpstreamExchange | None = None
+        self.has_begun_upload = False
+
+    def start_quietly(self) -> None:
+        """Start for a request that has ended: its time runs from now."""
+        if self._timeout is not None:
+            self._deadline = self._loop.time() + self._timeout
+            if self._timeout <= WATCH_AFTER:
+                self._arm(self._deadline)
+                return
+        self._line.enter(self, self._loop)
+
+    def begin(self) -> None:
+        """Begin to look, in earnest."""
+        self._arm(self._deadline)
+        self._reader = spawn(self._await_disconnect(), name="watch for a client that leaves")
+
+    def start_upload(self) -> None:
+        self._reader = spawn(self._upload(), name="upload to an upstream")
+
+    def hold_upload(self) -> None:
+        """Hold the upload: nothing of it has been sent; what comes now waits for the next exchange."""
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def revoke(self) -> None:
+        self._end(Ending.REVOKED)
+
+    def be_patient(self) -> None:
+        """Lift the time limit, not the watch for the client."""
+        self._timeout = self._deadline = None
+        self._disarm()
+        if self._reader is None:
+            self._line.leave(self)
+            self.begin()
+
+    def ending(self) -> Ending:
+        """Reason of a cancellation of ours.  Raises CancelledError where it was not ours."""
+        if self._ending is None or self._task.uncancel() > 0:
+            raise asyncio.CancelledError
+        return self._ending
+
+    def stop(self) -> None:
+        self._line.leave(self)
+        self._disarm()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def _arm(self, deadline: float | None) -> None:
+        self._disarm()
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._end, Ending.TIMED_OUT)
+
+    def _arm_from_now(self) -> None:
+        self._arm(None if self._timeout is None else self._loop.time() + self._timeout)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self, ending: Ending) -> None:
+        if self._ending is None:
+            self._ending = ending
+            self._task.cancel()
+
+    async def _await_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._end(Ending.CLIENT_LEFT)
+
+    async def _upload(self) -> None:
+        try:
+            if await self._upload_body():
+                self._arm_from_now()
+                await self._await_disconnect()
+            else:
+                self._end(Ending.CLIENT_LEFT)
+        except UpstreamError:
+            # The upstream stopped reading.  It may have answered first, so the response's side finds out what became of it.
+            self._arm_from_now()
+
+    async def _upload_body(self) -> bool:
+        """True at the end of the body, False where the client left.  An upstream that takes nothing is measured by the same time."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return False
+            self.has_begun_upload, exchange = True, self.exchange
+            if exchange is None:
+                raise RuntimeError("an upload begins with its exchange")
+            exchange.write(message.get("body", b""))
+            if exchange.is_congested:
+                self._arm_from_now()
+                await exchange.drain()
+                self._disarm()
+            if not message.get("more_body", False):
+                exchange.end()
+                return True

@@ -1,0 +1,67 @@
+"""TCP tunnel: CONNECT was let in, so dial its upstream, answer 200 (RFC 9110 9.3.6), and let bytes pass both ways.
+
+What the client sends before it has our 200 waits in the listener: it goes to the upstream with the tunnel, or nowhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from foundation.errors import AccessEnded
+from foundation.telemetry import metrics
+from foundation.web.asgi import Header, Receive
+from proxy.forwarding.http_forwarding import DisconnectWatch, Ending, ForwardResult, StreamHandle, WatchLine
+from proxy.forwarding.tunnel import ByteTunnel, ConnectionTakeover, TunnelSide, carry
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelLimits:
+    """Limits in seconds, None for none: how long a tunnel may live from the 200 on, and how long neither of its ends may say anything."""
+
+    lifetime: float | None
+    silence: float | None
+
+
+Dial = Callable[[TunnelSide], Awaitable[object]]
+
+
+async def carry_tcp(
+    name: str,
+    dial: Dial,
+    take_over: ConnectionTakeover,
+    headers: Sequence[Header],
+    receive: Receive,
+    limits: TunnelLimits,
+    handle: StreamHandle,
+    *,
+    client_half_closes: bool = True,
+) -> ForwardResult:
+    """Carry one tunnel until its end.  `name` is the route's, in metrics.  Without `client_half_closes` a client that ends is gone.
+
+    Raises UpstreamError or AccessEnded only while nothing has been sent.
+    """
+    tunnel, result = ByteTunnel(half_closes=True, client_half_closes=client_half_closes, silence=limits.silence), ForwardResult()
+    watch = DisconnectWatch(receive, None, WatchLine())
+    handle.end = watch.revoke
+    watch.start_quietly()
+    try:
+        await dial(tunnel.upstream)
+        tunnel.client.connection, sent_ahead = take_over(headers, tunnel.client)
+        result.status = 200
+    except asyncio.CancelledError:
+        result.ending = watch.ending()
+        if result.ending is Ending.REVOKED:
+            raise AccessEnded from None
+        return result
+    except OSError:  # ASGI: the client has gone
+        result.ending = Ending.CLIENT_LEFT
+        return result
+    finally:
+        watch.stop()
+        if result.status is None and tunnel.upstream.is_connected:
+            tunnel.upstream.connection.abort()
+    with metrics.tunnels.labels(name).track_inprogress():
+        await carry(tunnel, sent_ahead, b"", limits.lifetime, handle, result)
+    metrics.tunnel_bytes.labels(name, "up").inc(result.bytes_received or 0)
+    metrics.tunnel_bytes.labels(name, "down").inc(result.bytes_sent)
+    return result

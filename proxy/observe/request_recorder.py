@@ -1,0 +1,162 @@
+"""Access log: one line for each request, and a decision for the decision log."""
+
+import logging
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from authorize.decision_log.log import DecisionLog, DecisionLogEntry, Saw, failure_of
+from authorize.policy.decision import Decision
+from authorize.policy.identity import Identity
+from foundation.telemetry.http_calls import CLIENT_LEFT
+from foundation.telemetry.logs import tell_access
+from foundation.telemetry.tracing.spans import active
+from foundation.web.asgi import Send
+from proxy.forwarding.http_forwarding import Ending, ForwardResult
+from proxy.incoming_request import IncomingRequest
+from proxy.observe.request_spans import tell_trace
+from proxy.verdict import JudgedRequest, Refuse, Verdict
+
+
+@dataclass(slots=True)  # not frozen: one is made for each request
+class RequestContext:
+    """Request from its arrival to its end: the decision, its times, and the outcome, of which its line in the access log is made.
+
+    `decision_seconds` are there though the decision failed, `total_seconds` where another process has measured them.
+    """
+
+    incoming: IncomingRequest
+    judged: JudgedRequest | None = None
+    decision_seconds: float | None = None
+    total_seconds: float | None = None
+    result: ForwardResult | None = None
+    status: int | None = None
+    problem: str = ""
+
+    def answered(self, verdict: Verdict, status: int) -> None:
+        self.status = status
+        if isinstance(verdict, Refuse):
+            self.refused(verdict)
+
+    def refused(self, refusal: Refuse) -> Refuse:
+        """Note a refusal, before it is sent: a client that has gone by then was refused all the same."""
+        self.status, self.problem = refusal.status, refusal.problem or self.problem
+        return refusal
+
+    def fields(self) -> dict[str, object]:
+        """Fields of the line, which leaves the query out: applications put secrets there."""
+        fields = _asked(self.incoming, self.status)
+        if self.total_seconds is not None:
+            fields["duration_ms"] = round(self.total_seconds * 1000, 2)
+        if (judged := self.judged) is not None:
+            check = judged.check
+            fields |= decided(check.decision)
+            fields |= person_fields(check.identity)
+            if check.refused_token:
+                fields["refused_token"] = check.refused_token
+            fields["decision_ms"] = round((self.decision_seconds or 0.0) * 1000, 3)
+            if judged.sources is not None:
+                fields["data_version"] = judged.sources.version
+        if self.result is not None:
+            fields |= {"bytes_sent": self.result.bytes_sent, "ending": self.result.ending.value}
+            if self.result.bytes_received is not None:
+                fields["bytes_received"] = self.result.bytes_received
+        if self.problem:
+            fields["problem"] = self.problem
+        return fields
+
+
+def person_fields(identity: Identity | None) -> dict[str, object]:
+    """The account, and the person whose it is where accounts are linked."""
+    linked = {"person": identity.linked_id} if identity is not None and identity.linked_id else {}
+    return {"user_id": identity.user_id if identity is not None else "", **linked}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecorder:
+    """Recorder of requests: `saw` is told of sessions, `decisions` of what is to be kept."""
+
+    decisions: DecisionLog
+    saw: Saw
+
+    def record_allowed(self, judged: JudgedRequest) -> None:
+        """Record that a request is let through: whose session it is was seen."""
+        if judged.check.identity is not None:
+            self.saw(judged.session_id, judged.now, judged.incoming.request.host_port)
+
+    def record(self, context: RequestContext) -> None:
+        """Record a request that has ended: its line, its trace, and its decision."""
+        result = context.result
+        if context.status is None:
+            context.status = (result.status or CLIENT_LEFT) if result else 500
+        is_trouble = bool(context.problem) or (result is not None and result.ending is Ending.BROKE_OFF)
+        tell_access(logging.WARNING if is_trouble else logging.INFO, context.fields)
+        if active() is not None:
+            check = context.judged.check if context.judged is not None else None
+            tell_trace(context.incoming, check, context.status, is_trouble=is_trouble)
+        if context.decision_seconds is not None:
+            self._keep(context, context.decision_seconds)
+
+    def _keep(self, context: RequestContext, seconds: float) -> None:
+        judged, incoming = context.judged, context.incoming
+        check, shadow_outcome = (judged.check, judged.shadow_outcome) if judged is not None else (None, None)
+        decision, identity, refused = (check.decision, check.identity, check.refused_token) if check is not None else (None, None, "")
+        if not self.decisions.keeps(decision, identity, refused, shadow_outcome):
+            return
+        sources = judged.sources if judged is not None else None
+        asked = (incoming.request_id, incoming.request, decision, identity, seconds, incoming.client_address)
+        self.decisions.keep(DecisionLogEntry(*asked, 0.0, sources, shadow_outcome, failure_of(context.status), context.problem, refused))
+
+
+class PageLog:
+    """Log of a request that no route was asked about: a page of ours, an unknown host, one that can't be read.
+
+    Error pages show the request id and ask people to pass it on: whoever gets it finds this line.
+    """
+
+    __slots__ = ("_incoming", "_send", "_status")
+
+    def __init__(self, incoming: IncomingRequest, send: Send):
+        self._incoming = incoming
+        self._send = send
+        self._status: int | None = None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        await self._send(message)
+
+    def tell(self) -> None:
+        status = CLIENT_LEFT if self._status is None else self._status
+        level = logging.WARNING if status >= 500 else logging.INFO
+        tell_access(level, partial(self._fields, status))
+
+    def _fields(self, status: int) -> dict[str, object]:
+        fields = _asked(self._incoming, status)
+        if self._incoming.told:
+            fields["reason"] = self._incoming.told
+        return fields
+
+
+def _asked(incoming: IncomingRequest, status: int | None) -> dict[str, object]:
+    request = incoming.request
+    return {
+        "request_id": incoming.request_id,
+        "client": incoming.client_address,
+        "method": request.method,
+        "host": request.host_port,
+        "path": request.path,
+        "status": status,
+        "duration_ms": round((time.monotonic() - incoming.started) * 1000, 2),
+    }
+
+
+def decided(decision: Decision) -> dict[str, object]:
+    """What the line says of the decision."""
+    return {
+        "route": decision.route.id if decision.route else "",
+        "route_name": (decision.route.route.name or "") if decision.route else "",
+        "outcome": decision.outcome.value,
+        "reason": decision.trace[-1].reason.value if decision.trace else "",
+    }

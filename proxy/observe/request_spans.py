@@ -1,0 +1,122 @@
+"""Trace spans of a request: names, statuses, hosts and paths; no query, no header, no cookie, and nobody's name."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+from authorize.client import Check
+from authorize.policy.compiled_route import CompiledRoute
+from authorize.policy.decision import Decision
+from authorize.policy.request import PolicyRequest
+from foundation.telemetry.tracing import spans
+from foundation.telemetry.tracing.spans import CLIENT, AnySpan, Facts, Span, current
+from foundation.telemetry.tracing.tracer import Tracer
+from foundation.web.asgi import Send
+from proxy.forwarding.http_forwarding import Ending, ForwardResult
+from proxy.incoming_request import IncomingRequest
+from proxy.upstreams.outgoing_request import OutgoingRequest
+
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"))
+
+
+def request_span(tracer: Tracer, incoming: IncomingRequest, at: int | None = None) -> Span | None:
+    """Root span of a request, where it is traced; it began `at` nanoseconds since 1970, or now."""
+    method = _known(incoming.scope["method"])
+    span = tracer.begin(method, incoming.scope["headers"], is_trusted=incoming.is_trusted, at=at)
+    if span is not None:
+        span.note({"http.request.method": method, "gate.request_id": incoming.request_id})
+    return span
+
+
+def status_noted(span: Span, send: Send) -> Send:
+    """ASGI `send` that tells the span the answer's status."""
+
+    async def send_and_note(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            note_status(span, message["status"])
+        await send(message)
+
+    return send_and_note
+
+
+def note_status(span: AnySpan, status: int) -> None:
+    span.note({"http.response.status_code": status})
+    if status >= 500:
+        span.fail(str(status))
+
+
+def name_page(request: PolicyRequest) -> None:
+    """Name the span of a page of ours; the name has the beginning of its path only, so that there are few names."""
+    if span := current():
+        span.name(f"{_known(request.method)} {'/'.join(request.path.split('/')[:3])}")
+        span.note(_read(request))
+
+
+def decided(decision: Decision) -> Facts:
+    reason = decision.trace[-1].reason.value if decision.trace else ""
+    name = (decision.route.route.name or "") if decision.route else ""
+    return {
+        "gate.outcome": decision.outcome.value,
+        "gate.reason": reason,
+        "gate.route": decision.route.id if decision.route else "",
+        "gate.route_name": name,
+    }
+
+
+async def judged_in_span(asked: Awaitable[Check]) -> Check:
+    with spans.span("authorize") as span:
+        check = await asked
+        span.note(decided(check.decision))
+        return check
+
+
+def tell_trace(incoming: IncomingRequest, check: Check | None, status: int | None, *, is_trouble: bool) -> None:
+    """Set the attributes of the root span: the request as a whole."""
+    request, span = incoming.request, current()
+    span.note(_read(request))
+    if check is not None:
+        span.note(decided(check.decision))
+        if check.decision.route is not None:
+            span.name(f"{_known(request.method)} {place_of(check.decision.route)}")
+    if status is not None:
+        note_status(span, status)
+    if is_trouble:
+        span.fail(str(status or "error"))
+
+
+def place_of(route: CompiledRoute) -> str:
+    """What the root span of a request of this route is named by, besides its method."""
+    return f"{route.route.from_.host_port}{route.matched_prefix}"
+
+
+async def carried_in_span(outgoing: OutgoingRequest, carried: Awaitable[ForwardResult]) -> ForwardResult:
+    """Span of what is carried: `carried` has not begun yet."""
+    with upstream_span(outgoing) as span:
+        result = await carried
+        note_carried(span, result)
+        return result
+
+
+def upstream_span(outgoing: OutgoingRequest) -> AnySpan:
+    """Span of what is to be carried.  The upstream hears of it in place of what the client said."""
+    url = outgoing.upstream.url
+    facts: Facts = {"http.request.method": _known(outgoing.method), "server.address": url.raw_host or "", "server.port": url.port or 0}
+    span = spans.span("upstream", CLIENT, facts)
+    outgoing.headers = span.in_headers(outgoing.headers)
+    return span
+
+
+def note_carried(span: AnySpan, result: ForwardResult) -> None:
+    span.note({"gate.ending": result.ending.value, "gate.bytes_sent": result.bytes_sent})
+    if result.status is not None:
+        note_status(span, result.status)
+    if result.ending in (Ending.BROKE_OFF, Ending.TIMED_OUT):
+        span.fail(result.ending.value)
+
+
+def _read(request: PolicyRequest) -> Facts:
+    return {"server.address": request.host, "url.path": request.path}
+
+
+def _known(method: str) -> str:
+    """Clients make methods up, and names of spans are to be few."""
+    return method if method in METHODS else "_OTHER"

@@ -1,0 +1,124 @@
+"""Responses that we give ourselves, without Django: small pages, errors, and refusals, each in the form its client reads."""
+
+from collections.abc import Iterable
+
+from config.options import Options
+from foundation.challenges import missing_headers
+from foundation.web import pages
+from foundation.web.asgi import AsgiMessage, Header, Headers, Send, respond
+from foundation.web.languages import preferred_language
+from foundation.web.problems import PROBLEM, is_api
+from proxy.incoming_request import IncomingRequest
+from proxy.sign_in.sign_in_urls import SignInRedirects
+from proxy.verdict import Redirect, Refuse, SignIn
+
+# RFC 9110 to gRPC status, as the gRPC documentation "HTTP to gRPC Status Code Mapping" gives it, with 403 and 401 exact.
+GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 495: 7, 502: 14, 503: 14, 504: 4}
+
+
+async def send_response(send: Send, status: int, headers: Headers, body: bytes, *, head_only: bool = False) -> None:
+    """Response with the headers that one of its status must carry."""
+    await respond(send, status, [*headers, *missing_headers(status, [name for name, _ in headers])], body, head_only=head_only)
+
+
+async def send_text(
+    incoming: IncomingRequest, send: Send, status: int, text: str, *, content_type: str = "text/plain", is_for_now: bool = False
+) -> None:
+    """Plain-text response.  `is_for_now`: it says how things are at this moment, so nothing on the way may keep it."""
+    headers = [(b"content-type", content_type.encode()), (b"x-content-type-options", b"nosniff"), *incoming.site.headers]
+    headers += [(b"cache-control", b"no-store")] if is_for_now else []
+    await send_response(send, status, headers, text.encode(), head_only=incoming.is_head)
+
+
+async def send_redirect(
+    incoming: IncomingRequest,
+    send: Send,
+    location: str,
+    *,
+    status: int = 302,
+    set_cookies: Iterable[str] = (),
+    extra_headers: Iterable[Header] = (),
+) -> None:
+    headers = [(b"location", location.encode("ascii")), (b"cache-control", b"no-store"), (b"content-type", b"text/plain")]
+    headers += [(b"set-cookie", cookie.encode("ascii")) for cookie in set_cookies]
+    headers += extra_headers
+    headers += [pair for pair in incoming.site.headers if pair not in headers]
+    await send_response(send, status, headers, b"", head_only=incoming.is_head)
+
+
+async def send_refusal(incoming: IncomingRequest, refusal: Refuse, send: Send) -> int:
+    """Refusal as HTML, JSON or text, by Accept; to a gRPC client a trailers-only response.  Returns the status that was meant."""
+    incoming.told, status = refusal.reason, refusal.status
+    if incoming.is_grpc:
+        await send_grpc_error(send, status, refusal.reason, refusal.headers)
+        return status
+    accept = "application/json" if incoming.is_script else incoming.header(b"accept") or "text/plain" * incoming.is_connect
+    # The path as it came: it may be what is wrong.
+    accept = PROBLEM if is_api((incoming.scope.get("raw_path") or b"").decode("latin-1")) else accept
+    brand, help_links = incoming.site.brand, incoming.site.help_links(incoming.request.host_port, incoming.request_id)
+    content_type, body = pages.error_response(
+        status,
+        refusal.reason,
+        incoming.request_id,
+        accept,
+        language=preferred_language(incoming.header(b"accept-language")),
+        advice=refusal.advice,
+        links=refusal.links,
+        help_links=help_links,
+        brand=brand,
+    )
+    headers = [(name.lower().encode(), value.encode()) for name, value in pages.headers(style=brand.style)]
+    headers += [(b"content-type", content_type.encode()), (b"x-request-id", incoming.request_id.encode())]
+    headers += [(b"vary", pages.vary(content_type).encode()), *incoming.site.headers, *refusal.headers]
+    await send_response(send, status, headers, body, head_only=incoming.is_head)
+    return status
+
+
+class Answers:
+    """Responder of the planes: renders a verdict by which nothing is carried."""
+
+    def __init__(self, options: Options):
+        self.sign_in = SignInRedirects(options)
+
+    async def send(
+        self, incoming: IncomingRequest, verdict: SignIn | Refuse | Redirect, send: Send, now: float, added: Iterable[Header] = ()
+    ) -> int:
+        """Render a verdict, a redirect of a route with `added` headers; returns the status that was said."""
+        match verdict:
+            case Refuse():
+                return await send_refusal(incoming, verdict, send)
+            case Redirect():
+                await send_redirect(incoming, send, verdict.location, status=verdict.status, extra_headers=added)
+                return verdict.status
+        form = verdict.form
+        location, cookies = self.sign_in.begin(incoming, verdict.scheme, now, verdict.route, own_page=form.path if form else "")
+        await send_redirect(incoming, send, location, set_cookies=[*cookies, form.set_cookie] if form else cookies)
+        return 302
+
+
+async def send_grpc_error(send: Send, status: int, reason: str, extra_headers: Headers) -> None:
+    """Trailers-only response of gRPC over HTTP/2: status 200, the outcome in headers, beside those that an answer of `status` has."""
+    message = reason.encode("ascii", "replace").replace(b"%", b"%25")
+    headers = [
+        (b"content-type", b"application/grpc"),
+        (b"grpc-status", str(GRPC_STATUS.get(status, 2)).encode()),
+        (b"grpc-message", message),
+        *extra_headers,
+        *missing_headers(status, [name for name, _ in extra_headers]),
+    ]
+    await send_response(send, 200, headers, b"")
+
+
+class CapturedResponse:
+    """Response captured by an ASGI `send`, for who says it in another protocol."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.headers: Headers = []
+        self.body = b""
+
+    async def __call__(self, message: AsgiMessage) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], message["headers"]
+        else:
+            self.body += message.get("body", b"")

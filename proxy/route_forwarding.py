@@ -1,0 +1,176 @@
+"""Proxy state: everything about carrying requests that follows from the configuration, worked out once for each route."""
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+
+from authorize.policy.compiled_route import CompiledRoute
+from config.options import Options
+from config.routes.route_identity_headers import ToldNames
+from config.routes.upstreams.upstream_credentials import shows_credentials
+from foundation.web.asgi import Header
+from proxy.incoming_request import IncomingRequest
+from proxy.rewriting.connection_auth import ConnectionUse, connection_use
+from proxy.rewriting.request_headers import Downstream, RouteHeaders, framing
+from proxy.rewriting.response_headers import ResponseHeaders
+from proxy.rewriting.target import HostRewrite, PathRewrite, own_name, target, without_token
+from proxy.upstreams.cluster import Cluster, Clusters, ClusterSelection
+from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
+from proxy.upstreams.route_statistics import RouteStatistics, route_label
+from proxy.verdict import Carry
+
+
+@dataclass(frozen=True, slots=True)
+class RouteForwarding:
+    """Forwarding of one route's requests.  `timeout` and `silence`, that of a tunnel for TCP, are in seconds, None for none.
+
+    `own_host` is the upstream's own name, None for an address; of several upstreams, those of the `cluster` count.
+    """
+
+    upstream: Upstream
+    own_host: bytes | None
+    cluster: Cluster | None
+    headers: RouteHeaders
+    path: PathRewrite
+    host: HostRewrite
+    timeout: float | None
+    is_default_timeout: bool
+    silence: float | None
+    shows_credentials: bool  # of ours, to its upstream
+    keeps_target: bool  # a path without a query goes as it is
+    keeps_host: bool  # and so does the Host
+    statistics: RouteStatistics | None = None
+    response_headers: ResponseHeaders | None = None  # where the route has rules of its own
+
+    @classmethod
+    def build(
+        cls,
+        compiled: CompiledRoute,
+        options: Options,
+        told_names: ToldNames,
+        clusters: Clusters,
+        statistics: RouteStatistics | None = None,
+    ) -> "RouteForwarding":
+        route = compiled.route
+        timeout = options.default_upstream_timeout if route.timeout is None else route.timeout
+        return cls(
+            upstream=Upstream.build(route),
+            own_host=own_name(route.to[0].url),
+            cluster=clusters.get(route),
+            headers=RouteHeaders.build(route, options, told_names),
+            path=(path := PathRewrite.build(route, compiled.matched_prefix or None)),
+            host=(host := HostRewrite.build(route)),
+            timeout=timeout.total_seconds() if timeout > timedelta(0) else None,
+            is_default_timeout=route.timeout is None,
+            silence=route.idle_timeout.total_seconds() or None,
+            shows_credentials=shows_credentials(route, options),
+            keeps_target=path.changes_nothing,
+            keeps_host=host == HostRewrite(),
+            statistics=statistics,
+            response_headers=ResponseHeaders.of_route(route, options),
+        )
+
+    def chosen(self, who: str) -> tuple[Upstream, ClusterSelection | None]:
+        """Upstream for what is no HTTP request.  Raises NoHealthyUpstream."""
+        if self.cluster is None:
+            return self.upstream, None
+        selection = ClusterSelection(self.cluster, who.encode())
+        return selection.upstream, selection
+
+    def outgoing(self, incoming: IncomingRequest, carry: Carry, credentials: tuple[Header, ...], who: str) -> OutgoingRequest:
+        """Outgoing request for one that may pass, with `credentials` of ours that its upstream wants to see.
+
+        `who` asks, for balancing that sticks.  Raises BadRequest where the request can't be forwarded with one reading, or on a shared
+        connection, and NoHealthyUpstream.
+        """
+        scope, request = incoming.scope, incoming.request
+        host = incoming.headers[b"host"]
+        downstream = Downstream(incoming.peer, scope["scheme"], host, incoming.request_id)
+        upstream, own_host, selection = self.upstream, self.own_host, None
+        if self.cluster is not None:
+            selection = ClusterSelection(self.cluster, who.encode(), other_host=host if self.host.is_own else None)
+            upstream, own_host = selection.upstream, selection.host
+        query, path = scope["query_string"], request.path
+        if self.keeps_target and not query and "gate.bare_query" not in scope:
+            wanted = path.encode("ascii")
+        else:
+            wanted = target(self.path.apply(path), without_token(query), is_bare="gate.bare_query" in scope)
+        sent_host = host if self.keeps_host else self.host.apply(host, own_host, path, scope["headers"])
+        has_body, content_length = framing(scope["headers"])
+        told = carry.told + credentials
+        headers = self.headers.for_upstream(scope["headers"], downstream, sent_host, told, carry.withheld)
+        use = ConnectionUse.SHARED
+        if b"authorization" in incoming.headers:
+            use = connection_use(headers, is_http2=carry.route.route.upstream_http2)
+        return OutgoingRequest(
+            upstream=upstream,
+            method=request.method,
+            target=wanted,
+            headers=headers if carry.offer is None else carry.offer.for_upstream(headers),
+            is_upgrade=carry.offer is not None,
+            has_body=has_body,
+            content_length=content_length,
+            timeout=self.timeout,
+            is_default_timeout=self.is_default_timeout,
+            selection=selection,
+            statistics=self.statistics,
+            response_headers=self.response_headers,
+            connection_use=use,
+        )
+
+
+class ProxyState:
+    """Proxy state.  Of routes with one id only the first can ever match, so only its rules are kept."""
+
+    def __init__(
+        self,
+        routes: tuple[CompiledRoute, ...],
+        options: Options,
+        previous: "ProxyState | None" = None,
+        told_names: ToldNames | None = None,
+    ):
+        self._options = options
+        measures = options.measures_routes
+        is_alike = previous is not None and previous._options.measures_routes is measures
+        known = previous._by_route if is_alike and previous is not None and previous._options.differs_in_routes_only(options) else {}
+        self._told_names = told_names = ToldNames(options.policy) if told_names is None else told_names
+        is_told_otherwise = told_names.changed_since(previous._told_names if previous is not None else told_names)
+        counted_before = previous.statistics if previous is not None else {}
+        # By label.  Who goes on under its label goes on counting.
+        self.statistics: dict[str, RouteStatistics] = {}
+        carried: dict[str, CompiledRoute] = {}
+        for compiled in routes:
+            if compiled.route.to and not compiled.route.redirect:
+                carried.setdefault(compiled.id, compiled)
+        self.clusters: Clusters = Clusters((each.route for each in carried.values()), previous.clusters if previous is not None else None)
+        self._by_route: dict[str, tuple[CompiledRoute, RouteForwarding]] = {}
+        for id, compiled in carried.items():
+            if measures and (label := route_label(compiled.route)) not in self.statistics:
+                self.statistics[label] = counted_before.get(label) or RouteStatistics(label)
+            before = known.get(id)
+            if before is None or before[0] is not compiled or is_told_otherwise(compiled.route):
+                statistics = self.statistics.get(route_label(compiled.route))
+                before = (compiled, RouteForwarding.build(compiled, options, told_names, self.clusters, statistics))
+            self._by_route[id] = before
+        self.response_headers = ResponseHeaders.build(options)
+        # Seconds; as long may a client hold what it doesn't use.
+        self.idle = options.timeout_idle.total_seconds() or math.inf
+        # Seconds; as long may a client be silent that has more to say.
+        self.read = options.timeout_read.total_seconds() or math.inf
+
+    def __repr__(self) -> str:
+        return f"<ProxyState {len(self._by_route)} routes>"
+
+    def counted_routes(self) -> tuple[RouteStatistics, ...]:
+        """Statistics of the routes, which learn of their upstreams now that this state is in force (of one label, the last route's)."""
+        for compiled, forwarding in self._by_route.values() if self.statistics else ():
+            if (statistics := forwarding.statistics) is not None:
+                statistics.upstreams, statistics.cluster = len(compiled.route.to), forwarding.cluster
+        return tuple(self.statistics.values())
+
+    def may_be_silent(self, compiled: CompiledRoute) -> bool:
+        """Whether a route's application may be silent for longer than a client may not read."""
+        return (self.forwarding(compiled).timeout or math.inf) > self.idle
+
+    def forwarding(self, compiled: CompiledRoute) -> RouteForwarding:
+        return self._by_route[compiled.id][1]

@@ -1,0 +1,264 @@
+"""Kept forms: what was sent when the session was over, kept across the sign-in, and sent once, by the browser that wrote it.
+
+| step                                   | what guards it                                                            |
+|----------------------------------------|---------------------------------------------------------------------------|
+| a POST without a session is kept       | only a form, of a page of the same origin, by navigation, bounded         |
+| the page with the button is shown      | a cookie that only this host can set, and a session                       |
+| the button's POST becomes the kept one | the same cookie, origin and URL; single use; then judged like any request |
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import structlog
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from config.options import Options
+from databroker.client import BrokerClient, consume_once
+from databroker.records import SAVED_FORM
+from databroker.store.base import VersionConflict
+from foundation.client_network import ConcurrencyLimit, client_network
+from foundation.crypto import cookies
+from foundation.crypto.sealing import NONCE_BYTES, Sealer, decrypted, derive_key, from_text, to_text
+from foundation.crypto.sign_in_attempts import ID_CHARACTERS, is_attempt_id
+from foundation.errors import BadRequest, BrokerError, SealError
+from foundation.web.asgi import Receive
+from foundation.web.message import Message
+from proxy.incoming_request import IncomingRequest
+
+log = structlog.get_logger(__name__)
+
+LARGEST = 1024 * 1024
+LIFETIME = 600.0  # as long as a sign-in may take
+PATH = "/.gate/form/"
+FIELD = "_gate_form"
+TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+# Each has so many places of a size: 64 MiB at most are kept, whoever asks.
+SHELVES = (("small", 64 * 1024, 512), ("large", LARGEST, 32))
+PLACES = 4  # of each shelf that one client address can use, so that a stranger does not fill it
+# Of all clients, and of one: who sends slowly leaves the others their places.
+READ_AT_A_TIME, READ_OF_ONE = 32, PLACES
+_BUTTON_BYTES = len(FIELD) + 1 + ID_CHARACTERS
+
+TOO_LARGE = Message("it is larger than 1 MiB")
+NO_FORM = Message("it is not a form")
+NO_PLACE = Message("the storage for kept forms is full")
+NOT_SENT_BY_US = Message("this application does not accept kept forms")
+
+
+class FormGone(BadRequest):
+    """Error of a form that is gone: the button was pressed twice, or too late."""
+
+    status = 410
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForm:
+    """Kept form's page and cookie: `path` is that of the page with the button; the cookie is what opens the form."""
+
+    path: str
+    set_cookie: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedForm:
+    """Form that was sent: `target` is its path and query, `at` when, in Unix seconds."""
+
+    id: str
+    place: str
+    target: str
+    content_type: str
+    at: float
+    body: bytes = field(repr=False)
+
+
+# enforcement-point: Sign-in and sign-out: Saved forms
+class KeptForms:
+    """Store of kept forms.  `scheme_of` tells it of a host and port.  Without a broker nothing is kept."""
+
+    def __init__(self, options: Options, broker: BrokerClient | None, scheme_of: Callable[[str, int | None], str]):
+        # The prefix keeps sibling domains from planting a form of theirs (RFC 6265bis 4.1.3.2); it needs TLS.
+        self._prefix = cookies.host_name(f"{options.cookie_name}_form_", secure=options.cookie_secure)
+        self._secure = options.cookie_secure
+        self._sealer = Sealer(options.cookie_secret, "kept form")
+        self._places_key = derive_key(options.cookie_secret[0], "places of kept forms")
+        self._broker = broker
+        self._scheme_of = scheme_of
+        self._readers = ConcurrencyLimit(READ_AT_A_TIME, READ_OF_ONE, options.process_count)
+
+    async def keep(self, incoming: IncomingRequest, receive: Receive, now: float, *, can_be_sent: bool = True) -> KeptForm | NotKept | None:
+        """Keep a form; None where it was not a page of the same origin that sent something: then nothing is kept, and nothing needs saying.
+
+        `can_be_sent`: the button of our page, when it is pressed, comes to this data plane.
+        """
+        if incoming.request.method != "POST" or self._broker is None or not self._is_of_same_origin(incoming):
+            return None
+        length = incoming.header(b"content-length")
+        if length == "0":
+            return None
+        if incoming.media_type not in TYPES or incoming.header(b"content-encoding"):
+            return NotKept(NO_FORM)
+        if not can_be_sent:
+            return NotKept(NOT_SENT_BY_US)
+        if length.isdecimal() and int(length) > LARGEST:
+            return NotKept(TOO_LARGE)
+        network = client_network(incoming.client_address)
+        if not self._readers.take(network):
+            return NotKept(NO_PLACE)
+        try:
+            body = await _read(receive, LARGEST)
+        finally:
+            self._readers.leave(network)
+        return NotKept(TOO_LARGE) if body is None else await self._put(self._broker, incoming, body, now)
+
+    async def _put(self, broker: BrokerClient, incoming: IncomingRequest, body: bytes, now: float) -> KeptForm | NotKept:
+        id, key, host_port = secrets.token_urlsafe(16), AESGCM.generate_key(256), incoming.request.host_port
+        header = {"target": _target(incoming), "type": incoming.header(b"content-type"), "at": now}
+        nonce = os.urandom(NONCE_BYTES)
+        # The key travels with the browser alone: who reads the store reads no form.
+        box = nonce + AESGCM(key).encrypt(nonce, json.dumps(header).encode() + b"\n" + body, _audience(id, host_port).encode())
+        data, expires = {"box": to_text(box)}, now + LIFETIME
+        for place in self._places(incoming.client_address, len(body)):
+            try:
+                await broker.put(SAVED_FORM, place, data, expires=expires, only_if_version=0)
+            except VersionConflict:
+                continue
+            except BrokerError as error:
+                log.warning("form not saved", reason=str(error), request_id=incoming.request_id)
+                return NotKept(Message("it can't be kept right now"))
+            sealed = self._sealer.seal({"place": place, "key": to_text(key)}, audience=_audience(id, host_port), expires=expires)
+            return KeptForm(PATH + id, self._cookie(id, sealed, int(LIFETIME)))
+        return NotKept(NO_PLACE)
+
+    async def opened(self, incoming: IncomingRequest, id: str, now: float) -> SubmittedForm | None:
+        """Form of this browser; None where it has none of this id, or it was sent, or is too old."""
+        if self._broker is None or not is_attempt_id(id):
+            return None
+        audience, name = _audience(id, incoming.request.host_port), (self._prefix + id).encode()
+        for cookie, value in cookies.parse(incoming.cookies):
+            if cookie != name:
+                continue
+            try:
+                claims = self._sealer.open(value.decode("ascii"), audience=audience, now=now)
+                return await _form(self._broker, id, claims["place"], AESGCM(from_text(claims["key"])), audience)
+            except (SealError, UnicodeDecodeError):
+                continue
+        return None
+
+    def may_be_button(self, incoming: IncomingRequest) -> bool:
+        """Whether a request may be the button; cheap, because it is asked of each POST."""
+        if incoming.request.method != "POST" or incoming.header(b"content-length") != str(_BUTTON_BYTES):
+            return False
+        prefix = self._prefix.encode()
+        return any(prefix in header for header in incoming.cookies) and self._is_of_same_origin(incoming)
+
+    async def unpacked(self, incoming: IncomingRequest, receive: Receive, now: float) -> tuple[IncomingRequest, Receive]:
+        """Request that the button stands for, in its place; anything else as it came.  FormGone where the form is not there any more."""
+        if not self.may_be_button(incoming):
+            return incoming, receive
+        body = await _read(receive, _BUTTON_BYTES)
+        if body is None:  # its sender has left, which `receive` goes on saying
+            return incoming, receive
+        name, _, id = body.decode("latin-1").partition("=")
+        if name != FIELD or not is_attempt_id(id):
+            return incoming, _again(body, receive)
+        form = await self.opened(incoming, id, now)
+        if form is None or form.target != _target(incoming) or not await self._spend(form):
+            raise FormGone(Message("the form is no longer kept: it was already sent, or more than ten minutes have passed"))
+        log.info("saved form replayed", host=incoming.request.host_port, path=incoming.request.path, request_id=incoming.request_id)
+        return _as_first_sent(incoming, form), _again(form.body, receive)
+
+    async def _spend(self, form: SubmittedForm) -> bool:
+        if self._broker is None or not await consume_once(self._broker, f"form/{form.id}", form.at + LIFETIME):
+            return False
+        with suppress(BrokerError):  # nobody can send it any more, and its time ends soon
+            await self._broker.delete(SAVED_FORM, form.place)
+        return True
+
+    def _is_of_same_origin(self, incoming: IncomingRequest) -> bool:
+        """Sent again, a form has our origin.  One of another origin would pass the upstream's own defence against forged requests.
+
+        Browsers say it in Sec-Fetch-Site, older ones in Origin; who says nothing is no browser.
+        """
+        site, origin = incoming.header(b"sec-fetch-site"), incoming.header(b"origin")
+        own = f"{self._scheme_of(incoming.request.host, incoming.request.port)}://{incoming.request.host_port}"
+        if site:
+            # "null": the page keeps its address to itself (Referrer-Policy: no-referrer).
+            return site == "same-origin" and origin in ("", "null", own)
+        return origin == own
+
+    def _places(self, client_address: str, size: int) -> list[str]:
+        """Where this client's forms may lie; nobody else can tell whose places are the same."""
+        name, _, count = next(shelf for shelf in SHELVES if size <= shelf[1])
+        digest = blake2b(client_network(client_address).encode(), key=self._places_key, digest_size=4 * PLACES).digest()
+        numbers = [int.from_bytes(digest[at : at + 4], "big") % count for at in range(0, len(digest), 4)]
+        return [f"{name}/{number}" for number in dict.fromkeys(numbers)]
+
+    def _cookie(self, id: str, value: str, max_age: int) -> str:
+        return cookies.set_cookie(self._prefix + id, value, max_age=max_age, secure=self._secure)
+
+    def clear(self, id: str) -> str:
+        return self._cookie(id, "", 0)
+
+
+async def _form(broker: BrokerClient, id: str, place: str, cipher: AESGCM, audience: str) -> SubmittedForm | None:
+    record = await broker.get(SAVED_FORM, place)
+    if record is None:
+        return None
+    # Another form may have its place by now; then this key does not open it.
+    header, _, body = decrypted([cipher], from_text(record.data["box"]), audience.encode()).partition(b"\n")
+    facts: dict[str, Any] = json.loads(header)
+    return SubmittedForm(id, place, facts["target"], facts["type"], facts["at"], body)
+
+
+async def _read(receive: Receive, most: int) -> bytes | None:
+    """The whole body; None where it is longer, or its sender left."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] != "http.request" or len(body) > most:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body in one piece, then whatever else happens to the request."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> dict[str, Any]:
+        return messages.pop() if messages else await receive()
+
+    return receive_again
+
+
+def _as_first_sent(incoming: IncomingRequest, form: SubmittedForm) -> IncomingRequest:
+    own = {b"content-type": form.content_type.encode("latin-1"), b"content-length": str(len(form.body)).encode()}
+    headers = [*_without(incoming.scope["headers"], own), *own.items()]
+    request = replace(incoming.request, headers=headers)
+    return replace(incoming, scope={**incoming.scope, "headers": headers}, request=request, headers=dict(headers))
+
+
+def _without(headers: Iterable[tuple[bytes, bytes]], names: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in headers if name not in names]
+
+
+def _target(incoming: IncomingRequest) -> str:
+    query = f"?{incoming.request.query}" if incoming.request.query else ""
+    return incoming.request.path + query
+
+
+def _audience(id: str, host_port: str) -> str:
+    return f"{id}@{host_port}"

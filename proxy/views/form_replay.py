@@ -1,0 +1,42 @@
+"""Kept form's page on a route host: shows who has signed in again what they had sent, and the button that sends it."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_GET
+
+from foundation.web.message import Message
+from foundation.web.responses import error_page, page, redirect
+from foundation.web.times import time_element
+from proxy.responses.denials import GONE_ADVICE, LOOP, LOOP_ADVICE
+from proxy.service import page_context
+from proxy.sign_in.saved_forms import FIELD
+
+GONE = Message("The form is no longer kept: it was already sent, or more than ten minutes have passed.")
+
+
+@require_GET
+async def kept_form(request: HttpRequest, id: str) -> HttpResponse:
+    own = page_context(request)
+    incoming, proxy = own.incoming, own.proxy
+    now, host_port, origin = proxy.clock(), incoming.request.host_port, proxy.origin_of(incoming.request)
+    identity = await own.authorize.identify(incoming.cookies, host_port)
+    if identity is None:
+        if proxy.loops.is_looping(incoming.cookies, host_port, now):
+            links = ((Message("Try again"), origin + incoming.request.path),)
+            return error_page(request, 400, LOOP, advice=LOOP_ADVICE, links=links, set_cookies=[proxy.loops.clear()])
+        return redirect(*proxy.sign_in.begin(incoming, origin.partition("://")[0], now))
+    form = await proxy.dataplane.forms.opened(incoming, id, now)
+    if form is None:
+        return error_page(request, 410, GONE, advice=GONE_ADVICE, links=((Message("Open the application"), "/"),))
+    return page(
+        request,
+        "kept_form.html",
+        # The application decides where its answer leads, and browsers apply the policy to that, too.
+        form_targets="",
+        shows_times=True,
+        target=origin + form.target,
+        shown=(origin + form.target).partition("?")[0],
+        person=identity.shown_as,
+        sent=time_element(form.at, "clock"),
+        field=FIELD,
+        id=form.id,
+    )

@@ -1,0 +1,487 @@
+import asyncio
+
+import pytest
+
+from config.routes.route import Route
+from foundation.errors import UpstreamError, UpstreamTimeout
+from proxy.forwarding.http_forwarding import ABORT, Ending, ForwardResult, StreamHandle, forward
+from proxy.upstreams.outgoing_request import OutgoingRequest, Upstream
+from proxy.upstreams.upstream_client import UpstreamClient
+from tests.support.upstream import OK, CanaryUpstream
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SOON = 5.0  # seconds; a bound for what must happen, never a measure
+
+
+class Downstream:
+    """The client's side of one request, as ASGI messages."""
+
+    def __init__(self):
+        self.sent = []
+        self._incoming = asyncio.Queue()
+        self._sent_one = asyncio.Event()
+
+    async def receive(self):
+        return await self._incoming.get()
+
+    async def send(self, message):
+        self.sent.append(message)
+        self._sent_one.set()
+
+    def says(self, body, *, more=False):
+        self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": more})
+
+    def leaves(self):
+        self._incoming.put_nowait({"type": "http.disconnect"})
+
+    async def until(self, condition):
+        async with asyncio.timeout(SOON):
+            while not condition(self):
+                self._sent_one.clear()
+                await self._sent_one.wait()
+
+    @property
+    def body(self):
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+    @property
+    def statuses(self):
+        return [message["status"] for message in self.sent if message["type"] == "http.response.start"]
+
+
+@pytest.fixture
+def downstream():
+    return Downstream()
+
+
+def make_request(canary, method="GET", **keys):
+    route = Route.model_validate({"from": "https://app.example.com", "to": canary.url})
+    return OutgoingRequest(Upstream.build(route), method, b"/", [(b"host", b"u")], **keys)
+
+
+def carry(request, client, downstream):
+    return forward(request, client, downstream.receive, downstream.send, list, StreamHandle())
+
+
+async def test_a_small_answer_is_two_messages(client, downstream):
+    async with CanaryUpstream() as canary:
+        assert await carry(make_request(canary), client, downstream) == ForwardResult(200, 2, Ending.COMPLETE)
+    assert downstream.sent == [
+        {"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", b"2")]},
+        {"type": "http.response.body", "body": b"ok", "more_body": False},
+    ]
+
+
+@pytest.mark.parametrize(("method", "answer"), [("HEAD", b"200 OK"), ("GET", b"204 No Content"), ("GET", b"304 Not Modified")])
+async def test_an_answer_without_a_body_is_complete(client, downstream, method, answer):
+    async with CanaryUpstream(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 9\r\n\r\n") as canary:
+        await carry(make_request(canary, method), client, downstream)
+    assert downstream.sent[1:] == [{"type": "http.response.body", "body": b"", "more_body": False}]
+
+
+async def test_each_part_of_the_answer_is_passed_on_at_once(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(EVENTS + b"8\r\ndata: 1\n\r\n")
+        await downstream.until(lambda client: client.body == b"data: 1\n")
+        await conversation.send(b"8\r\ndata: 2\n\r\n0\r\n\r\n")
+
+    async with CanaryUpstream(script=script) as canary:
+        result = await carry(make_request(canary), client, downstream)
+    assert (result.ending, downstream.body) == (Ending.COMPLETE, b"data: 1\ndata: 2\n")
+
+
+@pytest.mark.parametrize("content_length", [6, None])
+async def test_a_request_body_streams_while_the_client_still_sends(client, downstream, content_length):
+    parts = []
+
+    async def script(conversation):
+        await conversation.head()
+        size = 3 if content_length else 8  # a chunk of three has five bytes of framing
+        parts.append(await conversation.read(size))
+        downstream.says(b"def")
+        parts.append(await conversation.read(size))
+        await conversation.send(OK)
+
+    async with CanaryUpstream(script=script) as canary:
+        downstream.says(b"abc", more=True)
+        request = make_request(canary, "POST", has_body=True, content_length=content_length)
+        assert (await carry(request, client, downstream)).status == 200
+    assert [b"abc" in parts[0], b"def" in parts[1]] == [True, True]
+
+
+def closes_when_asked_again(unanswered):
+    """A script that answers one request a connection; the head of another one is put into `unanswered`."""
+
+    async def script(conversation):
+        await conversation.request()
+        await conversation.send(OK)
+        unanswered.append(await conversation.head())
+
+    return script
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "DELETE", "PUT"])
+async def test_a_request_that_met_a_closing_connection_is_sent_once_more_on_a_fresh_one(client, method):
+    unanswered = []
+    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
+        await carry(make_request(canary), client, Downstream())
+        again = Downstream()
+        assert (await carry(make_request(canary, method), client, again)).ending is Ending.COMPLETE
+        assert (again.statuses, len(unanswered), canary.connections) == ([200], 1, 2)
+
+
+async def test_a_request_that_finds_two_closing_connections_is_not_sent_a_third_time(client, downstream):
+    seen = []
+
+    async def script(conversation):
+        seen.append(await conversation.head())
+        if len(seen) == 1:
+            await conversation.send(OK)
+            seen.append(await conversation.head())
+
+    async with CanaryUpstream(script=script) as canary:
+        await carry(make_request(canary), client, Downstream())
+        with pytest.raises(UpstreamError):
+            await carry(make_request(canary), client, downstream)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "FROB"])
+async def test_what_may_not_be_done_twice_is_sent_once(client, method):
+    unanswered = []
+    async with CanaryUpstream(script=closes_when_asked_again(unanswered)) as canary:
+        await carry(make_request(canary), client, Downstream())
+        with pytest.raises(UpstreamError):
+            await carry(make_request(canary, method), client, Downstream())
+        assert (len(unanswered), canary.connections) == (1, 1)
+
+
+@pytest.mark.parametrize("has_sent_part", [False, True])
+async def test_a_body_is_sent_again_only_where_nothing_of_it_was_sent(client, downstream, has_sent_part):
+    heads, bodies = [], []
+
+    async def script(conversation):
+        heads.append(await conversation.head())
+        if len(heads) == 1:
+            await conversation.send(OK)
+            heads.append(await conversation.head())
+            if has_sent_part:
+                await conversation.read(2)
+            return
+        downstream.says(b"body")
+        bodies.append(await conversation.read(4))
+        await conversation.send(OK)
+
+    if has_sent_part:
+        downstream.says(b"bo", more=True)
+    async with CanaryUpstream(script=script) as canary:
+        await carry(make_request(canary), client, Downstream())
+        request = make_request(canary, "PUT", has_body=True, content_length=4)
+        if has_sent_part:
+            with pytest.raises(UpstreamError):
+                await carry(request, client, downstream)
+        else:
+            assert (await carry(request, client, downstream)).status == 200
+    assert (len(heads), bodies) == ((2, []) if has_sent_part else (3, [b"body"]))
+
+
+async def test_a_body_that_comes_while_its_request_is_sent_again_is_sent_too(downstream):
+    heads, bodies = [], []
+
+    async def script(conversation):
+        heads.append(await conversation.head())
+        if len(heads) == 1:
+            await conversation.send(OK)
+            heads.append(await conversation.head())
+            return
+        bodies.append(await conversation.read(4))
+        await conversation.send(OK)
+
+    class FarUpstream(UpstreamClient):
+        async def open(self, request, *, is_fresh=False):
+            if is_fresh:
+                downstream.says(b"body")
+                for _ in range(5):
+                    await asyncio.sleep(0)
+            return await super().open(request, is_fresh=is_fresh)
+
+    client = FarUpstream()
+    async with CanaryUpstream(script=script) as canary, asyncio.timeout(SOON):
+        await carry(make_request(canary), client, Downstream())
+        assert (await carry(make_request(canary, "PUT", has_body=True, content_length=4), client, downstream)).status == 200
+    await client.close()
+    assert (len(heads), bodies) == (3, [b"body"])
+
+
+async def test_a_slow_client_holds_the_upstream_back(client):
+    may_go_on, has_arrived = asyncio.Event(), asyncio.Event()
+
+    class SlowDownstream(Downstream):
+        async def send(self, message):
+            await super().send(message)
+            if message["type"] == "http.response.body":
+                await may_go_on.wait()
+
+    written = 0
+
+    async def script(conversation):
+        nonlocal written
+        await conversation.head()
+        await conversation.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (512 * 65536))
+        for _ in range(512):
+            await conversation.send(b"x" * 65536)
+            written += 65536
+        await has_arrived.wait()  # the length ends the answer, not the connection
+
+    downstream = SlowDownstream()
+    async with CanaryUpstream(script=script) as canary:
+        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        await downstream.until(lambda client: len(client.sent) == 2)
+        stuck = -1
+        while stuck != written:
+            stuck = written
+            await asyncio.sleep(0.05)
+        assert written < 512 * 65536
+        may_go_on.set()
+        assert (await task).bytes_sent == 512 * 65536
+        has_arrived.set()
+
+
+async def test_a_slow_upstream_holds_the_client_back(client, downstream):
+    received = 0
+
+    may_go_on = asyncio.Event()
+
+    async def script(conversation):
+        await conversation.head()
+        await may_go_on.wait()
+        await conversation.read(256 * 65536)
+        await conversation.send(OK)
+
+    async def receive():
+        nonlocal received
+        if received == 256:
+            await asyncio.Event().wait()
+        received += 1
+        return {"type": "http.request", "body": b"x" * 65536, "more_body": received < 256}
+
+    async with CanaryUpstream(script=script) as canary:
+        request = make_request(canary, "POST", has_body=True, content_length=256 * 65536)
+        task = asyncio.ensure_future(forward(request, client, receive, downstream.send, list, StreamHandle()))
+        stuck = -1
+        while stuck != received:
+            stuck = received
+            await asyncio.sleep(0.05)
+        assert 0 < received < 256
+        may_go_on.set()
+        assert (await task).status == 200
+
+
+async def test_an_early_answer_reaches_a_client_that_still_uploads(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await conversation.ended()
+        hung_up.set()
+
+    hung_up = asyncio.Event()
+    async with CanaryUpstream(script=script) as canary:
+        downstream.says(b"abc", more=True)
+        result = await carry(make_request(canary, "POST", has_body=True, content_length=1000), client, downstream)
+        assert (result.status, downstream.body) == (413, b"no")
+        async with asyncio.timeout(SOON):
+            await hung_up.wait()
+
+
+async def test_an_early_answer_survives_that_the_upstream_hangs_up(client, downstream):
+    async def script(conversation):
+        await conversation.request()
+        await conversation.send(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno")
+        await conversation.close()
+
+    async with CanaryUpstream(script=script) as canary:
+        request = make_request(canary, "POST", has_body=True, content_length=3)
+        downstream.says(b"abc")
+        assert (await carry(request, client, downstream)).status == 413
+
+
+@pytest.mark.parametrize("answer", [b"", CHUNKED + b"2\r\nok\r\n"])
+async def test_a_client_that_leaves_ends_the_upstream_request(client, downstream, answer):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(answer)
+        arrived.set()
+        await conversation.ended()
+        hung_up.set()
+
+    arrived, hung_up = asyncio.Event(), asyncio.Event()
+    async with CanaryUpstream(script=script) as canary:
+        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        await arrived.wait()
+        downstream.leaves()
+        async with asyncio.timeout(SOON):
+            assert (await task).ending is Ending.CLIENT_LEFT
+            await hung_up.wait()
+    assert ABORT not in downstream.sent
+
+
+async def test_a_client_that_leaves_during_its_upload_ends_the_upstream_request(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.read(3)
+        downstream.leaves()
+        await conversation.ended()
+        hung_up.set()
+
+    hung_up = asyncio.Event()
+    async with CanaryUpstream(script=script) as canary:
+        downstream.says(b"abc", more=True)
+        request = make_request(canary, "POST", has_body=True, content_length=1000)
+        async with asyncio.timeout(SOON):
+            assert await carry(request, client, downstream) == ForwardResult(None, 0, Ending.CLIENT_LEFT)
+            await hung_up.wait()
+
+
+async def test_a_client_that_is_gone_while_we_send_ends_the_upstream_request(client):
+    async def send(message):
+        raise ConnectionResetError
+
+    async with CanaryUpstream() as canary:
+        result = await forward(make_request(canary), client, Downstream().receive, send, list, StreamHandle())
+    assert result.ending is Ending.CLIENT_LEFT
+
+
+async def test_the_servers_own_cancellation_is_not_swallowed(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        arrived.set()
+        await conversation.ended()
+        hung_up.set()
+
+    arrived, hung_up = asyncio.Event(), asyncio.Event()
+    async with CanaryUpstream(script=script) as canary:
+        task = asyncio.ensure_future(carry(make_request(canary), client, downstream))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(SOON):
+            await hung_up.wait()
+
+
+@pytest.mark.parametrize("timeout", [0.02, 0.12])
+async def test_an_upstream_that_does_not_answer_in_time_is_a_timeout(client, downstream, timeout):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.ended()
+
+    async with CanaryUpstream(script=script) as canary:
+        with pytest.raises(UpstreamTimeout):
+            await carry(make_request(canary, timeout=timeout), client, downstream)
+    assert downstream.sent == []
+
+
+async def test_the_time_counts_from_the_end_of_the_request(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.read(3)
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+        downstream.says(b"def")
+        await conversation.read(3)
+        await conversation.send(OK)
+
+    async with CanaryUpstream(script=script) as canary:
+        downstream.says(b"abc", more=True)
+        request = make_request(canary, "POST", has_body=True, content_length=6, timeout=0.2)
+        assert (await carry(request, client, downstream)).status == 200
+
+
+async def test_the_time_counts_to_the_end_of_the_response(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(CHUNKED + b"2\r\nok\r\n")
+        await conversation.ended()
+
+    async with CanaryUpstream(script=script) as canary:
+        result = await carry(make_request(canary, timeout=0.12), client, downstream)
+    assert result == ForwardResult(200, 2, Ending.TIMED_OUT)
+    assert downstream.sent[-1] == ABORT
+
+
+@pytest.mark.parametrize(("is_default", "ending"), [(True, Ending.COMPLETE), (False, Ending.TIMED_OUT)])
+async def test_an_event_stream_is_cut_by_a_set_timeout_only(client, downstream, is_default, ending):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(EVENTS + b"2\r\n:\n\r\n")
+        for _ in range(6):
+            await asyncio.sleep(0.05)
+        await conversation.send(b"0\r\n\r\n")
+        await conversation.ended()
+
+    async with CanaryUpstream(script=script) as canary:
+        result = await carry(make_request(canary, timeout=0.2, is_default_timeout=is_default), client, downstream)
+    assert result.ending is ending
+
+
+async def test_a_client_that_leaves_an_event_stream_is_noticed(client, downstream):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(EVENTS + b"2\r\n:\n\r\n")
+        await conversation.ended()
+
+    async with CanaryUpstream(script=script) as canary:
+        task = asyncio.ensure_future(carry(make_request(canary, timeout=30.0, is_default_timeout=True), client, downstream))
+        await downstream.until(lambda client: client.body)
+        downstream.leaves()
+        async with asyncio.timeout(SOON):
+            assert (await task).ending is Ending.CLIENT_LEFT
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"])
+async def test_an_answer_that_breaks_off_does_not_look_finished(client, downstream, answer):
+    async def script(conversation):
+        await conversation.head()
+        await conversation.send(answer)
+        await downstream.until(lambda client: client.body)
+
+    async with CanaryUpstream(script=script) as canary:
+        assert (await carry(make_request(canary), client, downstream)).ending is Ending.BROKE_OFF
+    assert downstream.sent[-1] == ABORT
+    assert not any(message.get("more_body") is False for message in downstream.sent)
+
+
+async def test_trouble_before_the_headers_leaves_the_answer_to_us(client, downstream):
+    async with CanaryUpstream(b"HTTP/1.1 nonsense\r\n\r\n") as canary:
+        with pytest.raises(UpstreamError):
+            await carry(make_request(canary), client, downstream)
+    assert downstream.sent == []
+
+
+async def test_a_response_that_the_header_rules_refuse_is_not_begun(client, downstream):
+    def refuse(headers):
+        raise UpstreamError("split")
+
+    async with CanaryUpstream() as canary:
+        with pytest.raises(UpstreamError, match="split"):
+            await forward(make_request(canary), client, downstream.receive, downstream.send, refuse, StreamHandle())
+    assert downstream.sent == []
+
+
+async def test_no_task_stays_behind_when_a_request_is_over(client, downstream):
+    async def script(conversation):
+        while True:
+            await conversation.request()
+            await asyncio.sleep(0.04)
+            await asyncio.sleep(0.04)
+            await conversation.send(OK)
+
+    async with CanaryUpstream(script=script) as canary:
+        downstream.says(b"abc")
+        await carry(make_request(canary, "POST", has_body=True, content_length=3, timeout=30.0), client, downstream)
+        await carry(make_request(canary, timeout=30.0), client, Downstream())
+        await asyncio.sleep(0)
+        # The upstream's own tasks have no name.
+        assert [name for task in asyncio.all_tasks() if not (name := task.get_name()).startswith("Task-")] == []

@@ -1,0 +1,125 @@
+"""Is each decision kept as it was made, and is what stands in shadow told and nothing else?"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from foundation.telemetry.metrics import registry
+from proxy.incoming_request import incoming_request
+from proxy.observe.request_recorder import CLIENT_LEFT, PageLog
+from proxy.responses.renderer import send_refusal
+from proxy.verdict import Refuse
+from tests.support.asgi import Answer, incoming_from
+from tests.support.proxied import Proxied, proxied
+
+PUBLIC = {"allow_public_unauthenticated_access": True}
+OFFICE = {"source_ip": "10.0.0.0/8"}
+SHADOW = {"mode": "shadow"}
+
+
+async def kept(gate: Proxied) -> list[tuple[str, str, str]]:
+    await gate.decisions.flush()
+    return [
+        (judged.request.path, judged.decision.outcome.value if judged.decision else judged.failure, judged.problem) for judged in gate.kept
+    ]
+
+
+def counted(route: str, outcome: str, enforced: str) -> float:
+    return registry.get_sample_value("gate_shadow_decisions_total", {"route": route, "outcome": outcome, "enforced": enforced}) or 0.0
+
+
+async def test_refusals_are_kept_whatever_refused_them(tmp_path: Path) -> None:
+    routes: list[dict[str, Any]] = [
+        {"prefix": "/office", **PUBLIC, "policy": [{"deny": {"not": OFFICE}}]},
+        {"prefix": "/open", **PUBLIC},
+        {"prefix": "/private", "allowed_users": ["ann@corp.com"]},
+    ]
+    async with proxied(tmp_path, *routes) as gate:
+        for path in ("/office", "/open", "/open", "/else", "//office/x", "/private?token=1", "/private"):
+            await gate.ask(f"https://app.example.com{path}")
+        assert [(path, outcome) for path, outcome, _ in await kept(gate)] == [
+            ("/office", "forbidden"),
+            ("/open", "allowed"),
+            ("/else", "no route"),
+            ("//office/x", "no route"),
+            ("/private", "sign in"),
+        ]
+        assert all(judged.seconds > 0 for judged in gate.kept)
+
+
+async def test_a_path_with_two_readings_is_kept_as_refused(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {"prefix": "/admin", "name": "hidden", "allowed_users": ["ann@corp.com"]}, PUBLIC) as gate:
+        answer = await gate.ask("https://app.example.com/;x/admin/x")
+        ((path, outcome, problem),) = await kept(gate)
+    assert (path, outcome) == ("/;x/admin/x", "bad request")
+    assert "as /admin/x," in problem
+    assert "route 'hidden'" in problem
+    # The client learns that its path is refused, and nothing of other routes.
+    assert answer.status == 400
+    assert b"ambiguous" in answer.body
+    assert b"hidden" not in answer.body
+
+
+async def test_what_is_in_shadow_changes_no_answer_and_is_counted_logged_and_kept(tmp_path: Path) -> None:
+    closes = {"name": "closes", **PUBLIC, "policy": [{**SHADOW, "deny": {"not": OFFICE}}]}
+    async with proxied(
+        tmp_path, {**closes, "prefix": "/closes"}, {**PUBLIC, **SHADOW, "name": "opens"}, {"allowed_users": ["ann@corp.com"]}
+    ) as gate:
+        before = counted("closes", "forbidden", "allowed"), counted("opens", "allowed", "sign in")
+        with capture_logs() as logs:
+            statuses = [
+                (await gate.ask(f"https://app.example.com/{path}", headers={"accept": "text/html"})).status
+                for path in ("closes", "closes", "x")
+            ]
+        after = counted("closes", "forbidden", "allowed"), counted("opens", "allowed", "sign in")
+        outcomes = [(path, outcome) for path, outcome, _ in await kept(gate)]
+    assert statuses == [200, 200, 302]
+    assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
+    assert [(entry["route"], entry["outcome"], entry["enforced"]) for entry in logs if entry["event"] == "shadow decision"] == [
+        ("closes", "forbidden", "allowed"),
+        ("closes", "forbidden", "allowed"),
+        ("opens", "allowed", "sign in"),
+    ]
+    assert outcomes == [("/closes", "allowed"), ("/closes", "allowed"), ("/x", "sign in")]
+
+
+async def test_what_would_come_out_the_same_is_counted_and_not_logged(tmp_path: Path) -> None:
+    async with proxied(tmp_path, {"name": "same", **PUBLIC, "policy": [{**SHADOW, "deny": {"http_path": "/never"}}]}) as gate:
+        before = counted("same", "allowed", "allowed")
+        with capture_logs() as logs:
+            await gate.ask("https://app.example.com/")
+        assert counted("same", "allowed", "allowed") - before == 1
+    assert [entry for entry in logs if entry["event"] == "shadow decision"] == []
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, object]]]:
+    written: list[tuple[int, dict[str, object]]] = []
+    monkeypatch.setattr("proxy.observe.request_recorder.tell_access", lambda level, told: written.append((level, told())))
+    return written
+
+
+@pytest.mark.parametrize(("status", "level"), [(404, logging.INFO), (503, logging.WARNING)])
+async def test_what_we_answer_ourselves_is_told_as_its_page_tells_it(
+    lines: list[tuple[int, dict[str, object]]], status: int, level: int
+) -> None:
+    answer, incoming = Answer(), incoming_from("https://nobody.example/x?token=secret")
+    story = PageLog(incoming, answer.send)
+    await send_refusal(incoming, Refuse(status, "Nothing is here."), story.send)
+    story.tell()
+    ((told_level, fields),) = lines
+    assert (answer.status, told_level) == (status, level)
+    wanted = {"request_id": incoming.request_id, "host": "nobody.example", "path": "/x", "status": status, "reason": "Nothing is here."}
+    assert wanted.items() <= fields.items()
+    assert "secret" not in str(fields)
+
+
+async def test_what_cannot_be_read_or_was_left_has_a_line_too(lines: list[tuple[int, dict[str, object]]]) -> None:
+    incoming = incoming_request(incoming_from("https://nobody.example/").scope)
+    PageLog(incoming, Answer().send).tell()
+    ((_, fields),) = lines
+    assert (fields["request_id"], fields["status"]) == (incoming.request_id, CLIENT_LEFT)
+    assert "reason" not in fields

@@ -1,0 +1,88 @@
+"""What a trace tells of a request, and what it never does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from authorize.policy.request import PolicyRequest
+from proxy.observe.request_spans import name_page, request_span, status_noted
+from tests.support.asgi import incoming_from
+from tests.support.kept_spans import KeptSpans
+from tests.support.proxied import proxied
+
+SECRET = "hidden-from-everybody"
+PUBLIC = {"allow_public_unauthenticated_access": True}
+
+
+@pytest.fixture
+def spans(tmp_path: Path) -> Iterator[KeptSpans]:
+    kept = KeptSpans(tmp_path)
+    yield kept
+    kept.tracer.stop()
+
+
+async def test_a_request_is_told_without_anything_secret(spans: KeptSpans, tmp_path: Path) -> None:
+    url = f"https://app.example.com/papers?token={SECRET}"
+    headers = dict.fromkeys(("cookie", "authorization", "referer"), SECRET)
+    async with proxied(tmp_path, {"prefix": "/papers", **PUBLIC}) as gate:
+        root = request_span(spans.tracer, incoming_from(url))
+        assert root is not None
+        with root:
+            answer = await gate.ask(url, headers=headers)
+        assert answer.status == 200
+        (asked,) = gate.canary.requests
+    told = {span.name: span for span in spans.ended()}
+    assert told.keys() == {"authorize", "upstream", "GET app.example.com/papers"}
+    whole, upstream = told["GET app.example.com/papers"], told["upstream"]
+    assert dict(whole.attributes) == {
+        "http.request.method": "GET",
+        "gate.request_id": "f" * 32,
+        "server.address": "app.example.com",
+        "url.path": "/papers",
+        "gate.outcome": "allowed",
+        "gate.reason": whole.attributes["gate.reason"],
+        "gate.route": whole.attributes["gate.route"],
+        "gate.route_name": "",
+        "http.response.status_code": 200,
+    }
+    assert upstream.attributes["server.address"] == "127.0.0.1"
+    (named,) = asked.values(b"traceparent")
+    assert named.decode().split("-")[2] == f"{upstream.get_span_context().span_id:016x}"
+    assert SECRET not in "".join(span.to_json() for span in spans.spans)
+
+
+async def test_an_upstream_hears_what_its_client_said_where_nothing_is_traced(tmp_path: Path) -> None:
+    written = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "b3": "0"}
+    async with proxied(tmp_path, PUBLIC) as gate:
+        await gate.ask("https://app.example.com/", headers=written)
+        (asked,) = gate.canary.requests
+    assert {name: asked.values(name.encode()) for name in written} == {name: [value.encode()] for name, value in written.items()}
+
+
+async def test_a_method_that_a_client_made_up_is_no_name(spans: KeptSpans) -> None:
+    root = request_span(spans.tracer, incoming_from("https://app.example.com/", method="BREW"))
+    assert root is not None
+    with root:
+        name_page(PolicyRequest(method="BREW", host="auth.example.com", port=None, path="/.gate/admin/session/123/"))
+    (ended,) = spans.ended()
+    assert ended.name == "_OTHER /.gate/admin"
+    assert ended.attributes["http.request.method"] == "_OTHER"
+
+
+@pytest.mark.parametrize(("status", "is_error"), [(200, False), (403, False), (502, True)])
+async def test_the_status_of_an_answer_is_told_and_passes(spans: KeptSpans, status: int, is_error: bool) -> None:
+    sent: list[object] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    root = request_span(spans.tracer, incoming_from("https://app.example.com/", is_trusted=True))
+    assert root is not None
+    with root:
+        await status_noted(root, send)({"type": "http.response.start", "status": status, "headers": []})
+        await status_noted(root, send)({"type": "http.response.body", "body": b""})
+    (ended,) = spans.ended()
+    assert ended.attributes["http.response.status_code"] == status
+    assert (not ended.status.is_ok) is is_error
+    assert len(sent) == 2

@@ -1,0 +1,34 @@
+"""What follows a new configuration although it outlives it."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from authorize.policy.route_table import RouteTable
+from proxy.planes.shared_resources import ForwardingResources
+from proxy.route_forwarding import ProxyState
+from tests.support.options import make_options
+
+CHECKED = {
+    "from": "https://app.example.com",
+    "to": "http://127.0.0.1:9",
+    "allow_any_authenticated_user": True,
+    "health_checks": [{"timeout": "1s", "interval": "1h", "unhealthy_threshold": 1, "healthy_threshold": 1, "tcp_health_check": {}}],
+}
+
+
+@pytest.mark.parametrize(("services", "is_checked"), [("all", True), ("authenticate", False)])
+async def test_upstreams_are_looked_at_by_who_carries(tmp_path: Path, services: str, is_checked: bool) -> None:
+    options = make_options(tmp_path, policy=[CHECKED], dns_lookup_family="V4_ONLY").model_copy(update={"services": services})
+    state = ProxyState(RouteTable.build(options.policy, client_ca=None).routes(), options)
+    resources = ForwardingResources()
+    try:
+        resources.use(options, state)
+        assert resources.client.family == socket.AF_INET
+        assert bool(resources.health._running) is is_checked
+        assert resources.state is state, "the next one takes from it what is the same"
+        resources.use(options, None)
+        assert not resources.health._running
+    finally:
+        await resources.close()

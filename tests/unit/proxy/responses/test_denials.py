@@ -1,0 +1,237 @@
+"""What those read who do not get through, and what is never told them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from authorize.client import Check
+from authorize.policy.decision import NO_ROUTE, Outcome, decide
+from authorize.policy.identity import Identity
+from authorize.policy.reasons import Reason
+from authorize.service import AuthorizeService
+from authorize.state import RouteLinks
+from config.options import Options
+from databroker.replica import Replica
+from databroker.store.memory import MemoryStore
+from foundation.crypto.signed_urls import UrlSigner
+from foundation.crypto.signing_key import SigningKey
+from foundation.errors import GateError, UpstreamError, UpstreamTimeout
+from proxy.incoming_request import IncomingRequest
+from proxy.responses.denials import TooManyTunnels, refusal_of
+from proxy.responses.renderer import Answers, send_refusal
+from proxy.responses.site_context import site_facts
+from proxy.sign_in.loops import SignInLoops
+from proxy.upgrades import HandshakeRefused
+from proxy.verdict import Asker, Carry, JudgedRequest
+from proxy.verdict_builder import Verdicts, refused
+from tests.support.asgi import NAVIGATION, SCRIPT, Answer, incoming_from
+from tests.support.next_steps import next_steps
+from tests.support.options import make_options
+from tests.unit.authorize.builders import NOW, make_route, request, table, user
+
+
+async def answered(options: Options, incoming: IncomingRequest, check: Check, asker: Asker = Asker.OURS) -> Answer:
+    authorize = AuthorizeService(options, Replica(MemoryStore()), SigningKey.from_options(options))
+    incoming.site = site_facts(options)
+    verdict, answer = Verdicts(options, authorize).of(JudgedRequest(incoming, check, NOW, 0), asker), Answer()
+    assert not isinstance(verdict, Carry)
+    assert await Answers(options).send(incoming, verdict, answer.send, NOW) == answer.status
+    return answer
+
+
+async def test_a_decision_without_a_route_is_404_with_a_hint(tmp_path: Path) -> None:
+    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=NAVIGATION), Check(NO_ROUTE, None))
+    assert answer.status == 404
+    assert b"Check the address" in answer.body
+
+
+def forbidden(person: Identity, **keys: Any) -> Check:
+    decision = decide(request(), person, table(make_route(allowed_users=["boss@corp.com"], **keys)), NOW)
+    return Check(decision, person)
+
+
+async def test_an_administrator_who_is_refused_is_led_to_the_explanation_and_nobody_else_is(tmp_path: Path) -> None:
+    options, pages = make_options(tmp_path, admin_allowed_users=["ann@corp.com"]), {}
+    for email in ("ann@corp.com", "bob@corp.com"):
+        incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
+        answer = await answered(options, incoming, forbidden(user(email)))
+        assert answer.status == 403
+        pages[email] = answer.body.decode()
+        assert incoming.request_id in pages[email]
+        link = f"https://auth.example.com/.gate/admin/authorize/loggeddecision/explain/?request={incoming.request_id}"
+        assert (link in pages[email]) is (email == "ann@corp.com")
+    assert "administrators" not in pages["bob@corp.com"]
+
+
+async def test_a_person_is_led_to_where_access_is_asked_for_and_nobody_else_is(tmp_path: Path) -> None:
+    keys = {"access_requests": {"approvers": [{"groups": "leads"}]}}
+    options, incoming = make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION)
+    link = f"https://auth.example.com/.gate/access?route={RouteLinks(options).id_of(make_route(**keys))}"
+    assert link in (await answered(options, incoming, forbidden(user(), **keys))).body.decode()
+    denied = forbidden(user(), policy=[{"deny": {"user": "oidc/1"}}], **keys)
+    for check in (forbidden(user()), denied, forbidden(user(provider="jwt"), **keys), forbidden(user(session_id="bearer/1"), **keys)):
+        assert "/.gate/access" not in (await answered(options, incoming, check)).body.decode()
+
+
+async def test_who_is_refused_reads_what_to_do_and_whom_to_write_to(tmp_path: Path) -> None:
+    incoming = incoming_from("https://app.example.com/", headers=NAVIGATION)
+    plain = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
+    assert "contact your administrator" in plain
+    assert "Get help" not in plain
+    check = forbidden(user(), refusal_message="Payroll <lets> you in.")
+    helped = (await answered(make_options(tmp_path, support_contact="help@corp.com"), incoming, check)).body.decode()
+    assert "ann@corp.com. Payroll &lt;lets&gt; you in." in helped
+    assert f'href="mailto:help@corp.com?subject=Help%20with%20app.example.com%2C%20request%20{incoming.request_id}">Get help' in helped
+    page = await answered(make_options(tmp_path, support_contact="https://help.corp.com/new"), incoming, forbidden(user()))
+    assert 'href="https://help.corp.com/new">Get help' in page.body.decode()
+
+
+async def test_who_signs_in_as_somebody_else_comes_back_to_what_they_asked_for(tmp_path: Path) -> None:
+    incoming = incoming_from("https://app.example.com/wages?year=2026&gate_session=secret", headers=NAVIGATION)
+    page = (await answered(make_options(tmp_path), incoming, forbidden(user()))).body.decode()
+    back = "https%3A%2F%2Fapp.example.com%2Fwages%3Fyear%3D2026"
+    assert f'href="https://auth.example.com/.gate/signout/?gate_redirect_uri={back}">Sign in as another user' in page
+
+
+async def test_a_404_never_echoes_a_foreign_origin(tmp_path: Path) -> None:
+    headers = {**SCRIPT, "origin": "https://evil.example"}
+    answer = await answered(make_options(tmp_path), incoming_from("https://a.example/", headers=headers), Check(NO_ROUTE, None))
+    assert answer.values("access-control-allow-origin") == []
+
+
+async def test_a_program_with_a_bad_token_is_told_so_and_not_sent_to_sign_in(tmp_path: Path) -> None:
+    decision = decide(request(), None, table(make_route(allow_any_authenticated_user=True)), NOW)
+    check = Check(decision, None, challenge='Bearer realm="gate", error="invalid_token"')
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/", headers=NAVIGATION), check)
+    assert answer.status == 401
+    assert answer.header("www-authenticate") == 'Bearer realm="gate", error="invalid_token"'
+    assert "no-store" in answer.values("cache-control")
+    assert answer.values("set-cookie") == answer.values("location") == []
+
+
+STRONG = {"allow_any_authenticated_user": True, "acr_values": ["mfa", "hw"], "max_age": "15m"}
+
+
+def weak() -> Check:
+    person = user(claims={"acr": ("pwd",)}, authenticated=NOW)
+    return Check(decide(request(), person, table(make_route(**STRONG)), NOW), person)
+
+
+async def test_a_browser_with_a_weak_sign_in_is_led_to_a_stronger_one(tmp_path: Path) -> None:
+    options = make_options(tmp_path)
+    answer = await answered(options, incoming_from("https://app.example.com/wages", headers=NAVIGATION), weak())
+    assert answer.status == 302
+    (location,) = answer.values("location")
+    params = UrlSigner(options).verify(location, NOW)
+    assert (params["gate_acr_values"], params["gate_max_age"]) == ("mfa hw", "900")
+    assert params["gate_redirect_uri"] == "https://app.example.com/wages"
+
+
+@pytest.mark.parametrize("headers", [SCRIPT, {"upgrade": "websocket", "connection": "Upgrade"}], ids=["script", "websocket"])
+async def test_a_program_is_told_what_to_ask_the_provider_for(tmp_path: Path, headers: dict[str, str]) -> None:
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=headers), weak())
+    assert answer.status == 401
+    assert answer.values("www-authenticate") == [
+        'Bearer realm="gate", error="insufficient_user_authentication", '
+        f'error_description="{Reason.STRENGTH_OTHER.value}", acr_values="mfa hw", max_age="900"'
+    ]
+    assert answer.values("cache-control")[-1] == "no-store"
+    assert b"stronger sign-in" in answer.body
+
+
+async def test_who_is_not_signed_in_at_all_is_asked_for_no_stronger_sign_in(tmp_path: Path) -> None:
+    nobody = Check(decide(request(), None, table(make_route(**STRONG)), NOW), None)
+    answer = await answered(make_options(tmp_path), incoming_from("https://app.example.com/wages", headers=SCRIPT), nobody)
+    assert answer.status == 401
+    assert answer.values("www-authenticate") == ['Bearer realm="gate"']
+
+
+async def test_a_browser_whose_stronger_sign_ins_vanish_is_in_a_loop(tmp_path: Path) -> None:
+    options, cookie = make_options(tmp_path), ""
+    for _ in range(3):
+        cookie = SignInLoops(options).completed([cookie.encode()], "app.example.com", NOW).partition(";")[0]
+    incoming = incoming_from("https://app.example.com/wages", headers={**NAVIGATION, "cookie": cookie})
+    answer = await answered(options, incoming, weak())
+    assert answer.status == 400
+    assert len(answer.values("set-cookie")) == 1  # so that another try is one
+
+
+def errors_of(kind: type[GateError]) -> Iterator[GateError]:
+    """One of each kind, whatever its maker asks for."""
+    error = kind.__new__(kind, "it went wrong")
+    vars(error).update(headers=(), problems=(), _facts="")
+    yield error
+    for each in kind.__subclasses__():
+        yield from errors_of(each)
+
+
+PLANES = [*Asker]
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+@pytest.mark.parametrize("asker", PLANES)
+async def test_no_error_is_a_dead_end_on_any_plane(tmp_path: Path, asker: Asker, accept: str) -> None:
+    site = site_facts(make_options(tmp_path, support_contact="help@corp.com"))
+    for error in errors_of(GateError):
+        incoming, answer = incoming_from("https://app.example.com/", headers={"accept": accept}), Answer()
+        incoming.site = site
+        await send_refusal(incoming, refused(error, asker), answer.send)
+        assert next_steps(answer.body.decode()), repr(error)
+        assert b"mailto:help@corp.com?subject=" in answer.body, repr(error)
+
+
+def refusals_of_every_kind() -> dict[str, Check]:
+    anybody, theirs = {"allow_any_authenticated_user": True}, "bearer/1"
+    return {
+        "no route": Check(NO_ROUTE, None),
+        "forbidden": forbidden(user()),
+        "forbidden, in own words": forbidden(user(), refusal_message="Payroll lets you in."),
+        "nobody in particular": Check(replace(NO_ROUTE, outcome=Outcome.FORBIDDEN), None),
+        "a program": forbidden(user(session_id=theirs)),
+        "a bad token": Check(decide(request(), None, table(make_route(**anybody)), NOW), None, challenge="Bearer"),
+        "no certificate": Check(replace(forbidden(user()).decision, outcome=Outcome.CERTIFICATE), None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "words"), [("text/html", "Payroll &lt;lets&gt; you in &amp; out."), ("text/plain", "Payroll <lets> you in & out.")]
+)
+@pytest.mark.parametrize("asker", PLANES)
+async def test_a_routes_own_words_stand_on_its_refusals_on_every_plane(tmp_path: Path, asker: Asker, accept: str, words: str) -> None:
+    check = forbidden(user(), refusal_message="Payroll <lets> you in & out.")
+    incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
+    page = (await answered(make_options(tmp_path), incoming, check, asker)).body.decode()
+    assert words in page
+    assert "If you need access" not in page
+
+
+@pytest.mark.parametrize("accept", ["text/html", "text/plain"])
+@pytest.mark.parametrize("asker", PLANES)
+@pytest.mark.parametrize("kind", refusals_of_every_kind())
+async def test_no_refusal_is_a_dead_end_on_any_plane(tmp_path: Path, kind: str, asker: Asker, accept: str) -> None:
+    options, check = make_options(tmp_path, support_contact="help@corp.com"), refusals_of_every_kind()[kind]
+    incoming = incoming_from("https://app.example.com/", headers={**NAVIGATION, "accept": accept})
+    answer = await answered(options, incoming, check, asker)
+    assert answer.status in (401, 403, 404, 495), answer.status
+    assert next_steps(answer.body.decode())
+    assert b"mailto:help@corp.com?subject=" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (UpstreamError("db.internal:5432 refused"), 502, "can't be reached"),
+        (UpstreamTimeout("db.internal:5432"), 504, "in time"),
+        (TooManyTunnels("1024 tunnels are already open"), 429, "1024 tunnels"),
+        (HandshakeRefused(501, "no hand-over here"), 501, "no hand-over here"),
+    ],
+)
+async def test_of_an_error_a_person_is_told_what_to_do_and_never_the_cause(error: GateError, status: int, said: str) -> None:
+    answer, refusal = Answer(), refusal_of(error)
+    await send_refusal(incoming_from("https://app.example.com/"), refusal, answer.send)
+    assert (answer.status, refusal.problem) == (status, str(error))
+    assert said in answer.body.decode()
+    assert "db.internal" not in answer.body.decode()

@@ -1,0 +1,79 @@
+"""Whatever a trusted proxy sends, the forwarding headers of an application name one client, scheme, host and port."""
+
+import pytest
+
+from proxy.client_address import TrustedPeers
+from proxy.rewriting.forwarded_headers import FORWARDING_HEADERS
+
+TRUSTED = TrustedPeers(["10.0.0.0/8"])
+PEER = "10.0.0.1"
+
+
+def written(given: dict[str, str | list[str]], *, append: bool = True, trusted: TrustedPeers | None = TRUSTED) -> dict[str, str]:
+    lines = [(name, value) for name, values in given.items() for value in ([values] if isinstance(values, str) else values)]
+    pairs = tuple((name.encode(), value.encode()) for name, value in lines)
+    found = FORWARDING_HEADERS[PEER, "http", b"app.example.com", pairs, append, trusted]
+    return {name.decode(): value.decode() for name, value in found}
+
+
+@pytest.mark.parametrize(
+    ("given", "client", "scheme", "host", "port"),
+    [
+        ({}, PEER, "http", "app.example.com", "80"),
+        ({"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}, "203.0.113.9", "https", "app.example.com", "443"),
+        ({"x-forwarded-proto": "https", "x-forwarded-port": "80"}, PEER, "https", "app.example.com", "443"),
+        ({"x-forwarded-proto": "https", "x-forwarded-port": "8443"}, PEER, "https", "app.example.com", "8443"),
+        ({"x-forwarded-port": "123456"}, PEER, "http", "app.example.com", "80"),
+        ({"x-forwarded-host": "123"}, PEER, "http", "123", "80"),
+        ({"x-forwarded-host": "[::1]"}, PEER, "http", "[::1]", "80"),
+        ({"x-forwarded-port": "no port"}, PEER, "http", "app.example.com", "80"),
+        ({"x-forwarded-host": "a.example:8443", "x-forwarded-port": "443"}, PEER, "http", "a.example:8443", "8443"),
+        ({"x-forwarded-host": "x.example, a.example"}, PEER, "http", "a.example", "80"),
+        ({"x-forwarded-host": "a.example/;x=y"}, PEER, "http", "app.example.com", "80"),
+        ({"x-forwarded-proto": "wss"}, PEER, "wss", "app.example.com", "443"),
+        ({"x-forwarded-proto": ["http", "HTTPS"]}, PEER, "https", "app.example.com", "443"),
+        ({"x-forwarded-proto": "gopher"}, PEER, "http", "app.example.com", "80"),
+        ({"x-real-ip": "203.0.113.9"}, "203.0.113.9", "http", "app.example.com", "80"),
+        ({"x-real-ip": "nobody"}, PEER, "http", "app.example.com", "80"),
+        ({"x-real-ip": "6.6.6.6", "x-forwarded-for": "6.6.6.6, 203.0.113.9, 10.0.0.2"}, "203.0.113.9", "http", "app.example.com", "80"),
+        ({"x-forwarded-for": ["6.6.6.6", "203.0.113.9:51234"]}, "203.0.113.9", "http", "app.example.com", "80"),
+        ({"x-forwarded-for": "6.6.6.6, unknown, 10.0.0.2"}, "10.0.0.2", "http", "app.example.com", "80"),
+        ({"forwarded": "for=203.0.113.9;proto=https;host=a.example"}, "203.0.113.9", "https", "a.example", "443"),
+        ({"forwarded": ['for=6.6.6.6, for="[2001:db8::1]:443"', "for=10.0.0.2;by=x"]}, "2001:db8::1", "http", "app.example.com", "80"),
+        ({"forwarded": 'host="a.example;for=6.6.6.6"'}, PEER, "http", "app.example.com", "80"),
+        ({"forwarded": "for=203.0.113.9;proto"}, PEER, "http", "app.example.com", "80"),
+        ({"forwarded": "for=6.6.6.6;proto=http", "x-forwarded-proto": "https"}, PEER, "https", "app.example.com", "443"),
+    ],
+)
+def test_six_headers_name_one_client(given: dict[str, str | list[str]], client: str, scheme: str, host: str, port: str) -> None:
+    found = written(given)
+    assert found["x-real-ip"] == client
+    assert client in found["x-forwarded-for"]
+    assert (found["x-forwarded-proto"], found["x-forwarded-host"], found["x-forwarded-port"]) == (scheme, host, port)
+    node = f'"[{client}]"' if ":" in client else client
+    is_default = (scheme, port) in (("http", "80"), ("https", "443"), ("wss", "443")) or host.endswith(f":{port}")
+    assert found["forwarded"] == f'for={node};host="{host if is_default else f"{host}:{port}"}";proto={scheme}'
+
+
+def test_the_chain_of_addresses_is_kept_and_extended_by_the_peer() -> None:
+    assert written({"x-forwarded-for": ["", "203.0.113.9"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.1"
+    assert written({"x-forwarded-for": ["203.0.113.9", "10.0.0.2"]})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
+    assert written({"forwarded": 'for="203.0.113.9:1", for=10.0.0.2'})["x-forwarded-for"] == "203.0.113.9, 10.0.0.2, 10.0.0.1"
+
+
+def test_without_an_own_entry_forwarded_is_written_only_where_the_peer_sent_one() -> None:
+    assert "forwarded" not in written({"x-forwarded-for": "203.0.113.9"}, append=False)
+    found = written({"forwarded": "for=203.0.113.9"}, append=False)
+    assert (found["x-forwarded-for"], found["forwarded"]) == ("203.0.113.9", 'for=203.0.113.9;host="app.example.com";proto=http')
+
+
+def test_what_can_not_be_named_is_not_named() -> None:
+    given = ((b"x-forwarded-for", b"203.0.113.9"),)
+    assert dict(FORWARDING_HEADERS["", "http", b"a", given, True, TRUSTED])[b"x-forwarded-for"] == b"203.0.113.9"
+    found = dict(FORWARDING_HEADERS["", "http", b'a"b', (), True, None])
+    assert found == {
+        b"x-forwarded-proto": b"http",
+        b"x-forwarded-host": b'a"b',
+        b"x-forwarded-port": b"80",
+        b"forwarded": b"for=unknown;proto=http",
+    }
